@@ -73,21 +73,23 @@ class AssignmentBook:
 
     def get(self, assignment_id: str) -> Resident:
         """Raises UnknownNameError for an id that was never seen, or is forgotten."""
-        found = self._by_id.get(assignment_id)
-        if found is None:
+        assignment = self._by_id.get(assignment_id)
+        if assignment is None:
             raise UnknownNameError(
                 "assignment", assignment_id, (), hint="Reserve or bind it with app and node."
             )
-        return found
+        return assignment
 
     def all(self, *, node_id: str | None = None, ended: bool = False) -> list[Resident]:
         """Those of one node or of all, in the order of their reservation."""
-        found = [
-            one
-            for one in self._by_id.values()
-            if (node_id is None or one.node_id == node_id) and (ended or one.active)
+        residents = [
+            resident
+            for resident in self._by_id.values()
+            if (node_id is None or resident.node_id == node_id) and (ended or resident.active)
         ]
-        return sorted(found, key=lambda one: (one.reserved_at or 0.0, one.assignment_id))
+        return sorted(
+            residents, key=lambda resident: (resident.reserved_at or 0.0, resident.assignment_id)
+        )
 
     def put(self, resident: Resident) -> None:
         """What the store or another server says of an assignment replaces what was known."""
@@ -198,11 +200,17 @@ class AssignmentBook:
         """End the reservations whose time is over; returns them. Those that ended long ago are
         forgotten on the way."""
         ended = []
-        for one in list(self._by_id.values()):
-            if one.state == RESERVED and one.expires_at is not None and one.expires_at <= now:
-                ended.append(self._keep(replace(one, state=EXPIRED, ended_at=one.expires_at)))
-            elif not one.active and now - (one.ended_at or 0.0) > KEPT_ENDED_S:
-                del self._by_id[one.assignment_id]
+        for resident in list(self._by_id.values()):
+            if (
+                resident.state == RESERVED
+                and resident.expires_at is not None
+                and resident.expires_at <= now
+            ):
+                ended.append(
+                    self._keep(replace(resident, state=EXPIRED, ended_at=resident.expires_at))
+                )
+            elif not resident.active and now - (resident.ended_at or 0.0) > KEPT_ENDED_S:
+                del self._by_id[resident.assignment_id]
         return ended
 
     def _keep(self, resident: Resident) -> Resident:
@@ -229,7 +237,12 @@ def _check_names(assignment_id: str, app: str) -> None:
             raise InputError("is empty.", field=name, allowed="a name")
 
 
-def _believed(told: float | None, now: float) -> float:
-    if told is None or not math.isfinite(told) or told > now + CLOCK_SLACK_S or told < 0.0:
+def _believed(reported: float | None, now: float) -> float:
+    if (
+        reported is None
+        or not math.isfinite(reported)
+        or reported > now + CLOCK_SLACK_S
+        or reported < 0.0
+    ):
         return now
-    return min(told, now)
+    return min(reported, now)

@@ -63,7 +63,7 @@ class Catalog:
         self._versions: dict[Key, dict[int, ModelFile]] = {}
         self._served: dict[Key, Served] = {}
         self._by_row: dict[int, Served] = {}
-        self._asked: dict[tuple[Key, int, str | None], Served] = {}
+        self._requested: dict[tuple[Key, int, str | None], Served] = {}
         self._signatures: dict[Key, tuple[Signature, ...]] = {}
         self._pressures: dict[Key, tuple[int, Pressure]] = {}
         self._rows = _Rows()
@@ -92,13 +92,13 @@ class Catalog:
             self._forget(key)
             return None
         row = self._rows.take(key)
-        made = scoring.served(row, file, version, self.suite(file.suite_version), self._columns)
+        served = scoring.served(row, file, version, self.suite(file.suite_version), self._columns)
         self._versions.setdefault(key, {})[version] = file
-        self._served[key] = self._by_row[row] = made
+        self._served[key] = self._by_row[row] = served
         self._forget(key)
         if before is None or before.file.node_id != file.node_id:
             self._resolve_all(file.node_id)
-        return made
+        return served
 
     def promote(self, app: str, placement: str, version: int) -> Served | None:
         """Raises UnknownNameError for a version that is not there."""
@@ -110,8 +110,8 @@ class Catalog:
         key = (app, placement)
         versions = self._versions.get(key, {})
         served = self._served.get(key)
-        for one in [version] if version else list(versions):
-            versions.pop(one, None)
+        for dropped in [version] if version else list(versions):
+            versions.pop(dropped, None)
         self._forget(key)
         if served is None or served.version in versions:
             return None
@@ -149,7 +149,7 @@ class Catalog:
         """The greatest row that a model in service has, or had."""
         return self._rows.greatest
 
-    def asked(self, app: str, placement: str, version: int, model: str | None) -> Served:
+    def requested(self, app: str, placement: str, version: int, model: str | None) -> Served:
         """A model as a question names it; version 0 is the one in service, model None the chosen.
 
         Raises:
@@ -163,13 +163,13 @@ class Catalog:
         wanted = version or (current.version if current else 0)
         if current is not None and wanted == current.version and model in (None, "auto"):
             return current
-        found = self._asked.get((key, wanted, model))
-        if found is None:
+        served = self._requested.get((key, wanted, model))
+        if served is None:
             file = self.version(app, placement, wanted)
             suite = self.suite(file.suite_version)
-            found = scoring.served(-1, file, wanted, suite, self._columns, model)
-            self._asked[(key, wanted, model)] = found
-        return found
+            served = scoring.served(-1, file, wanted, suite, self._columns, model)
+            self._requested[(key, wanted, model)] = served
+        return served
 
     def placements(self, app: str) -> list[str]:
         """Those at which the application has a model in service."""
@@ -179,15 +179,15 @@ class Catalog:
         """The placement that is meant, by where the application is trained, or profiled."""
         if wanted is not None:
             return wanted
-        found = self._placement_of.get(app)
-        if found is None:
+        placement = self._placement_of.get(app)
+        if placement is None:
             trained = self.placements(app) or sorted(p for a, p in self._signatures if a == app)
-            found = placement_or_default(None, trained)
+            placement = placement_or_default(None, trained)
             if len(self._placement_of) >= _MOST_REMEMBERED:
                 # Names of unknown applications come from outside, and there is no end to them.
                 self._placement_of.clear()
-            self._placement_of[app] = found
-        return found
+            self._placement_of[app] = placement
+        return placement
 
     def put_applications(self, names: Iterable[str]) -> None:
         """Names of applications that are known, trained or not."""
@@ -212,17 +212,17 @@ class Catalog:
         Repeats are averaged: of one application at one placement those that agree with the
         newest in identity, node and suite version, ``MOST_REPEATS`` at the most.
         """
-        found: dict[Key, dict[str, Signature]] = {}
-        for one in signatures:
-            key = (one.app, one.placement)
-            known = found.setdefault(key, {s.id: s for s in self._signatures.get(key, ())})
-            known[one.id] = one
-        for key, ones in found.items():
-            by_time = sorted(ones.values(), key=lambda s: (s.fingerprint.started_at, s.id))
+        by_key: dict[Key, dict[str, Signature]] = {}
+        for signature in signatures:
+            key = (signature.app, signature.placement)
+            known = by_key.setdefault(key, {s.id: s for s in self._signatures.get(key, ())})
+            known[signature.id] = signature
+        for key, repeats in by_key.items():
+            by_time = sorted(repeats.values(), key=lambda s: (s.fingerprint.started_at, s.id))
             of = _alike(by_time[-1])
             self._signatures[key] = tuple(s for s in by_time if _alike(s) == of)[-MOST_REPEATS:]
             self._resolve(key)
-        return set(found)
+        return set(by_key)
 
     def drop_signatures(self, app: str, placement: str) -> None:
         self._signatures.pop((app, placement), None)
@@ -237,10 +237,10 @@ class Catalog:
 
     def pressure(self, app: str, placement: str, suite: int) -> Pressure:
         """What it inflicts, over the idle node; a typical application's where it is not known."""
-        found = self._pressures.get((app, placement))
-        if found is None or suite not in (found[0], ANY_SUITE):
+        entry = self._pressures.get((app, placement))
+        if entry is None or suite not in (entry[0], ANY_SUITE):
             return self.typical(suite)
-        return found[1]
+        return entry[1]
 
     def pressures(self) -> Mapping[Key, tuple[int, Pressure]]:
         """The known ones, each with the code of its suite."""
@@ -251,11 +251,11 @@ class Catalog:
 
         Not the median: most programs press on few resources, and the median of them on none.
         """
-        found = self._typical.get(suite)
-        if found is None or len(found.slowed) < len(self._columns):
-            found = Pressure(0, self._mean_pressure(suite), self._mean_awake(suite), known=False)
-            self._typical[suite] = found
-        return found
+        pressure = self._typical.get(suite)
+        if pressure is None or len(pressure.slowed) < len(self._columns):
+            pressure = Pressure(0, self._mean_pressure(suite), self._mean_awake(suite), known=False)
+            self._typical[suite] = pressure
+        return pressure
 
     def put_widening(self, app: str, placement: str, widening: Widening) -> None:
         """What intervals of this application have to be widened by (``learning.calibration``)."""
@@ -322,9 +322,9 @@ class Catalog:
         own = self._served.get(key)
         if own is not None and own.file.node_id == node_id and own.suite == suite:
             return self._model_idle(own)
-        found = self._idle_of(node_id, suite)
-        if found is not None:
-            return found
+        idle = self._idle_of(node_id, suite)
+        if idle is not None:
+            return idle
         for other in self._served.values():
             if other.file.node_id == node_id and other.suite == suite:
                 return self._model_idle(other)
@@ -343,8 +343,8 @@ class Catalog:
 
     def _forget(self, key: Key) -> None:
         self._changed()
-        for asked in [one for one in self._asked if one[0] == key]:
-            del self._asked[asked]
+        for outdated in [request for request in self._requested if request[0] == key]:
+            del self._requested[outdated]
 
 
 def _alike(signature: Signature) -> tuple[str, str, str]:

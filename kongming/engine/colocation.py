@@ -56,7 +56,7 @@ class Companion:
         holds whoever runs there. None is the idle node."""
         world = self._world
         placement = world.catalog.placement(question.app, question.placement)
-        model = world.catalog.asked(question.app, placement, 0, question.model)
+        model = world.catalog.requested(question.app, placement, 0, question.model)
         view = None if question.node is None else world.nodes.find(question.node)
         node_id = model.file.node_id if view is None else view.facts.id
         pressures = [self._known_pressure(name, placement, model) for name in question.neighbours]
@@ -72,7 +72,7 @@ class Companion:
                     f"{view.facts.name} has no idle reference: it is taken to be as the node of "
                     "the training."
                 )
-        said = self._application(model, question, pressures, base)
+        prediction = self._application(model, question, pressures, base)
         impacts = []
         for i, name in enumerate(question.neighbours):
             names = (*question.neighbours[:i], *question.neighbours[i + 1 :], question.app)
@@ -81,7 +81,7 @@ class Companion:
             )
             others = [*pressures[:i], *pressures[i + 1 :]]
             impacts.append(self._neighbour(its, others, question.app, base, warnings))
-        forecast = answering.forecast_of(said, node_id, live or 0, placement, model)
+        forecast = answering.forecast_of(prediction, node_id, live or 0, placement, model)
         forecast = replace(
             forecast,
             warnings=(*forecast.warnings, *warnings),
@@ -90,14 +90,14 @@ class Companion:
         return Colocation(forecast, tuple(impacts))
 
     def _known_pressure(self, name: str, placement: str, model: Served) -> Pressure:
-        found = self._world.catalog.pressure(name, placement, model.suite)
-        if not found.known:
+        pressure = self._world.catalog.pressure(name, placement, model.suite)
+        if not pressure.known:
             raise UntrainedError(
                 f"{name} has no signature at {placement}, so what it does to a neighbour is not "
                 "known.",
                 hint="Profile it: kongming profile APPS.toml --app " + name,
             )
-        return found
+        return pressure
 
     def _application(
         self,
@@ -182,11 +182,11 @@ class Companion:
 
     def _met(self, model: Served, base: _Base, pressures: Sequence[Pressure]) -> Met:
         """What a program meets where these neighbours have come to ``base``."""
-        stacked = np.array([fitted(one.slowed, len(base.idle)) for one in pressures])
+        stacked = np.array([fitted(pressure.slowed, len(base.idle)) for pressure in pressures])
         stacked = stacked.reshape(len(pressures), len(base.idle))
         logs, _ = environment.met(base.logs, base.idle, [Phase.ADDED] * len(pressures), stacked)
         is_carried = base.slot is None or self._world.is_carried(base.slot, model)
-        awake = together((base.awake, *(one.awake for one in pressures)))
+        awake = together((base.awake, *(pressure.awake for pressure in pressures)))
         return Met(logs, base.idle, is_carried, awake)
 
     def _has_reference(self, view: NodeView, model: Served) -> bool:

@@ -59,7 +59,7 @@ class Columns:
         self._own_places: list[int] = []
         self._own: dict[str, dict[str, int]] = {}
         # Of which resource agents say that surrogates are, until that is settled.
-        self._said: dict[str, dict[str, str]] = {}
+        self._claims: dict[str, dict[str, str]] = {}
         self._made_known: Counter[str] = Counter()
         self._reported = 0
 
@@ -122,7 +122,7 @@ class Columns:
         if family:
             # Models and imports are believed before agents.
             self._family[place] = family
-            self._said.pop(name, None)
+            self._claims.pop(name, None)
         return place
 
     def _of_agent(self, name: str, family: str, by: str) -> int:
@@ -133,34 +133,34 @@ class Columns:
         if place >= 0:
             if other:
                 self._family[place] = family
-                del self._said[name]
+                del self._claims[name]
             else:
-                self._said.setdefault(name, {})[by] = family
+                self._claims.setdefault(name, {})[by] = family
             return place
         if other and self._may_make_known(by, other):
             self._reported += 1
             self._made_known.update((by, other))
-            return self._share(name, family or self._said[name][other])
+            return self._share(name, family or self._claims[name][other])
         own = self._own.setdefault(by, {})
         if name not in own:
             if len(own) >= MOST_OF_ONE:
                 return -1
             own[name] = self._free_place(own)
-        said = self._said.setdefault(name, {})
-        said[by] = family or said.get(by, "")
+        claims = self._claims.setdefault(name, {})
+        claims[by] = family or claims.get(by, "")
         return own[name]
 
     def _agreeing(self, name: str, family: str, by: str) -> str:
         """Another agent that has named a surrogate, of the same resource; empty for none."""
-        said = self._said.get(name, {})
+        claims = self._claims.get(name, {})
         return next(
-            (o for o, its in said.items() if o != by and (its == family or not (its and family))),
+            (o for o, its in claims.items() if o != by and (its == family or not (its and family))),
             "",
         )
 
     def _may_make_known(self, *agents: str) -> bool:
         return self._reported < MOST_REPORTED and all(
-            self._made_known[one] < MOST_OF_ONE for one in agents
+            self._made_known[agent] < MOST_OF_ONE for agent in agents
         )
 
     def _share(self, name: str, family: str) -> int:
@@ -170,12 +170,12 @@ class Columns:
         place = self._place[name] = len(self._names)
         self._names.append(name)
         self._family.append(family)
-        for by in self._said.get(name, {}):
+        for by in self._claims.get(name, {}):
             before = self._own.get(by, {}).pop(name, None)
             if before is not None:
                 self._moved(by, before, place)
         if family:
-            self._said.pop(name, None)
+            self._claims.pop(name, None)
         return place
 
     def _free_place(self, own: Mapping[str, int]) -> int:
@@ -191,13 +191,13 @@ class Columns:
     def times(self, logs: Floats, by: str = "") -> dict[str, float]:
         """Seconds per operation by name, of the places that have one."""
         own = {place: name for name, place in self._own.get(by, {}).items()}
-        found = {
+        seconds = {
             self._names[place] or own.get(place, ""): math.exp(value)
             for place, value in enumerate(logs.tolist()[: len(self._names)])
             if value == value
         }
-        found.pop("", None)
-        return found
+        seconds.pop("", None)
+        return seconds
 
     def devices(self) -> NDArray[np.bool_]:
         """(len(self),): whether a surrogate is of what a node's domains share."""

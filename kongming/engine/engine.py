@@ -210,7 +210,7 @@ class Engine:
         return forecast_job(
             question,
             self._scales.find(question.app, question.scaling),
-            lambda one: self._forecast(one, now),
+            lambda node_question: self._forecast(node_question, now),
             self._named,
         )
 
@@ -333,7 +333,8 @@ class Engine:
             general = ratio_of(slots.general[worst])
             slowdown = _slowdowns(world, worst, view.by)
         assignments = sorted(
-            world.residents.active_on(view.facts.id), key=lambda one: (one.since, one.assignment_id)
+            world.residents.active_on(view.facts.id),
+            key=lambda resident: (resident.since, resident.assignment_id),
         )
         return NodeReport(
             facts=view.facts,
@@ -344,8 +345,10 @@ class Engine:
             general_slowdown=general,
             slowdown=slowdown,
             assignments=tuple(
-                PlacedApplication(one.assignment_id, one.app, one.state, one.since)
-                for one in assignments
+                PlacedApplication(
+                    resident.assignment_id, resident.app, resident.state, resident.since
+                )
+                for resident in assignments
             ),
             probe_cost=view.probe_cost,
         )

@@ -71,7 +71,7 @@ def met(
     unknown = np.isnan(pressures)
     known = np.where(unknown, 0.0, pressures)
     added, removed, within = (
-        np.array([one is its for one in phases], dtype=np.float64)[:, None]
+        np.array([phase is its for phase in phases], dtype=np.float64)[:, None]
         for its in (Phase.ADDED, Phase.REMOVED, Phase.WITHIN)
     )
     plus, minus = (added * known).sum(axis=0), (removed * known).sum(axis=0)

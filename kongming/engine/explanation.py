@@ -60,7 +60,7 @@ class Explainer:
         lost = (predicted[0] - predicted[1:]).tolist()
         here, idle = met.logs[scorer.places], met.idle[scorer.places]
         idle = np.where(np.isnan(idle), scorer.log_idle, idle)
-        found = [
+        contributions = [
             Contribution(name, family, math.exp(there), math.exp(alone), part)
             for name, family, there, alone, part in zip(
                 scorer.variant.columns,
@@ -71,14 +71,14 @@ class Explainer:
                 strict=True,
             )
         ]
-        return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))
+        return tuple(sorted(contributions, key=lambda part: (-part.log_slowdown, part.surrogate)))
 
     def _shares(self, logs: Floats, idle: Floats, by: str) -> tuple[Contribution, ...]:
         """Of a general slowdown every surrogate has the same share."""
         slowed = logs - idle
         known = np.flatnonzero(~np.isnan(slowed)).tolist()
         columns = self._world.columns
-        found = [
+        contributions = [
             Contribution(
                 columns.name(j, by),
                 columns.family(j),
@@ -88,4 +88,4 @@ class Explainer:
             )
             for j in known
         ]
-        return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))
+        return tuple(sorted(contributions, key=lambda part: (-part.log_slowdown, part.surrogate)))

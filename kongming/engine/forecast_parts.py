@@ -38,17 +38,17 @@ class Met:
     awake: float = math.nan
 
 
-def estimated(model: Served, met: Met, asked: Asked) -> Estimate:
+def estimated(model: Served, met: Met, options: Asked) -> Estimate:
     """The slowdown of an application in an environment. Raises InputError where too many of its
     surrogates were not read."""
     rows = scoring.rows_of(model, met.logs, met.logs - met.idle, met.carried)
-    return estimate_row(model.file, model.by_name(), rows, replace(asked, awake=met.awake))
+    return estimate_row(model.file, model.by_name(), rows, replace(options, awake=met.awake))
 
 
-def predicted(model: Served, met: Met, asked: Asked, *, strict: bool) -> Prediction:
+def predicted(model: Served, met: Met, options: Asked, *, strict: bool) -> Prediction:
     """Raises as ``kongming.learning.predict.predict_environment``."""
-    answer = estimated(model, met, asked)
-    return prediction_of(model.file, answer, asked, strict=strict)
+    answer = estimated(model, met, options)
+    return prediction_of(model.file, answer, options, strict=strict)
 
 
 def check_suite(world: World, slot: int, view: NodeView, model: Served) -> None:
@@ -154,9 +154,9 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def forecast_of(
-    said: Prediction, node_id: str, domain: int, placement: str, model: Served
+    prediction: Prediction, node_id: str, domain: int, placement: str, model: Served
 ) -> Forecast:
-    known = said.said() | {"placement": placement}
+    known = prediction.said() | {"placement": placement}
     return Forecast(
         **known, node_id=node_id, domain=domain, basis="model", model_version=model.version
     )

@@ -35,7 +35,7 @@ from kongming.records.questions import Question
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Found:
+class _Subject:
     """What a question is about: ``logs`` (C,) is the environment that the application meets, and
     ``awake`` the share of time in which residents keep a CPU awake, NaN without any."""
 
@@ -79,7 +79,7 @@ class Forecaster:
             company = world.residents.company(
                 world.slots, slot, view.facts.id, world.catalog, world.columns, history
             )
-        found = _Found(
+        subject = _Subject(
             view,
             slot,
             placement,
@@ -102,9 +102,9 @@ class Forecaster:
         depends_on = (int(world.slots.version[slot]), world.catalog.generation)
         forecast = self._memory.get(key, depends_on)
         if forecast is None:
-            forecast = self._forecast(question, found)
+            forecast = self._forecast(question, subject)
             self._memory.put(key, depends_on, forecast)
-        return self._aged(forecast, found, age, stale, history is not None, now)
+        return self._aged(forecast, subject, age, stale, history is not None, now)
 
     # What the question is about.
 
@@ -117,7 +117,7 @@ class Forecaster:
             if trained and question.placement is not None:
                 raise untrained(question.app, placement, trained)
             return None
-        return catalog.asked(question.app, placement, question.model_version, question.model)
+        return catalog.requested(question.app, placement, question.model_version, question.model)
 
     def _slot(self, question: Question, view: NodeView, model: Served | None) -> int:
         slots = self._world.slots
@@ -151,12 +151,12 @@ class Forecaster:
         return min(ready.values(), key=lambda s: (_last(self._world.entry(model, s)), s))
 
     def _resident(self, question: Question, view: NodeView) -> Any:
-        found = self._world.residents.find(question.resident_id)
-        if found is None or not found.active:
+        resident = self._world.residents.find(question.resident_id)
+        if resident is None or not resident.active:
             raise UnknownNameError("assignment", question.resident_id, ())
         for what, theirs, ours in (
-            ("app", found.app, question.app),
-            ("node", found.node_id, view.facts.id),
+            ("app", resident.app, question.app),
+            ("node", resident.node_id, view.facts.id),
         ):
             if theirs != ours:
                 raise InputError(
@@ -165,7 +165,7 @@ class Forecaster:
                     found=question.resident_id,
                     allowed=f"an assignment of {ours}, or none for a newcomer",
                 )
-        return found
+        return resident
 
     def met(self, question: Question, company: Company, view: NodeView) -> Floats:
         if not question.resident_id:
@@ -189,17 +189,17 @@ class Forecaster:
 
     # The answer.
 
-    def _forecast(self, question: Question, found: _Found) -> Forecast:
-        model = found.model
+    def _forecast(self, question: Question, subject: _Subject) -> Forecast:
+        model = subject.model
         if model is None:
-            forecast = self._node_only(question, found)
+            forecast = self._node_only(question, subject)
         else:
-            answering.check_suite(self._world, found.slot, found.view, model)
-            forecast = self._by_model(question, found, model)
+            answering.check_suite(self._world, subject.slot, subject.view, model)
+            forecast = self._by_model(question, subject, model)
         warnings = list(forecast.warnings)
         standing_in = [
             p.resident.app
-            for p in found.company.present
+            for p in subject.company.present
             if not p.known and p.phase in (Phase.ADDED, Phase.REMOVED)
         ]
         if standing_in:
@@ -208,41 +208,43 @@ class Forecaster:
                 "press as a typical application does."
             )
         own = (question.resident_id,)
-        within = own if question.resident_id in found.company.named(Phase.WITHIN) else ()
-        added = found.company.named(Phase.ADDED)
+        within = own if question.resident_id in subject.company.named(Phase.WITHIN) else ()
+        added = subject.company.named(Phase.ADDED)
         return replace(
             forecast,
             warnings=tuple(warnings),
-            added=tuple(one for one in added if one != question.resident_id),
-            removed=(*found.company.named(Phase.REMOVED), *within),
-            residents={} if question.resident_id else self._impacts(question, found),
+            added=tuple(
+                assignment_id for assignment_id in added if assignment_id != question.resident_id
+            ),
+            removed=(*subject.company.named(Phase.REMOVED), *within),
+            residents={} if question.resident_id else self._impacts(question, subject),
         )
 
-    def _by_model(self, question: Question, found: _Found, model: Served) -> Forecast:
+    def _by_model(self, question: Question, subject: _Subject, model: Served) -> Forecast:
         world = self._world
-        slot = found.slot
+        slot = subject.slot
         is_carried = world.is_carried(slot, model)
-        widening = world.catalog.widening(question.app, found.placement)
-        said = answering.predicted(
+        widening = world.catalog.widening(question.app, subject.placement)
+        prediction = answering.predicted(
             model,
-            Met(found.logs, world.slots.idle[slot], is_carried, found.awake),
+            Met(subject.logs, world.slots.idle[slot], is_carried, subject.awake),
             Asked(None, None, question.level, widening),
             strict=question.strict,
         )
-        node_id, domain = found.view.facts.id, int(world.slots.domain[slot])
-        forecast = answering.forecast_of(said, node_id, domain, found.placement, model)
+        node_id, domain = subject.view.facts.id, int(world.slots.domain[slot])
+        forecast = answering.forecast_of(prediction, node_id, domain, subject.placement, model)
         if is_carried:
-            note = answering.carried_note(model, found.view)
+            note = answering.carried_note(model, subject.view)
             forecast = replace(forecast, notes=(*forecast.notes, note))
-        return self._borrowed(forecast, found) if is_carried else forecast
+        return self._borrowed(forecast, subject) if is_carried else forecast
 
-    def _borrowed(self, forecast: Forecast, found: _Found) -> Forecast:
-        lenders = int(self._world.slots.lenders[found.slot])
+    def _borrowed(self, forecast: Forecast, subject: _Subject) -> Forecast:
+        lenders = int(self._world.slots.lenders[subject.slot])
         if not lenders:
             return forecast
         nodes = "that of one node" if lenders == 1 else f"the median of {lenders} nodes"
         warning = (
-            f"{found.view.facts.name} has no idle reference: {nodes} of the same CPU model and "
+            f"{subject.view.facts.name} has no idle reference: {nodes} of the same CPU model and "
             "caches was taken for it."
         )
         return replace(
@@ -254,17 +256,17 @@ class Forecaster:
             warnings=(*forecast.warnings, warning),
         )
 
-    def _node_only(self, question: Question, found: _Found) -> Forecast:
+    def _node_only(self, question: Question, subject: _Subject) -> Forecast:
         slots = self._world.slots
-        slowed = found.logs - self._world.baseline(found.slot)
-        name = found.view.facts.name
+        slowed = subject.logs - self._world.baseline(subject.slot)
+        name = subject.view.facts.name
         if np.isnan(slowed).all():
             raise UntrainedError(
                 f"{name} has no idle reference, no node like it has one, and its history is too "
                 f"short to tell what is slow on it: nothing can be said of {question.app} there.",
                 hint="Let the node's agent take a reference, or on the node: kongming reference",
             )
-        bounded = not slots.has_reference(np.array([found.slot]))[0]
+        bounded = not slots.has_reference(np.array([subject.slot]))[0]
         slowdown = answering.general(slowed, question.level)
         if bounded:
             why = (
@@ -279,47 +281,49 @@ class Forecaster:
             )
         forecast = Forecast(
             app=question.app,
-            node_id=found.view.facts.id,
-            domain=int(slots.domain[found.slot]),
-            placement=found.placement,
+            node_id=subject.view.facts.id,
+            domain=int(slots.domain[subject.slot]),
+            placement=subject.placement,
             basis="node-only",
             slowdown=replace(slowdown, at_least=bounded),
             warnings=(why,),
         )
-        return self._borrowed(forecast, found)
+        return self._borrowed(forecast, subject)
 
-    def _impacts(self, question: Question, found: _Found) -> Mapping[str, ResidentImpact]:
+    def _impacts(self, question: Question, subject: _Subject) -> Mapping[str, ResidentImpact]:
         world = self._world
-        suite = int(world.slots.suite[found.slot])
-        arriving = world.catalog.pressure(question.app, found.placement, suite)
+        suite = int(world.slots.suite[subject.slot])
+        arriving = world.catalog.pressure(question.app, subject.placement, suite)
         pressure = fitted(arriving.slowed, world.slots.width)
         impacts = {}
-        for i in found.company.here:
-            one = found.company.present[i]
-            model = world.catalog.served(one.resident.app, one.placement)
+        for i in subject.company.here:
+            member = subject.company.present[i]
+            model = world.catalog.served(member.resident.app, member.placement)
             if model is None:
                 continue
-            meets = fitted(found.company.each[i], world.slots.width)
-            awake = float(found.company.each_awake[i])
+            meets = fitted(subject.company.each[i], world.slots.width)
+            awake = float(subject.company.each_awake[i])
             then = together((awake, arriving.awake))
             slowdowns = []
             for logs, share in ((meets, awake), (meets + pressure, then)):
-                is_carried = world.is_carried(found.slot, model)
-                met = Met(logs, world.slots.idle[found.slot], is_carried, share)
-                widening = world.catalog.widening(one.resident.app, one.placement)
+                is_carried = world.is_carried(subject.slot, model)
+                met = Met(logs, world.slots.idle[subject.slot], is_carried, share)
+                widening = world.catalog.widening(member.resident.app, member.placement)
                 try:
                     slowdowns.append(answering.slowdown(model, met, question.level, widening))
                 except InputError:
                     # Too many of its surrogates were not read: nothing is said of it.
                     break
             if len(slowdowns) == 2:
-                impacts[one.resident.assignment_id] = ResidentImpact(one.resident.app, *slowdowns)
+                impacts[member.resident.assignment_id] = ResidentImpact(
+                    member.resident.app, *slowdowns
+                )
         return impacts
 
     def _aged(
         self,
         forecast: Forecast,
-        found: _Found,
+        subject: _Subject,
         age: float | None,
         stale: bool,
         history: bool,
@@ -327,27 +331,27 @@ class Forecaster:
     ) -> Forecast:
         slots = self._world.slots
         warnings = forecast.warnings
-        state, reason = self._world.nodes.state(found.view, now)
+        state, reason = self._world.nodes.state(subject.view, now)
         if state in OUT_OF_SERVICE:
             warnings = (*warnings, f"The node is {state}: {reason}")
         if age is None:
             notes = (*forecast.notes, "No live fingerprint: predicted from the idle reference.")
             return replace(forecast, warnings=warnings, notes=notes)
-        taken_at = float(slots.taken_at[found.slot])
+        taken_at = float(slots.taken_at[subject.slot])
         if not stale:
             return replace(
                 forecast, fingerprint_age_s=age, fingerprint_taken_at=taken_at, warnings=warnings
             )
-        ttl = slots.ttl_s[found.slot]
+        ttl = slots.ttl_s[subject.slot]
         old = f"The fingerprint is {age:.0f} s old, beyond its {ttl:.0f} s"
-        model = found.model
+        model = subject.model
         if history:
             slowdown = replace(forecast.slowdown, calibrated=False)
             how = "the median of the node's history was used, and the interval is not calibrated."
         else:
-            movement = slots.movement(found.slot)
-            is_carried = model is not None and self._world.is_carried(found.slot, model)
-            met = Met(found.logs, slots.idle[found.slot], is_carried, found.awake)
+            movement = slots.movement(subject.slot)
+            is_carried = model is not None and self._world.is_carried(subject.slot, model)
+            met = Met(subject.logs, slots.idle[subject.slot], is_carried, subject.awake)
             slowdown = answering.aged(forecast.slowdown, model, met, movement, age)
             reach = movement.reach(age, slowdown.level)
             how = (

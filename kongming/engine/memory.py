@@ -22,8 +22,8 @@ class Memory(Generic[K, V]):
         self._held: OrderedDict[K, tuple[tuple[int, ...], V]] = OrderedDict()
 
     def get(self, question: K, depends_on: tuple[int, ...]) -> V | None:
-        found = self._held.get(question)
-        return found[1] if found is not None and found[0] == depends_on else None
+        entry = self._held.get(question)
+        return entry[1] if entry is not None and entry[0] == depends_on else None
 
     def put(self, question: K, depends_on: tuple[int, ...], answer: V) -> None:
         self._held[question] = (depends_on, answer)

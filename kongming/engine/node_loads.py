@@ -93,16 +93,16 @@ def app_slowdowns(world: World, now: float, most: int) -> Steps[list[AppSlowdown
     known = _known(world, now)
     serving = {v.number for v in world.nodes if world.nodes.state(v, now)[0] == "ready"}
     known &= np.isin(world.slots.node[: len(known)], list(serving))
-    found = []
-    for model in sorted(world.catalog.all_served(), key=lambda one: one.key)[:most]:
+    slowdowns = []
+    for model in sorted(world.catalog.all_served(), key=lambda model: model.key)[:most]:
         row = world.matrix.log_slowdown[model.row : model.row + 1, : len(known)]
         logs = row[:, known[: row.shape[1]]]
         logs = logs[~np.isnan(logs)]
         if len(logs):
             numbers = (float(np.min(logs)), float(np.median(logs)), float(np.max(logs)))
-            found.append(AppSlowdown(*model.key, *(ratio_of(number) for number in numbers)))
+            slowdowns.append(AppSlowdown(*model.key, *(ratio_of(number) for number in numbers)))
         yield
-    return found
+    return slowdowns
 
 
 def _known(world: World, now: float) -> NDArray[np.bool_]:
@@ -116,11 +116,11 @@ def _places(world: World) -> dict[str, list[int]]:
     """The columns of each resource; one without any is not there."""
     width = min(len(world.columns), world.slots.width)
     families = [world.columns.family(place) for place in range(width)]
-    found = {
+    places = {
         resource: [place for place, family in enumerate(families) if family in its]
         for resource, its in RESOURCES.items()
     }
-    return {resource: its for resource, its in found.items() if its}
+    return {resource: its for resource, its in places.items() if its}
 
 
 def _means(logs: Floats) -> Floats:
@@ -146,5 +146,5 @@ def _window(world: World, part: slice, places: list[int], since: float) -> tuple
 
 def _worst(numbers: Sequence[float], slots: Sequence[int]) -> int | None:
     """The slot with the greatest number that is known."""
-    found = [slot for slot in slots if not math.isnan(numbers[slot])]
-    return max(found, key=lambda slot: numbers[slot]) if found else None
+    known = [slot for slot in slots if not math.isnan(numbers[slot])]
+    return max(known, key=lambda slot: numbers[slot]) if known else None

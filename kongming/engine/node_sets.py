@@ -75,7 +75,7 @@ def choose_sets(
     harm = harm.copy()
     known: dict[int, float] = {}
     refused: list[int] = []
-    found: list[Chosen] = []
+    chosen: list[Chosen] = []
     tried = 0
     mine, its_lots = slowed[left], lots[left]
 
@@ -84,7 +84,7 @@ def choose_sets(
         left = left[~np.isin(left, places)]
         mine, its_lots = slowed[left], lots[left]
 
-    while len(found) < limit:
+    while len(chosen) < limit:
         yield
         costs = harm[left]
         best = best_set(mine, costs, size, weights, its_lots)
@@ -109,7 +109,7 @@ def choose_sets(
         # That sort leaves the order of equals open.
         order = np.lexsort((places, slowed[places]))
         places = places[order]
-        found.append(
+        chosen.append(
             Chosen(
                 places.tolist(),
                 best[1][order].tolist(),
@@ -118,6 +118,6 @@ def choose_sets(
                 set_score(slowed[places], harm[places], weights),
             )
         )
-        if len(found) < limit:
+        if len(chosen) < limit:
             leave_out(places)
-    return found, refused
+    return chosen, refused

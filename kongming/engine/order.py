@@ -97,8 +97,8 @@ def counted(
     # One place of each node: the last that is written.
     of_node = np.zeros(len(allowed), dtype=np.int8)
     of_node[nodes[refused]] = codes[refused]
-    found = np.bincount(of_node, minlength=len(REASONS))
-    return {reason: int(n) for reason, n in zip(REASONS, found, strict=True) if n and reason}
+    counts = np.bincount(of_node, minlength=len(REASONS))
+    return {reason: int(n) for reason, n in zip(REASONS, counts, strict=True) if n and reason}
 
 
 def _shuffled(places: NDArray[np.intp], wanted: int, random: np.random.Generator) -> Iterator[int]:

@@ -49,7 +49,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Asked:
+class _Query:
     request: RankQuestion
     model: Served | None
     pressure: Pressure
@@ -112,14 +112,14 @@ class Ranker:
             raise untrained(request.app, placement, catalog.placements(request.app))
         yield from world.bring_up(model)
         suite = self._suite() if model is None else model.suite
-        asked = _Asked(request, model, catalog.pressure(request.app, placement, suite), now)
+        query = _Query(request, model, catalog.pressure(request.app, placement, suite), now)
         n = slots.count
         nodes = slots.node[:n].copy()
         candidates = self._candidates(request)
         stale = now - slots.taken_at[:n] > slots.ttl_s[:n]
-        newcomer = self._newcomer(asked, stale & candidates)
-        harm = self._estimate(asked)
-        codes = self._refusals(asked, candidates, stale, newcomer, harm)
+        newcomer = self._newcomer(query, stale & candidates)
+        harm = self._estimate(query)
+        codes = self._refusals(query, candidates, stale, newcomer, harm)
         added = world.table.sums(n, harm)
         scores = ranking.scores(
             newcomer,
@@ -128,11 +128,11 @@ class Ranker:
             request.resident_weight,
         )
         allowed = np.flatnonzero(candidates & (codes == 0))
-        tolerance = self._tolerance(asked, allowed, scores, newcomer)
+        tolerance = self._tolerance(query, allowed, scores, newcomer)
         random = np.random.default_rng(next(self._seeds) if request.seed is None else request.seed)
         if request.scaling is not None:
             field = _Field(newcomer, added, nodes, codes, stale, allowed, tolerance)
-            sets = yield from self._sets(asked, field, random)
+            sets = yield from self._sets(query, field, random)
             return Ranking(
                 nodes=sets[0].nodes if sets else (),
                 candidates=len(request.nodes) or len(world.nodes),
@@ -143,7 +143,7 @@ class Ranker:
                 profile=None if model is None else model.file.profile,
             )
         residents = world.table.counts(n)
-        found = yield from shortlist.best(
+        selection = yield from shortlist.best(
             newcomer,
             added,
             allowed,
@@ -153,32 +153,32 @@ class Ranker:
             limit=request.limit,
             most_harmed=_log_limit(request.resident_slowdown_limit),
             tolerance=tolerance,
-            harm=partial(self._harm, asked),
+            harm=partial(self._harm, query),
             random=random,
         )
-        codes[list(found.refused)] = ranking.code("resident_slowdown_limit")
+        codes[list(selection.refused)] = ranking.code("resident_slowdown_limit")
         ranked = []
-        for number, one in enumerate(found.places, 1):
+        for number, choice in enumerate(selection.places, 1):
             if number % _AT_ONCE == 0:
                 yield
             try:
                 node = self._ranked(
-                    asked,
-                    one.place,
-                    one.score,
-                    one.worst,
-                    float(newcomer[one.place]),
-                    one.tied,
-                    bool(stale[one.place]),
-                    int(residents[one.place]),
+                    query,
+                    choice.place,
+                    choice.score,
+                    choice.worst,
+                    float(newcomer[choice.place]),
+                    choice.tied,
+                    bool(stale[choice.place]),
+                    int(residents[choice.place]),
                 )
             except ArithmeticError:
                 # Numbers of one node must not keep the others from being ranked.
-                codes[one.place] = ranking.code("unpredictable")
+                codes[choice.place] = ranking.code("unpredictable")
             else:
                 ranked.append(node)
         # Counted as refused, though not worked out: they are not in the answer in any case.
-        self._doubt(asked, codes, harm, found.sound)
+        self._doubt(query, codes, harm, selection.sound)
         return Ranking(
             nodes=tuple(ranked),
             candidates=len(request.nodes) or len(world.nodes),
@@ -189,16 +189,16 @@ class Ranker:
         )
 
     def _sets(
-        self, asked: _Asked, field: _Field, random: np.random.Generator
+        self, query: _Query, field: _Field, random: np.random.Generator
     ) -> Steps[tuple[RankedSet, ...]]:
-        world, request = self._world, asked.request
+        world, request = self._world, query.request
         assert request.scaling is not None
         try:
             scale = self._scales.find(request.app, request.scaling)
         except UntrainedError:
             # Nodes can be told apart all the same.
             scale = None
-        found, refused = yield from choose_sets(
+        choices, refused = yield from choose_sets(
             field.newcomer,
             field.harm,
             field.allowed,
@@ -207,16 +207,16 @@ class Ranker:
             limit=request.limit,
             weights=Weights(request.newcomer_weight, request.resident_weight, field.tolerance),
             most_harmed=_log_limit(request.resident_slowdown_limit),
-            exact=partial(self._harm, asked),
+            exact=partial(self._harm, query),
             random=random,
         )
         field.codes[refused] = ranking.code("resident_slowdown_limit")
         residents = world.table.counts(len(field.nodes))
         sets = []
-        for one in found:
+        for choice in choices:
             nodes = []
             for number, (place, tied, harm, worst) in enumerate(
-                zip(one.places, one.tied, one.harm, one.worst, strict=True)
+                zip(choice.places, choice.tied, choice.harm, choice.worst, strict=True)
             ):
                 if number % _AT_ONCE == 0:
                     yield
@@ -224,7 +224,7 @@ class Ranker:
                 score = request.newcomer_weight * newcomer + request.resident_weight * harm
                 nodes.append(
                     self._ranked(
-                        asked,
+                        query,
                         place,
                         score,
                         worst,
@@ -235,7 +235,7 @@ class Ranker:
                     )
                 )
             yield
-            ranked = ranked_set(nodes, one.score, request.scaling, scale, request.level)
+            ranked = ranked_set(nodes, choice.score, request.scaling, scale, request.level)
             sets.append((yield from ranked))
         return tuple(sets)
 
@@ -247,7 +247,7 @@ class Ranker:
         in_use = slots.node[:n] >= 0
         if not request.nodes:
             return in_use
-        numbers = [self._world.nodes.find(one).number for one in request.nodes]
+        numbers = [self._world.nodes.find(name).number for name in request.nodes]
         wanted = np.zeros(self._world.nodes.count, dtype=np.bool_)
         wanted[numbers] = True
         return in_use & wanted[np.maximum(slots.node[:n], 0)]
@@ -260,19 +260,19 @@ class Ranker:
 
     # What it meets, and what it does.
 
-    def _newcomer(self, asked: _Asked, stale: NDArray[np.bool_]) -> Floats:
+    def _newcomer(self, query: _Query, stale: NDArray[np.bool_]) -> Floats:
         """(slots,) log slowdown of the newcomer, NaN where nothing can be said."""
         world, slots = self._world, self._world.slots
         n = slots.count
-        if asked.model is None:
-            found = slots.general[:n].copy()
+        if query.model is None:
+            log_slowdown = slots.general[:n].copy()
         else:
-            found = world.matrix.log_slowdown[asked.model.row, :n].astype(np.float64)
-        if asked.request.stale_policy == "history":
-            self._from_history(asked, np.flatnonzero(stale), found)
-        return found
+            log_slowdown = world.matrix.log_slowdown[query.model.row, :n].astype(np.float64)
+        if query.request.stale_policy == "history":
+            self._from_history(query, np.flatnonzero(stale), log_slowdown)
+        return log_slowdown
 
-    def _from_history(self, asked: _Asked, stale: NDArray[np.intp], found: Floats) -> None:
+    def _from_history(self, query: _Query, stale: NDArray[np.intp], log_slowdown: Floats) -> None:
         world, slots = self._world, self._world.slots
         places, companies = [], []
         for slot in stale.tolist():
@@ -291,18 +291,18 @@ class Ranker:
         met = np.array([company.met for company in companies])
         awake = np.array([company.awake for company in companies])
         slowed = met - slots.idle[chosen]
-        if asked.model is None:
-            found[chosen] = np.nanmean(slowed, axis=1)
-            asked.history.update(zip(places, map(_Reading, slowed), strict=True))
+        if query.model is None:
+            log_slowdown[chosen] = np.nanmean(slowed, axis=1)
+            query.history.update(zip(places, map(_Reading, slowed), strict=True))
             return
-        own = world.own_node(asked.model)
+        own = world.own_node(query.model)
         counted = carried(chosen, slots, own)
-        scores = scoring.score(asked.model, met, slowed, counted, awake)
+        scores = scoring.score(query.model, met, slowed, counted, awake)
         # Times of another node mean nothing to the model unless they are slowdowns.
         known = counted | (slots.node[chosen] == own)
-        found[chosen] = np.where(known, scores.log_slowdown, math.nan)
+        log_slowdown[chosen] = np.where(known, scores.log_slowdown, math.nan)
         for i, place in enumerate(places):
-            asked.history[place] = _Reading(
+            query.history[place] = _Reading(
                 slowed[i],
                 float(scores.error[i]),
                 bool(scores.outside[i]),
@@ -311,28 +311,28 @@ class Ranker:
                 int(scores.variant[i]),
             )
 
-    def _estimate(self, asked: _Asked) -> Floats:
+    def _estimate(self, query: _Query) -> Floats:
         """(rows of the matrix,): what it adds to the log slowdown of a resident by its model."""
         world = self._world
-        row = asked.pressure.row if asked.pressure.known else 0
+        row = query.pressure.row if query.pressure.known else 0
         added = world.harm.of(row).astype(np.float64)
         rows = world.matrix.done.shape[0]
         if len(added) < rows:
-            general = _mean(asked.pressure.slowed)
+            general = _mean(query.pressure.slowed)
             added = np.concatenate([added, np.full(rows - len(added), general)])
         return added
 
-    def _harm(self, asked: _Asked, places: list[int]) -> Steps[list[tuple[float, float]]]:
+    def _harm(self, query: _Query, places: list[int]) -> Steps[list[tuple[float, float]]]:
         """In steps, for each place, what the newcomer adds to the residents' log slowdowns in all,
         and the greatest log slowdown that one would have."""
-        found = []
+        harm = []
         for start in range(0, len(places), _AT_ONCE):
             if start:
                 yield
-            found += self._harm_at_once(asked, places[start : start + _AT_ONCE])
-        return found
+            harm += self._harm_at_once(query, places[start : start + _AT_ONCE])
+        return harm
 
-    def _harm_at_once(self, asked: _Asked, places: list[int]) -> list[tuple[float, float]]:
+    def _harm_at_once(self, query: _Query, places: list[int]) -> list[tuple[float, float]]:
         world = self._world
         table = world.table
         rows = [row for place in places for row in table.rows(place)]
@@ -340,42 +340,42 @@ class Ranker:
         if not rows:
             return [(0.0, 0.0)] * len(places)
         chosen = np.array(rows, dtype=np.intp)
-        general = _mean(fitted(asked.pressure.slowed, world.slots.width))
+        general = _mean(fitted(query.pressure.slowed, world.slots.width))
         before = table.now[chosen]
         unknown = np.isnan(before)
         if unknown.any():
             before[unknown] = table.now[chosen[unknown]] = np.nan_to_num(
                 world.resident_logs(chosen[unknown], None)
             )
-        then = world.resident_logs(chosen, asked.pressure)
+        then = world.resident_logs(chosen, query.pressure)
         # Where no model says anything, one is slowed as its surrogates are on average.
         untold = np.isnan(then)
         added = np.where(untold, general, np.maximum(then - before, 0.0))
         after = np.where(untold, 0.0, then)
-        found = []
+        harm = []
         start = 0
         for count in by_place:
             end = start + count
             most = float(after[start:end].max(initial=0.0))
-            found.append((float(added[start:end].sum()), most))
+            harm.append((float(added[start:end].sum()), most))
             start = end
-        return found
+        return harm
 
     # Who is refused.
 
     def _refusals(
         self,
-        asked: _Asked,
+        query: _Query,
         candidates: NDArray[np.bool_],
         stale: NDArray[np.bool_],
         newcomer: Floats,
         harm: Floats,
     ) -> NDArray[np.int8]:
-        world, slots, request = self._world, self._world.slots, asked.request
+        world, slots, request = self._world, self._world.slots, query.request
         n = slots.count
         nodes = np.maximum(slots.node[:n], 0)
         codes = np.zeros(n, dtype=np.int8)
-        silent = asked.now - world.nodes.seen > world.settings.silent_after_s
+        silent = query.now - world.nodes.seen > world.settings.silent_after_s
         ranking.refuse(codes, world.nodes.suspect[nodes], "suspect")
         ranking.refuse(codes, silent[nodes], "silent")
         ranking.refuse(codes, ~slots.ready[:n], "no_fingerprint")
@@ -388,20 +388,20 @@ class Ranker:
             limit = _log_limit(request.slowdown_limit)
             ranking.refuse(codes, newcomer > limit, "slowdown_limit")
         if request.scaling is not None:
-            self._doubt(asked, codes, harm)
+            self._doubt(query, codes, harm)
         return codes
 
     def _doubt(
         self,
-        asked: _Asked,
+        query: _Query,
         codes: NDArray[np.int8],
         harm: Floats,
         sound: Sequence[int] = (),
     ) -> None:
         """Refuse by the estimate of harm, except what was worked out and found ``sound``."""
-        if not asked.request.resident_slowdown_limit:
+        if not query.request.resident_slowdown_limit:
             return
-        limit = _DOUBTFUL * _log_limit(asked.request.resident_slowdown_limit)
+        limit = _DOUBTFUL * _log_limit(query.request.resident_slowdown_limit)
         worst = self._world.table.greatest(len(codes), harm)
         where = worst > limit
         where[list(sound)] = False
@@ -425,48 +425,48 @@ class Ranker:
     # What is said of those that are chosen.
 
     def _tolerance(
-        self, asked: _Asked, allowed: NDArray[np.intp], scores: Floats, newcomer: Floats
+        self, query: _Query, allowed: NDArray[np.intp], scores: Floats, newcomer: Floats
     ) -> float:
         if not len(allowed):
             return 0.0
-        best = self._best(asked, allowed, scores)
-        said = self._interval(asked, best, float(newcomer[best]))
-        share = self._world.settings.tie_share * asked.request.newcomer_weight
-        return share * answering.half(said)
+        best = self._best(query, allowed, scores)
+        interval = self._interval(query, best, float(newcomer[best]))
+        share = self._world.settings.tie_share * query.request.newcomer_weight
+        return share * answering.half(interval)
 
-    def _best(self, asked: _Asked, allowed: NDArray[np.intp], scores: Floats) -> int:
+    def _best(self, query: _Query, allowed: NDArray[np.intp], scores: Floats) -> int:
         """The place with the best score; of several as good the one whose interval is narrowest,
         in whatever order they are held."""
         theirs = scores[allowed]
         equal = allowed[theirs <= theirs.min() + _EQUAL]
-        if asked.model is None:
+        if query.model is None:
             return int(equal[0])
-        return int(equal[np.argmin(self._world.matrix.error[asked.model.row, equal])])
+        return int(equal[np.argmin(self._world.matrix.error[query.model.row, equal])])
 
-    def _interval(self, asked: _Asked, slot: int, log_slowdown: float) -> Interval:
+    def _interval(self, query: _Query, slot: int, log_slowdown: float) -> Interval:
         slots, matrix = self._world.slots, self._world.matrix
-        history = asked.history.get(slot)
-        if asked.model is None:
+        history = query.history.get(slot)
+        if query.model is None:
             slowed = slots.slowed[slot] if history is None else history.slowed
             if np.isnan(slowed).all():
-                raise UntrainedError(f"Nothing is known of {asked.request.app} there.")
-            return answering.general(slowed, asked.request.level)
-        row = asked.model.row
+                raise UntrainedError(f"Nothing is known of {query.request.app} there.")
+            return answering.general(slowed, query.request.level)
+        row = query.model.row
         variant = matrix.variant[row, slot] if history is None else history.variant
         code = int(variant) or scoring.FULL
-        scorer = asked.model.scorers.get(code) or asked.model.scorers[scoring.FULL]
-        widening = self._world.catalog.widening(*asked.model.key)
+        scorer = query.model.scorers.get(code) or query.model.scorers[scoring.FULL]
+        widening = self._world.catalog.widening(*query.model.key)
         error = float(matrix.error[row, slot]) if history is None else history.error
         limit = float(matrix.limit[row, slot]) if history is None else history.limit
         edge = bool(matrix.at_least[row, slot]) if history is None else history.at_least
-        said = scorer.interval(
-            log_slowdown, error, asked.request.level, widening, limit=limit, at_least=edge
+        interval = scorer.interval(
+            log_slowdown, error, query.request.level, widening, limit=limit, at_least=edge
         )
-        return replace(said, calibrated=False) if slots.lenders[slot] else said
+        return replace(interval, calibrated=False) if slots.lenders[slot] else interval
 
     def _ranked(
         self,
-        asked: _Asked,
+        query: _Query,
         slot: int,
         score: float,
         worst: float,
@@ -478,16 +478,16 @@ class Ranker:
         world, slots = self._world, self._world.slots
         facts = world.nodes.at(int(slots.node[slot])).facts
         taken_at = float(slots.taken_at[slot])
-        age = None if math.isnan(taken_at) else max(asked.now - taken_at, 0.0)
-        interval = self._interval(asked, slot, newcomer)
-        history = asked.history.get(slot)
+        age = None if math.isnan(taken_at) else max(query.now - taken_at, 0.0)
+        interval = self._interval(query, slot, newcomer)
+        history = query.history.get(slot)
         if stale and age is not None and history is None:
-            is_carried = asked.model is not None and world.is_carried(slot, asked.model)
+            is_carried = query.model is not None and world.is_carried(slot, query.model)
             met = Met(slots.met[slot], slots.idle[slot], is_carried, float(slots.awake[slot]))
-            interval = answering.aged(interval, asked.model, met, slots.movement(slot), age)
+            interval = answering.aged(interval, query.model, met, slots.movement(slot), age)
         elif stale:
             interval = replace(interval, calibrated=False)
-        model = asked.model
+        model = query.model
         if history is not None:
             outside = history.outside
         else:

@@ -53,12 +53,14 @@ class Company:
         return [i for i, p in enumerate(self.present) if p.here and p.resident.active]
 
     def named(self, phase: Phase) -> tuple[str, ...]:
-        return tuple(one.resident.assignment_id for one in self.present if one.phase is phase)
+        return tuple(
+            member.resident.assignment_id for member in self.present if member.phase is phase
+        )
 
     def place(self, assignment_id: str) -> int | None:
         """Where in ``present`` an assignment is."""
-        for i, one in enumerate(self.present):
-            if one.resident.assignment_id == assignment_id:
+        for i, member in enumerate(self.present):
+            if member.resident.assignment_id == assignment_id:
                 return i
         return None
 
@@ -87,21 +89,21 @@ class Residents:
         return list(self._by_node.get(node_id, {}).values())
 
     def active_on(self, node_id: str) -> list[Resident]:
-        return [one for one in self._by_node.get(node_id, {}).values() if one.active]
+        return [resident for resident in self._by_node.get(node_id, {}).values() if resident.active]
 
     def apps(self) -> dict[str, set[str]]:
         """Nodes by the applications that are on them."""
         nodes: dict[str, set[str]] = {}
-        for node_id, ones in self._by_node.items():
-            for one in ones.values():
-                nodes.setdefault(one.app, set()).add(node_id)
+        for node_id, residents in self._by_node.items():
+            for resident in residents.values():
+                nodes.setdefault(resident.app, set()).add(node_id)
         return nodes
 
     def forget_absent(self, node_id: str, taken_at: list[float | None]) -> None:
         """Forget those that ended before every one of the node's newest fingerprints."""
-        for one in self.on(node_id):
-            if all(environment.phase(one, when) is Phase.ABSENT for when in taken_at):
-                self._drop(one.assignment_id)
+        for resident in self.on(node_id):
+            if all(environment.phase(resident, when) is Phase.ABSENT for when in taken_at):
+                self._drop(resident.assignment_id)
 
     def company(
         self,
@@ -115,27 +117,29 @@ class Residents:
         """Who matters to this slot, by its newest fingerprint; ``fingerprint`` (C,) stands in
         for its readings, not for its time."""
         read = slots.latest[slot] if fingerprint is None else fingerprint
-        ones = self._by_node.get(node_id)
+        residents = self._by_node.get(node_id)
         when = float(slots.taken_at[slot])
         taken_at = None if math.isnan(when) else when
         present, pressures, awake = [], [], []
-        for one in (ones or {}).values():
-            its = environment.phase(one, taken_at)
+        for resident in (residents or {}).values():
+            its = environment.phase(resident, taken_at)
             if its is Phase.ABSENT:
                 continue
-            here = one.domain == slots.domain[slot]
-            placement = catalog.placement(one.app, one.placement)
-            pressure = _pressure(one.app, placement, here, int(slots.suite[slot]), catalog, columns)
-            present.append(Present(one, its, placement, pressure.known, here))
+            here = resident.domain == slots.domain[slot]
+            placement = catalog.placement(resident.app, resident.placement)
+            pressure = _pressure(
+                resident.app, placement, here, int(slots.suite[slot]), catalog, columns
+            )
+            present.append(Present(resident, its, placement, pressure.known, here))
             pressures.append(fitted(pressure.slowed, slots.width))
             awake.append(0.0 if its is Phase.REMOVED else pressure.awake)
         if not present:
             return Company((), read.copy(), np.empty((0, slots.width)))
         newcomer, each = environment.met(
-            read, slots.idle[slot], [one.phase for one in present], np.array(pressures)
+            read, slots.idle[slot], [member.phase for member in present], np.array(pressures)
         )
         each_awake = np.array([together(awake[:i] + awake[i + 1 :]) for i in range(len(awake))])
-        alone = all(one.phase is Phase.REMOVED for one in present)
+        alone = all(member.phase is Phase.REMOVED for member in present)
         return Company(
             tuple(present), newcomer, each, math.nan if alone else together(awake), each_awake
         )

@@ -36,7 +36,7 @@ class ScaleModels:
     def names(self) -> tuple[str, ...]:
         return tuple(self._files)
 
-    def find(self, app: str, asked: Scaling) -> tuple[str, ScaleModel]:
+    def find(self, app: str, scaling: Scaling) -> tuple[str, ScaleModel]:
         """The model that a question means, and its name.
 
         Raises:
@@ -44,13 +44,13 @@ class ScaleModels:
             UnknownNameError: the one that is named is not there, or the machine type.
             InputError: it is of several jobs, or machine types, and none is named.
         """
-        name = asked.model or app
+        name = scaling.model or app
         file = self._files.get(name)
         if file is not None:
             from kongming.scale.decide.combination import model_for
 
-            return name, model_for(file, app, asked.machine_type)
-        if asked.model:
+            return name, model_for(file, app, scaling.machine_type)
+        if scaling.model:
             raise UnknownNameError("scale model", name, self._files)
         known = f"; there are those of {', '.join(sorted(self._files)[:8])}" if self._files else ""
         raise UntrainedError(
@@ -62,7 +62,7 @@ class ScaleModels:
 
 def forecast_job(
     question: Question,
-    found: tuple[str, ScaleModel],
+    scale_model: tuple[str, ScaleModel],
     forecast_of: Callable[[Question], Forecast],
     named: Callable[[str], tuple[str, str]],
 ) -> Steps[Forecast]:
@@ -72,18 +72,23 @@ def forecast_job(
     from kongming.scale.fit.model import warnings_of
 
     assert question.scaling is not None
-    name, model = found
+    name, model = scale_model
     driver = "" if question.driver is None else named(question.driver)[0]
     forecasts, nodes = [], []
     for node in question.nodes:
         alone = replace(question, node=node, scaling=None, driver=None, nodes=())
-        one = forecast_of(alone)
-        forecasts.append(one)
+        forecast = forecast_of(alone)
+        forecasts.append(forecast)
         nodes.append(
-            SlowedNode(one.node_id, named(one.node_id)[1], one.slowdown, one.extrapolating)
+            SlowedNode(
+                forecast.node_id,
+                named(forecast.node_id)[1],
+                forecast.slowdown,
+                forecast.extrapolating,
+            )
         )
         yield
-    said = yield from combine_in_steps(
+    combination = yield from combine_in_steps(
         model,
         question.scaling,
         nodes,
@@ -92,32 +97,32 @@ def forecast_job(
         level=question.level,
         strict=question.strict,
     )
-    slowest = next(f for f in forecasts if f.node_id == said.scaled.slowest)
+    slowest = next(f for f in forecasts if f.node_id == combination.scaled.slowest)
     oldest = max(forecasts, key=lambda f: (f.fingerprint_age_s is not None, f.fingerprint_age_s))
     return replace(
         slowest,
-        slowdown=said.slowdown,
-        solo_s=said.idle.median,
-        runtime_s=said.runtime,
+        slowdown=combination.slowdown,
+        solo_s=combination.idle.median,
+        runtime_s=combination.runtime,
         metric_unit="s",
         fingerprint_age_s=oldest.fingerprint_age_s,
         fingerprint_taken_at=oldest.fingerprint_taken_at,
         stale=any(f.stale for f in forecasts),
-        extrapolating=said.extrapolating,
+        extrapolating=combination.extrapolating,
         residents={key: impact for f in forecasts for key, impact in f.residents.items()},
         warnings=_once((*(w for f in forecasts for w in f.warnings), *warnings_of([model]))),
-        notes=_once((*(n for f in forecasts for n in f.notes), *said.notes)),
+        notes=_once((*(n for f in forecasts for n in f.notes), *combination.notes)),
         added=_once(p for f in forecasts for p in f.added),
         removed=_once(p for f in forecasts for p in f.removed),
-        scaled=said.scaled,
+        scaled=combination.scaled,
     )
 
 
 def ranked_set(
     nodes: Sequence[RankedNode],
     score: float,
-    asked: Scaling,
-    found: tuple[str, ScaleModel] | None,
+    scaling: Scaling,
+    scale_model: tuple[str, ScaleModel] | None,
     level: float,
 ) -> Steps[RankedSet]:
     """In steps, a set as it is answered; without a scale model the slowest node's slowdown
@@ -126,18 +131,18 @@ def ranked_set(
     alone = RankedSet(
         tuple(nodes), score, slowest.slowdown, extrapolating=any(n.extrapolating for n in nodes)
     )
-    if found is None:
+    if scale_model is None:
         return replace(
             alone, warnings=("There is no scale model: no runtime is told, only the slowdown.",)
         )
     from kongming.scale.decide.combination import combine_in_steps
     from kongming.scale.fit.model import warnings_of
 
-    name, model = found
+    name, model = scale_model
     try:
-        said = yield from combine_in_steps(
+        combination = yield from combine_in_steps(
             model,
-            asked,
+            scaling,
             [SlowedNode(n.node_id, n.name, n.slowdown, n.extrapolating) for n in nodes],
             name=name,
             level=level,
@@ -147,11 +152,11 @@ def ranked_set(
         return replace(alone, warnings=(error.message,))
     return replace(
         alone,
-        slowdown=said.slowdown,
-        runtime_s=said.runtime,
-        scaled=said.scaled,
-        extrapolating=said.extrapolating,
-        warnings=(*said.scaled.reasons, *warnings_of([model])),
+        slowdown=combination.slowdown,
+        runtime_s=combination.runtime,
+        scaled=combination.scaled,
+        extrapolating=combination.extrapolating,
+        warnings=(*combination.scaled.reasons, *warnings_of([model])),
     )
 
 

@@ -154,7 +154,7 @@ class HarmTable:
     def update(self, model: Served) -> None:
         pressures = self._pressures
         if model.width() > pressures.shape[1]:
-            pressures = np.array([fitted(one, model.width()) for one in pressures])
+            pressures = np.array([fitted(pressure, model.width()) for pressure in pressures])
         everywhere = np.ones(len(pressures), dtype=np.bool_)
         there = scoring.score(model, pressures, pressures, everywhere, self._awake).log_slowdown
         nothing = np.zeros_like(pressures[:1])
@@ -189,9 +189,9 @@ class HarmTable:
         self._pressures, self._awake = pressures, awake
         general = _means(pressures)
         before, self.added = self.added, np.tile(general[:, None], (1, columns)).astype(np.float32)
-        kept = {model.row for model in models if self._columns.get(model.row) is model}
-        self._columns = {row: model for row, model in self._columns.items() if row in kept}
-        for row in kept:
+        unchanged = {model.row for model in models if self._columns.get(model.row) is model}
+        self._columns = {row: model for row, model in self._columns.items() if row in unchanged}
+        for row in unchanged:
             self.added[:, row] = before[:, row]
         self._generation = catalog.generation
 

@@ -87,7 +87,7 @@ def best(
     own, others = weights
     bounds = own * newcomer
     scores = bounds + others * estimate
-    found: dict[int, tuple[float, float]] = {}
+    scored: dict[int, tuple[float, float]] = {}
     refused: list[int] = []
     left = np.zeros(len(newcomer), dtype=np.bool_)
     left[allowed] = True
@@ -102,7 +102,7 @@ def best(
             if worst > most_harmed:
                 refused.append(place)
             else:
-                found[place] = (float(bounds[place]) + others * added, worst)
+                scored[place] = (float(bounds[place]) + others * added, worst)
 
     wanted = limit + math.ceil(limit / _SPARE)
     order = ranking.in_order(scores, allowed, nodes, tolerance, wanted, random)
@@ -110,8 +110,8 @@ def best(
     spent = 0
     size = min(_BATCH, most)
     while True:
-        of_node = _of_nodes(found, nodes)
-        ceiling = _ceiling([found[place][0] for place in of_node], limit, tolerance)
+        of_node = _of_nodes(scored, nodes)
+        ceiling = _ceiling([scored[place][0] for place in of_node], limit, tolerance)
         open_ = np.flatnonzero(left & (bounds < ceiling))
         if not len(open_) or spent >= most:
             break
@@ -121,24 +121,24 @@ def best(
         yield from work_out(open_.tolist())
         size *= 2
     shuffled = random.permutation(np.array(of_node, dtype=np.intp)).tolist()
-    chosen, tied = ranking.settle([found[p][0] for p in shuffled], tolerance, limit)
+    chosen, tied = ranking.settle([scored[p][0] for p in shuffled], tolerance, limit)
     return Shortlist(
         tuple(
-            Place(shuffled[i], *found[shuffled[i]], is_tied)
+            Place(shuffled[i], *scored[shuffled[i]], is_tied)
             for i, is_tied in zip(chosen, tied, strict=True)
         ),
-        tuple(found),
+        tuple(scored),
         tuple(refused),
         not len(open_),
     )
 
 
-def _of_nodes(found: dict[int, tuple[float, float]], nodes: NDArray[np.int32]) -> list[int]:
+def _of_nodes(scored: dict[int, tuple[float, float]], nodes: NDArray[np.int32]) -> list[int]:
     """The best place of each node."""
     chosen: dict[int, int] = {}
-    for place, (score, _) in found.items():
+    for place, (score, _) in scored.items():
         node = int(nodes[place])
-        if node not in chosen or score < found[chosen[node]][0]:
+        if node not in chosen or score < scored[chosen[node]][0]:
             chosen[node] = place
     return list(chosen.values())
 

@@ -61,7 +61,7 @@ class Slots:
         self.slowed = np.full((rows, self.width), math.nan)
         self.history = np.full((rows, settings.history, self.width), math.nan, dtype=np.float32)
         self.history_at = np.full((rows, settings.history), math.nan)
-        self.kept = np.zeros(rows, dtype=np.int64)
+        self.history_count = np.zeros(rows, dtype=np.int64)
         self.lenders = np.zeros(rows, dtype=np.int32)
 
     def add(self, node: int, domain: int) -> int:
@@ -82,10 +82,10 @@ class Slots:
         self.node[slot] = -1
         self.suite[slot] = -1
         self.ready[slot] = False
-        self.kept[slot] = self.lenders[slot] = 0
+        self.history_count[slot] = self.lenders[slot] = 0
         self.ttl_s[slot] = self._settings.ttl_s
-        for one in (self.idle, self.latest, self.met, self.slowed, self.history, self.history_at):
-            one[slot] = math.nan
+        for array in (self.idle, self.latest, self.met, self.slowed, self.history, self.history_at):
+            array[slot] = math.nan
         self.taken_at[slot] = self.general[slot] = self.awake[slot] = math.nan
         self.version[slot] += 1
         self._references[slot] = {}
@@ -123,8 +123,8 @@ class Slots:
             return False
         if self.suite[slot] != suite:
             self.suite[slot] = suite
-            found = self.reference(slot, suite)
-            self.idle[slot] = math.nan if found is None else found
+            reference = self.reference(slot, suite)
+            self.idle[slot] = math.nan if reference is None else reference
             self.lenders[slot] = 0
         self.latest[slot] = vector
         self.taken_at[slot] = taken_at
@@ -135,22 +135,22 @@ class Slots:
     def reference(self, slot: int, suite: int) -> Floats | None:
         """(C,) of the idle node, or None."""
         references = self._references[slot]
-        found = references.get(suite, references.get(ANY_SUITE))
-        return None if found is None else fitted(found, self.width)
+        reference = references.get(suite, references.get(ANY_SUITE))
+        return None if reference is None else fitted(reference, self.width)
 
     def lend(self, slot: int, references: Sequence[Floats]) -> None:
         """Take the median of other nodes' references (C,) for its own, which is not known."""
         self.lenders[slot] = len(references)
         self.idle[slot] = math.nan
         if references:
-            known = np.array([fitted(one, self.width) for one in references])
+            known = np.array([fitted(reference, self.width) for reference in references])
             some = ~np.isnan(known).all(axis=0)
             self.idle[slot, some] = np.nanmedian(known[:, some], axis=0)
 
     def fastest(self, slot: int) -> Floats | None:
         """(C,) the least of each surrogate over the history; None with fewer than two
         fingerprints."""
-        n = min(int(self.kept[slot]), self._settings.history)
+        n = min(int(self.history_count[slot]), self._settings.history)
         if n < 2:
             return None
         return np.asarray(np.fmin.reduce(self.history[slot, :n], axis=0), dtype=np.float64)
@@ -160,14 +160,14 @@ class Slots:
 
     def median(self, slot: int) -> Floats | None:
         """(C,) median over the history; None with fewer than two fingerprints."""
-        n = min(int(self.kept[slot]), self._settings.history)
+        n = min(int(self.history_count[slot]), self._settings.history)
         if n < 2:
             return None
         rows = self.history[slot, :n].astype(np.float64)
         known = ~np.isnan(rows).all(axis=0)
-        found = np.full(self.width, math.nan)
-        found[known] = np.nanmedian(rows[:, known], axis=0)
-        return found
+        median = np.full(self.width, math.nan)
+        median[known] = np.nanmedian(rows[:, known], axis=0)
+        return median
 
     def set_met(self, slot: int, met: Floats, awake: float) -> None:
         """The environment that follows for a newcomer, (C,), and the share of time in which
@@ -195,23 +195,23 @@ class Slots:
 
     def clear(self, slot: int, places: Sequence[int]) -> None:
         """Forget what was read of these surrogates."""
-        for one in self._vectors(slot):
-            one[..., [place for place in places if place < one.shape[-1]]] = math.nan
+        for vector in self._vectors(slot):
+            vector[..., [place for place in places if place < vector.shape[-1]]] = math.nan
         self.version[slot] += 1
 
     def move(self, slot: int, place: int, to: int) -> None:
         """What was read of a surrogate has another place from now on."""
         references = self._references[slot]
-        for suite, one in references.items():
-            references[suite] = fitted(one, self.width)
-        for one in self._vectors(slot):
-            one[..., to] = one[..., place]
-            one[..., place] = math.nan
+        for suite, reference in references.items():
+            references[suite] = fitted(reference, self.width)
+        for vector in self._vectors(slot):
+            vector[..., to] = vector[..., place]
+            vector[..., place] = math.nan
         self.version[slot] += 1
 
     def _vectors(self, slot: int) -> list[Floats]:
         arrays = (self.idle, self.latest, self.met, self.slowed, self.history)
-        return [*(one[slot] for one in arrays), *self._references[slot].values()]
+        return [*(array[slot] for array in arrays), *self._references[slot].values()]
 
     def _vector(self, logs: Floats) -> Floats:
         self.widen(len(logs))
@@ -219,14 +219,14 @@ class Slots:
 
     def _remember(self, slot: int, vector: Floats, suite: int, taken_at: float) -> None:
         if self.suite[slot] != suite:
-            self.kept[slot] = 0
+            self.history_count[slot] = 0
             self.history_at[slot] = math.nan
         size = self._settings.history
-        place = int(self.kept[slot]) % size
+        place = int(self.history_count[slot]) % size
         self.history[slot, place] = vector
         self.history_at[slot, place] = taken_at
-        self.kept[slot] += 1
-        n = min(int(self.kept[slot]), size)
+        self.history_count[slot] += 1
+        n = min(int(self.history_count[slot]), size)
         learnt = movement.learn(
             self.history_at[slot, :n], self.history[slot, :n].astype(np.float64), self._default
         )
@@ -263,7 +263,7 @@ _FILLINGS: Sequence[tuple[str, float]] = (
     ("slowed", math.nan),
     ("history", math.nan),
     ("history_at", math.nan),
-    ("kept", 0),
+    ("history_count", 0),
     ("lenders", 0),
 )
 """The arrays that grow with the slots, and what a new row holds."""

@@ -161,14 +161,14 @@ class World:
         return newest
 
     def put_model(self, file: ModelFile, version: int, in_service: bool) -> None:
-        made = self.catalog.put_model(file, version, in_service=in_service)
-        if made is not None:
-            self._model_changed(made.row, file.app)
+        served = self.catalog.put_model(file, version, in_service=in_service)
+        if served is not None:
+            self._model_changed(served.row, file.app)
 
     def promote(self, app: str, placement: str, version: int) -> None:
-        made = self.catalog.promote(app, placement, version)
-        if made is not None:
-            self._model_changed(made.row, app)
+        served = self.catalog.promote(app, placement, version)
+        if served is not None:
+            self._model_changed(served.row, app)
 
     def drop_model(self, app: str, placement: str, version: int) -> None:
         row = self.catalog.drop_model(app, placement, version)
@@ -253,7 +253,7 @@ class World:
             if number % _BUILT_AT_ONCE == 0:
                 yield
         if model is None:
-            for slot in [one for one in self._dirty if one not in self._companies]:
+            for slot in [slot for slot in self._dirty if slot not in self._companies]:
                 self._rebuild(slot)
         self._fit()
         if model is None:
@@ -368,9 +368,9 @@ class World:
                 logs[its] = scoring.log_slowdowns(
                     model, met[its], slowed[its], counted[its], awake[its]
                 )
-        found = np.empty(len(rows))
-        found[order] = np.where(fits, logs, math.nan)
-        return found
+        log_slowdowns = np.empty(len(rows))
+        log_slowdowns[order] = np.where(fits, logs, math.nan)
+        return log_slowdowns
 
     def _settle(self) -> None:
         """Forget to wait for slots that all models have seen, though others still lag."""
@@ -411,8 +411,8 @@ class World:
         here = company.here
         models = []
         for i in here:
-            one = company.present[i]
-            served = self.catalog.served(one.resident.app, one.placement)
+            member = company.present[i]
+            served = self.catalog.served(member.resident.app, member.placement)
             models.append(0 if served is None else served.row)
         self.table.replace(slot, company.each[here], company.each_awake[here], models)
         self._impacts_lag = True
@@ -449,8 +449,10 @@ class World:
             lenders = chain.from_iterable(
                 self._lenders.get((kind, code), {}) for code in (suite, ANY_SUITE)
             )
-            found = [self.slots.reference(one, suite) for one in islice(lenders, _MOST_LENDERS)]
-            self.slots.lend(slot, [one for one in found if one is not None])
+            references = [
+                self.slots.reference(lender, suite) for lender in islice(lenders, _MOST_LENDERS)
+            ]
+            self.slots.lend(slot, [reference for reference in references if reference is not None])
 
     def _hold(self, view: NodeView, by: str) -> None:
         """Its readings are of these credentials from now on: to others, places of its own mean
@@ -514,7 +516,9 @@ class World:
                 self._changed(slot)
 
     def _count_memory(self, view: NodeView) -> None:
-        promised = sum(one.memory_bytes for one in self.residents.active_on(view.facts.id))
+        promised = sum(
+            resident.memory_bytes for resident in self.residents.active_on(view.facts.id)
+        )
         self.nodes.memory[view.number] = view.facts.memory_bytes - promised
 
     def _node_idle(self, node_id: str, suite: int) -> Floats | None:
@@ -522,9 +526,9 @@ class World:
         if view is None:
             return None
         for slot in view.slots.values():
-            found = self.slots.reference(slot, suite)
-            if found is not None:
-                return found
+            reference = self.slots.reference(slot, suite)
+            if reference is not None:
+                return reference
         return None
 
 

@@ -98,7 +98,7 @@ def load(
     chosen = [node for node in facts if _is_wanted(node, needs.nodes)]
     ids = {node.id for node in chosen}
     residents = current_assignments(store, now)
-    company = needs.company or any(one.node_id in ids for one in residents)
+    company = needs.company or any(resident.node_id in ids for resident in residents)
     lacking = set()
     for node in facts if company else chosen:
         if not _put_references(engine, store, node):
@@ -130,12 +130,12 @@ def load(
 def _put_models(
     engine: Engine, store: Store, needs: Needs, files: ModelFiles, *, company: bool
 ) -> None:
-    asked = dict.fromkeys(app for app, _ in sorted(needs.apps))
-    if any(not files.entries(app) for app in asked):
+    apps = dict.fromkeys(app for app, _ in sorted(needs.apps))
+    if any(not files.entries(app) for app in apps):
         engine.put_applications(names_of_applications(store))
     serving = files.in_service()
     for (app, placement), version in serving.items():
-        if app in asked:
+        if app in apps:
             engine.put_model(files.read(app, placement, version), version)
         elif company:
             with tolerated():
@@ -145,7 +145,7 @@ def _put_models(
             if version == entry.version != serving.get((app, entry.placement)):
                 engine.put_model(files.read(app, entry.placement, version), version, False)
     for app, placement in serving:
-        if app in asked or company:
+        if app in apps or company:
             widening = files.widening(app, placement)
             if widening is not None:
                 engine.put_widening(app, placement, widening)
@@ -153,12 +153,12 @@ def _put_models(
 
 def _put_references(engine: Engine, store: Store, node: NodeFacts) -> bool:
     """Whether the node has any."""
-    found = False
+    has_reference = False
     for domain, reference in newest_references(store, node):
         with tolerated():
             engine.put_reference(node.id, domain, reference.times, reference.suite_version)
-            found = True
-    return found
+            has_reference = True
+    return has_reference
 
 
 def _is_wanted(node: NodeFacts, wanted: Collection[str] | None) -> bool:

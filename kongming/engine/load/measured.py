@@ -22,7 +22,7 @@ def predict_measured(store: Store, fingerprint: Fingerprint, question: Question)
 
     Raises: as ``Engine.predict``, and InputError for an implausible fingerprint.
     """
-    engine, domain, now = _engine_at(store, fingerprint, Needs(apps=_asked(question.app)))
+    engine, domain, now = _engine_at(store, fingerprint, Needs(apps=_in_service(question.app)))
     return replace(engine.predict(replace(question, domain=domain), now), fingerprint_age_s=None)
 
 
@@ -34,18 +34,18 @@ def colocate_measured(
 
     Raises: as ``Engine.predict_colocation``, and InputError for an implausible fingerprint.
     """
-    apps = _asked(question.app, *question.neighbours)
+    apps = _in_service(question.app, *question.neighbours)
     engine, domain, _ = _engine_at(store, fingerprint, Needs(apps=apps, company=True))
     return engine.predict_colocation(replace(question, node=fingerprint.node.id), domain)
 
 
 def explain_measured(store: Store, fingerprint: Fingerprint, question: Question) -> Explanation:
     """Return what ``predict_measured`` comes from, surrogate by surrogate. Raises likewise."""
-    engine, domain, now = _engine_at(store, fingerprint, Needs(apps=_asked(question.app)))
+    engine, domain, now = _engine_at(store, fingerprint, Needs(apps=_in_service(question.app)))
     return engine.explain(replace(question, domain=domain), now)
 
 
-def _asked(*apps: str) -> frozenset[tuple[str, int]]:
+def _in_service(*apps: str) -> frozenset[tuple[str, int]]:
     return frozenset((app, 0) for app in apps)
 
 

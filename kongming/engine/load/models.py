@@ -150,8 +150,8 @@ def calibration(
     signatures = {name: newest_signatures(store, name, site) for name in neighbours}
     campaigns = {run.campaign for run in runs}
     solos = [run for run in every_solo if run.campaign in campaigns]
-    found = calibrate(files, signatures, coruns_of([*solos, *runs], files), model=model)
-    return replace(found, repeats=repeats | dict(found.repeats))
+    calibrated = calibrate(files, signatures, coruns_of([*solos, *runs], files), model=model)
+    return replace(calibrated, repeats=repeats | dict(calibrated.repeats))
 
 
 def solo_repeats(solos: Iterable[Run]) -> dict[str, Variance]:
@@ -174,7 +174,7 @@ def solo_repeats(solos: Iterable[Run]) -> dict[str, Variance]:
 
 def newest_signatures(store: Store, app: str, site: Site) -> list[Signature]:
     """The signatures of the newest campaign at a site; empty without any."""
-    found = [
+    signatures = [
         signature
         for signature in store.signatures(
             app=app, node_id=site.node_id, placement=site.placement, asked=True
@@ -182,9 +182,10 @@ def newest_signatures(store: Store, app: str, site: Site) -> list[Signature]:
         if signature.fingerprint.suite_version == site.suite_version
     ]
     return [
-        one
-        for one in found
-        if (one.identity, one.campaign) == (found[0].identity, found[0].campaign)
+        signature
+        for signature in signatures
+        if (signature.identity, signature.campaign)
+        == (signatures[0].identity, signatures[0].campaign)
     ]
 
 
@@ -205,4 +206,4 @@ def scale_files(store: Store, names: Collection[str]) -> Iterator[tuple[str, Sca
 
 def names_of_applications(store: Store) -> set[str]:
     """Those that were registered, profiled or trained."""
-    return {one.name for one in store.applications()} | {one.app for one in store.models()}
+    return {app.name for app in store.applications()} | {model.app for model in store.models()}

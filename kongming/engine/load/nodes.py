@@ -21,9 +21,9 @@ def newest_references(
 ) -> list[tuple[int, Reference]]:
     """The newest idle reference of each last-level cache domain, with the domain; of
     ``references`` (newest first) where they were read already."""
-    found = store.references(node_id=node.id) if references is None else references
+    newest_first = store.references(node_id=node.id) if references is None else references
     newest: dict[int, Reference] = {}
-    for reference in found:
+    for reference in newest_first:
         domain = domain_of(node, reference.cpu)
         if domain is not None:
             newest.setdefault(domain, reference)
@@ -36,7 +36,7 @@ def recent_fingerprints(
     """The newest ``history`` fingerprints of each last-level cache domain, with the domain; the
     oldest first."""
     domains = max(1, len(node.llc_cpus))
-    found = [
+    recent = [
         fingerprint
         for purpose in AS_LOADED
         for fingerprint in store.fingerprints(
@@ -44,9 +44,9 @@ def recent_fingerprints(
         )
         if fingerprint.times()
     ]
-    found.sort(key=lambda one: unix(one.started_at), reverse=True)
+    recent.sort(key=lambda fingerprint: unix(fingerprint.started_at), reverse=True)
     by_domain: dict[int, list[Fingerprint]] = {}
-    for fingerprint in found:
+    for fingerprint in recent:
         domain = domain_of(node, fingerprint.cpu)
         if domain is not None:
             by_domain.setdefault(domain, []).append(fingerprint)
@@ -59,7 +59,11 @@ def recent_fingerprints(
 
 def _of_one_suite(fingerprints: list[Fingerprint]) -> list[Fingerprint]:
     """Those of the first one's suite version: the columns of others are other surrogates."""
-    return [one for one in fingerprints if one.suite_version == fingerprints[0].suite_version]
+    return [
+        fingerprint
+        for fingerprint in fingerprints
+        if fingerprint.suite_version == fingerprints[0].suite_version
+    ]
 
 
 def suspicion_of(agent: StoredAgent) -> str:
@@ -70,7 +74,11 @@ def suspicion_of(agent: StoredAgent) -> str:
 def current_assignments(store: Store, now: float) -> list[Resident]:
     """Those that are active, or ended so lately that a fingerprint may still hold them."""
     residents = map(resident_of, store.assignments())
-    return [one for one in residents if one.active or now - (one.ended_at or 0.0) < KEPT_ENDED_S]
+    return [
+        resident
+        for resident in residents
+        if resident.active or now - (resident.ended_at or 0.0) < KEPT_ENDED_S
+    ]
 
 
 def stored_assignment(resident: Resident) -> StoredAssignment:
