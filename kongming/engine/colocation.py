@@ -20,7 +20,7 @@ from kongming.engine.scoring import Served
 from kongming.engine.state import World
 from kongming.learning import predict as library
 from kongming.learning.awake import together
-from kongming.learning.estimate import Asked
+from kongming.learning.estimate import EstimateOptions
 from kongming.records.answers import Colocation, NeighbourImpact
 from kongming.records.errors import (
     CannotAnswerError,
@@ -128,7 +128,7 @@ class Companion:
         return answering.predicted(
             model,
             self._met(model, base, pressures),
-            Asked(None, None, question.level, widening),
+            EstimateOptions(None, None, question.level, widening),
             strict=question.strict,
         )
 

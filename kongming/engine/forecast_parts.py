@@ -16,7 +16,7 @@ from kongming.engine.nodes import NodeView
 from kongming.engine.scoring import Served
 from kongming.engine.slots import ANY_SUITE
 from kongming.engine.state import World
-from kongming.learning.estimate import Asked, Estimate, estimate_row, prediction_of
+from kongming.learning.estimate import Estimate, EstimateOptions, estimate_row, prediction_of
 from kongming.learning.intervals import Widening
 from kongming.records.answers import Forecast
 from kongming.records.errors import IncompatibleError
@@ -38,14 +38,14 @@ class Met:
     awake: float = math.nan
 
 
-def estimated(model: Served, met: Met, options: Asked) -> Estimate:
+def estimated(model: Served, met: Met, options: EstimateOptions) -> Estimate:
     """The slowdown of an application in an environment. Raises InputError where too many of its
     surrogates were not read."""
     rows = scoring.rows_of(model, met.logs, met.logs - met.idle, met.carried)
     return estimate_row(model.file, model.by_name(), rows, replace(options, awake=met.awake))
 
 
-def predicted(model: Served, met: Met, options: Asked, *, strict: bool) -> Prediction:
+def predicted(model: Served, met: Met, options: EstimateOptions, *, strict: bool) -> Prediction:
     """Raises as ``kongming.learning.predict.predict_environment``."""
     answer = estimated(model, met, options)
     return prediction_of(model.file, answer, options, strict=strict)
@@ -66,7 +66,7 @@ def check_suite(world: World, slot: int, view: NodeView, model: Served) -> None:
 
 def slowdown(model: Served, met: Met, level: float, widening: Widening) -> Interval:
     """A resident's slowdown alone. Raises as ``estimated``."""
-    return estimated(model, met, Asked(None, None, level, widening)).interval
+    return estimated(model, met, EstimateOptions(None, None, level, widening)).interval
 
 
 def moved(model: Served, met: Met, movement: float) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from kongming.engine.residents import Company
 from kongming.engine.scoring import Served
 from kongming.engine.state import World
 from kongming.learning.awake import together
-from kongming.learning.estimate import Asked, runtime_of
+from kongming.learning.estimate import EstimateOptions, runtime_of
 from kongming.quantities import per_cent
 from kongming.records.answers import OUT_OF_SERVICE, Forecast, ResidentImpact
 from kongming.records.errors import (
@@ -228,7 +228,7 @@ class Forecaster:
         prediction = answering.predicted(
             model,
             Met(subject.logs, world.slots.idle[slot], is_carried, subject.awake),
-            Asked(None, None, question.level, widening),
+            EstimateOptions(None, None, question.level, widening),
             strict=question.strict,
         )
         node_id, domain = subject.view.facts.id, int(world.slots.domain[slot])

@@ -34,7 +34,7 @@ _NO_DEVICE = frozenset({"compute", "cache", "memory", "os"})
 def keeps_awake(run: Run) -> bool:
     """Return whether the run's load keeps its CPU awake and presses on no device."""
     return bool(run.levels) and all(
-        one.intensity == 1.0 and one.family in _NO_DEVICE for one in run.levels
+        level.intensity == 1.0 and level.family in _NO_DEVICE for level in run.levels
     )
 
 
@@ -70,7 +70,7 @@ def awake_factor(logs: Floats, waiting: float | None) -> float:
 def awake_share(signatures: Sequence[Signature]) -> float:
     """Return the share of time in which the program of these signatures keeps a CPU awake. One
     whose signatures do not say counts as never waiting, as most programs do."""
-    waits = [one.fingerprint.passive.get(WAITING_SHARE, 0.0) for one in signatures]
+    waits = [signature.fingerprint.passive.get(WAITING_SHARE, 0.0) for signature in signatures]
     return 1.0 - min(math.fsum(waits) / len(waits), 1.0) if waits else 0.0
 
 

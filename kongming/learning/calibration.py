@@ -64,7 +64,7 @@ class Calibration:
             len(runs),
             sum(len(values) for values in runs.values()),
             widening_factor(means, self.level),
-            pool(one for name, one in self.repeats.items() if name != app),
+            pool(variance for name, variance in self.repeats.items() if name != app),
         )
 
 
@@ -84,10 +84,12 @@ def calibrate(
     has no matching signature.
     """
     repeats = {app: file.variants["full"].repeats for app, file in files.items()}
-    pools = {app: pool(one for name, one in repeats.items() if name != app) for app in files}
+    pools = {
+        app: pool(variance for name, variance in repeats.items() if name != app) for app in files
+    }
     companies: dict[tuple[str, tuple[str, ...]], list[float]] = {}
-    for one in coruns:
-        companies.setdefault((one.app, one.neighbours), []).append(one.slowdown)
+    for corun in coruns:
+        companies.setdefault((corun.app, corun.neighbours), []).append(corun.slowdown)
     scores: list[Score] = []
     expected: list[Score] = []
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
@@ -96,15 +98,15 @@ def calibrate(
             continue
         company = {name: signatures.get(name, ()) for name in neighbours}
         try:
-            said = slowdown_colocated(
+            interval = slowdown_colocated(
                 files[app], company, model=model, level=level, widening=Widening(pool=pools[app])
             )
         except (CannotAnswerError, InputError):
             continue
-        scores += [Score(app, neighbours, score(said, value)) for value in slowdowns]
+        scores += [Score(app, neighbours, score(interval, value)) for value in slowdowns]
         noise = shrunk(repeats[app], pools[app]) / math.sqrt(len(slowdowns))
         mean = math.fsum(map(math.log, slowdowns)) / len(slowdowns)
-        expected.append(Score(app, neighbours, expected_score(said, mean, reach * noise)))
+        expected.append(Score(app, neighbours, expected_score(interval, mean, reach * noise)))
     return Calibration(tuple(scores), level, tuple(expected), repeats)
 
 
@@ -122,19 +124,19 @@ def coruns_of(runs: Iterable[Run], files: Mapping[str, ModelFile]) -> list[CoRun
     for run in of_files:
         if run.kind == "solo" and run.campaign:
             solos.setdefault((run.campaign, run.app), []).append(run.cost)
-    found = []
+    coruns = []
     for run in of_files:
         if run.kind == "corun" and run.neighbours:
             alone = solos.get((run.campaign, run.app))
             solo = geometric_mean(alone) if alone else files[run.app].solo.median
-            found.append(CoRun(run.app, run.neighbours, run.cost / solo))
-    return found
+            coruns.append(CoRun(run.app, run.neighbours, run.cost / solo))
+    return coruns
 
 
 def _of_others(scores: Iterable[Score], app: str) -> dict[str, list[float]]:
     """Return the scores by application, without those of co-runs in which ``app`` took part."""
     others: dict[str, list[float]] = {}
-    for one in scores:
-        if one.app != app and app not in one.neighbours:
-            others.setdefault(one.app, []).append(one.value)
+    for corun in scores:
+        if corun.app != app and app not in corun.neighbours:
+            others.setdefault(corun.app, []).append(corun.value)
     return others

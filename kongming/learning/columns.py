@@ -160,12 +160,12 @@ def without_missing(
         if absent[name] > MISSING_SHARE * n
     ]
     gone = {d.name for d in dropped}
-    kept = [name for name in names if name not in gone]
-    while kept:
-        incomplete = sum(any(name not in row for name in kept) for row in readings)
+    remaining = [name for name in names if name not in gone]
+    while remaining:
+        incomplete = sum(any(name not in row for name in remaining) for row in readings)
         if incomplete <= MISSING_SHARE * n:
             break
-        worst = max(kept, key=lambda name: (absent[name], name))
-        kept.remove(worst)
+        worst = max(remaining, key=lambda name: (absent[name], name))
+        remaining.remove(worst)
         dropped.append(Dropped(worst, f"is missing in {absent[worst]} of {n} runs"))
-    return kept, dropped
+    return remaining, dropped

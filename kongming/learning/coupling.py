@@ -22,7 +22,10 @@ does not change differ by up to a fifth."""
 
 def couplings(records: Iterable[Run | Signature]) -> list[float]:
     """Return the couplings read before runs and signatures; those without one are left out."""
-    signals = (one.passive if isinstance(one, Run) else one.fingerprint.passive for one in records)
+    signals = (
+        record.passive if isinstance(record, Run) else record.fingerprint.passive
+        for record in records
+    )
     return [each[COUPLING] for each in signals if COUPLING in each]
 
 

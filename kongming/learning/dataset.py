@@ -192,7 +192,7 @@ def build(
             else "No run has a reading of every surrogate.",
             hint="Profile it under load: kongming profile APPS.toml --plan quick",
         )
-    kept = tuple(names[j] for j in varying)
+    remaining = tuple(names[j] for j in varying)
     X = met[:, varying]
     y = _log_slowdowns(usable, solo)
     awake = keeping_awake(usable)
@@ -210,14 +210,14 @@ def build(
         metric_unit=first.metric_unit,
         better=first.better,
         solo=solo,
-        columns=kept,
-        families=tuple(families.get(name, "") for name in kept),
+        columns=remaining,
+        families=tuple(families.get(name, "") for name in remaining),
         X=X,
         known=known[:, varying],
         y=y,
         awake=factor,
         idle=np.median(X[solo_rows] if solo_rows else X, axis=0),
-        suite_offset=np.array([offsets.get(name, 0.0) for name in kept]),
+        suite_offset=np.array([offsets.get(name, 0.0) for name in remaining]),
         reading_variance=_reading_variance(X, shift[:, varying], solo_rows, denoise),
         inducers=tuple(_inducers(run) for run in usable),
         groups=tuple(_groups(run) for run in usable),
@@ -265,7 +265,7 @@ def in_environments(runs: Iterable[Run], reference: str) -> list[Run]:
 
 
 def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
-    kept: list[Run] = []
+    usable: list[Run] = []
     dropped: list[Dropped] = []
     seen: set[str] = set()
     for run in runs:
@@ -276,17 +276,17 @@ def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
         elif run.fingerprint is None:
             dropped.append(Dropped(run.id, "has no fingerprint"))
         else:
-            kept.append(run)
+            usable.append(run)
         seen.add(run.id)
-    taken_by_others = control.left_out(kept)
+    taken_by_others = control.left_out(usable)
     dropped += [
         Dropped(run.id, "was disturbed: arithmetic read slower than under the same load elsewhere")
-        for run in kept
+        for run in usable
         if run.id in taken_by_others
     ]
-    kept = [run for run in kept if run.id not in taken_by_others]
-    kept.sort(key=lambda run: (run.started_at, run.step, run.id))
-    return kept, dropped
+    usable = [run for run in usable if run.id not in taken_by_others]
+    usable.sort(key=lambda run: (run.started_at, run.step, run.id))
+    return usable, dropped
 
 
 def _identifying(runs: Sequence[Run]) -> dict[str, set[str]]:

@@ -34,13 +34,13 @@ def drivers(
     names, slower, weights = _coalitions(tuple(families))
     predicted = predict(np.where(slower, times, idle))
     parts = [max(float(part), 0.0) for part in weights @ predicted]
-    whole = sum(parts)
-    if whole <= _NOTHING:
+    total = sum(parts)
+    if total <= _NOTHING:
         return ()
     shares = [
-        Driver(name, part / whole)
+        Driver(name, part / total)
         for name, part in zip(names, parts, strict=True)
-        if part / whole > _NOTHING
+        if part / total > _NOTHING
     ]
     return tuple(sorted(shares, key=lambda driver: (-driver.share, driver.family)))
 

@@ -32,7 +32,7 @@ Times = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EstimateOptions:
     """The parameters of a prediction.
 
     ``model`` None is the chosen model, ``variant`` None the columns that the environment has
@@ -58,7 +58,9 @@ class Estimate:
     warnings: tuple[str, ...]
 
 
-def estimate(file: ModelFile, environment: Fingerprint | Times, asked: Asked) -> Estimate:
+def estimate(
+    file: ModelFile, environment: Fingerprint | Times, options: EstimateOptions
+) -> Estimate:
     """Estimate only the slowdown.
 
     Raises:
@@ -82,9 +84,11 @@ def estimate(file: ModelFile, environment: Fingerprint | Times, asked: Asked) ->
         times: Times = environment.times()
     else:
         times = environment
-    if asked.variant is not None:
-        variant_columns(file, asked.variant)
-    names: Sequence[VariantName] = ("full", "quick") if asked.variant is None else (asked.variant,)
+    if options.variant is not None:
+        variant_columns(file, options.variant)
+    names: Sequence[VariantName] = (
+        ("full", "quick") if options.variant is None else (options.variant,)
+    )
     scorers: dict[VariantName, Scorer] = {}
     rows: dict[VariantName, Floats] = {}
     for name in names:
@@ -94,28 +98,28 @@ def estimate(file: ModelFile, environment: Fingerprint | Times, asked: Asked) ->
             row = logs_of(variant.columns, times)
             rows[name] = joined_as_idle(variant, np.log(variant.idle), row[None, :])[0]
             if name == "full" or not np.isnan(rows[name]).any():
-                scorers[name] = scorer_of(variant, asked.model)
-    return estimate_row(file, scorers, rows, asked, warnings)
+                scorers[name] = scorer_of(variant, options.model)
+    return estimate_row(file, scorers, rows, options, warnings)
 
 
 def estimate_row(
     file: ModelFile,
     scorers: Mapping[VariantName, Scorer],
     rows: Mapping[VariantName, Floats],
-    asked: Asked,
+    options: EstimateOptions,
     warnings: Sequence[str] = (),
 ) -> Estimate:
     """Estimate the slowdown of an environment given as ``rows``: log seconds per operation by the
     columns of each variant, NaN where there is no reading. Raises InputError as ``estimate``."""
     remarks = [*warnings]
-    scorer, row = choose(file, scorers, rows, asked.variant, remarks)
-    scores = scorer.score(row[None, :], np.array([asked.awake]))
+    scorer, row = choose(file, scorers, rows, options.variant, remarks)
+    scores = scorer.score(row[None, :], np.array([options.awake]))
     log_slowdown = float(scores.log_slowdown[0])
     interval = scorer.interval(
         log_slowdown,
         float(scores.error[0]),
-        asked.level,
-        asked.widening,
+        options.level,
+        options.widening,
         limit=float(scores.limit[0]),
         at_least=bool(scores.at_least[0]),
     )
@@ -125,7 +129,7 @@ def estimate_row(
 def prediction(
     file: ModelFile,
     environment: Fingerprint | Times,
-    asked: Asked,
+    options: EstimateOptions,
     *,
     strict: bool,
 ) -> Prediction:
@@ -134,10 +138,12 @@ def prediction(
     Raises: as ``estimate``, and ExtrapolationError under ``strict`` outside the training
         environments.
     """
-    return prediction_of(file, estimate(file, environment, asked), asked, strict=strict)
+    return prediction_of(file, estimate(file, environment, options), options, strict=strict)
 
 
-def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bool) -> Prediction:
+def prediction_of(
+    file: ModelFile, answer: Estimate, options: EstimateOptions, *, strict: bool
+) -> Prediction:
     """Convert an estimate to a prediction. Raises ExtrapolationError as ``prediction``."""
     scorer, warnings = answer.scorer, [*answer.warnings]
     variant, frozen = scorer.variant, scorer.frozen
@@ -160,10 +166,10 @@ def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bo
             "The slowdown is that at the edge of the training runs: it may be larger, and is "
             "hardly smaller."
         )
-    notes = asked.widening.notes()
+    notes = options.widening.notes()
     if not answer.interval.calibrated:
-        warnings.append(_uncalibrated(frozen, asked))
-    elif asked.widening.groups < intervals.applications_needed(asked.level):
+        warnings.append(_uncalibrated(frozen, options))
+    elif options.widening.groups < intervals.applications_needed(options.level):
         notes += (f"The interval is calibrated on {frozen.groups} families of left-out runs.",)
     if (doubt := usefulness.remark(file.app, frozen)) is not None:
         warnings.append(doubt)
@@ -187,15 +193,15 @@ def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bo
     )
 
 
-def _uncalibrated(frozen: FrozenModel, asked: Asked) -> str:
-    families = intervals.families_needed(asked.level)
-    applications = intervals.applications_needed(asked.level)
+def _uncalibrated(frozen: FrozenModel, options: EstimateOptions) -> str:
+    families = intervals.families_needed(options.level)
+    applications = intervals.applications_needed(options.level)
     if frozen.groups >= families:
         return (
             f"The interval is not calibrated: {len(frozen.residuals)} validated runs are too few "
             "for its level."
         )
-    learnt = asked.widening.groups
+    learnt = options.widening.groups
     others = f" and learned from co-runs of {learnt} other applications" if learnt else ""
     return (
         f"The interval is not calibrated: it was validated on {count(frozen.groups, 'group')} of "

@@ -167,24 +167,24 @@ def applications_needed(level: float) -> int:
     return max(LEAST_POOLED, math.ceil(LEAST_POOLED * level / (1.0 - level) / 9.0 - 1e-9))
 
 
-def score(said: Interval, slowdown: float) -> float:
+def score(interval: Interval, slowdown: float) -> float:
     """Return the factor by which an interval must be widened to just contain a measured slowdown:
     |log measured - log predicted| over the half on that side, in logs."""
-    missed = math.log(slowdown / said.median)
-    end = said.upper if missed >= 0.0 else said.lower
-    return abs(missed) / abs(math.log(end / said.median))
+    missed = math.log(slowdown / interval.median)
+    end = interval.upper if missed >= 0.0 else interval.lower
+    return abs(missed) / abs(math.log(end / interval.median))
 
 
-def expected_score(said: Interval, mean: float, deviation: float) -> float:
+def expected_score(interval: Interval, mean: float, deviation: float) -> float:
     """Return the factor by which the ``expected`` interval must be widened to just contain the
     median of many runs, of which a ``mean`` log slowdown is known with a standard error: what that
     error explains, ``deviation`` at the level of the interval, is taken off first."""
-    missed = mean - math.log(said.median)
-    end = said.expected_upper if missed >= 0.0 else said.expected_lower
+    missed = mean - math.log(interval.median)
+    end = interval.expected_upper if missed >= 0.0 else interval.expected_lower
     beyond = math.sqrt(max(missed**2 - deviation**2, 0.0))
     if beyond == 0.0 or end is None:
         return 0.0
-    return min(beyond / max(abs(math.log(end / said.median)), 1e-9), _MOST / 1e-9)
+    return min(beyond / max(abs(math.log(end / interval.median)), 1e-9), _MOST / 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class _Pool:
 
     def __init__(self, known: Sequence[Floats]) -> None:
         values = np.concatenate(known)
-        weights = np.concatenate([np.full(len(one), 1.0 / len(one)) for one in known])
+        weights = np.concatenate([np.full(len(scores), 1.0 / len(scores)) for scores in known])
         order = np.argsort(values, kind="stable")
         self._values = values[order]
         self._shares = np.cumsum(weights[order]) / len(known)

@@ -17,7 +17,7 @@ from kongming.learning.intervals import SEVERITY_SHARE
 from kongming.learning.predictor_loading import Predictor, load
 from kongming.learning.registry import Space
 from kongming.learning.repeat_noise import Variance
-from kongming.learning.usefulness import MEAN, ONE
+from kongming.learning.usefulness import MEAN, NO_SLOWDOWN
 from kongming.records.errors import UnknownNameError
 from kongming.records.judgement import Judgement
 from kongming.records.run import SoloTime
@@ -234,10 +234,10 @@ def _repeats(document: Mapping[str, Any], noise: float, solo_runs: int) -> Varia
     if "repeats" not in document:
         return Variance((noise / _HALF_RANGE) ** 2, float(max(solo_runs - 1, 0)))
     repeats = document["repeats"]
-    found = Variance(finite(repeats["variance"]), finite(repeats["degrees"]))
-    if min(found.value, found.degrees) < 0.0:
+    variance = Variance(finite(repeats["variance"]), finite(repeats["degrees"]))
+    if min(variance.value, variance.degrees) < 0.0:
         raise ValueError("repeats")
-    return found
+    return variance
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -261,10 +261,12 @@ class _Stack:
         logs = np.empty((len(moved), len(self.members)))
         # Members of one space share the same features, since they are of one variant.
         features: dict[Space, Floats] = {}
-        for place, one in enumerate(self.members):
-            if one.space not in features:
-                features[one.space] = spaces.features_of(moved, one.idle, one.space, one.spread)
-            logs[:, place] = one.answer(features[one.space])
+        for place, member in enumerate(self.members):
+            if member.space not in features:
+                features[member.space] = spaces.features_of(
+                    moved, member.idle, member.space, member.spread
+                )
+            logs[:, place] = member.answer(features[member.space])
         return logs
 
 
@@ -330,7 +332,7 @@ def _trivial(names: object) -> tuple[str, ...] | None:
     # Documents of versions 1 and 2 have none.
     if names is None:
         return None
-    if not isinstance(names, list) or not set(names) <= {MEAN, ONE}:
+    if not isinstance(names, list) or not set(names) <= {MEAN, NO_SLOWDOWN}:
         raise ValueError("not_better_than")
     return tuple(names)
 

@@ -13,7 +13,7 @@ from typing import Any
 from kongming.learning import colocation
 from kongming.learning.awake import awake_share, together
 from kongming.learning.colocation import Times
-from kongming.learning.estimate import Asked, estimate, prediction
+from kongming.learning.estimate import EstimateOptions, estimate, prediction
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import ModelFile, read
 from kongming.learning.readings import VariantName, check_suite, idle_times, variant_columns
@@ -53,7 +53,7 @@ def predict_environment(
     return prediction(
         file,
         environment,
-        Asked(model, variant, level, widening),
+        EstimateOptions(model, variant, level, widening),
         strict=strict,
     )
 
@@ -85,7 +85,7 @@ def predict_colocated(
     return prediction(
         file,
         _company(file, neighbours),
-        Asked(model, None, level, widening, _awake(neighbours)),
+        EstimateOptions(model, None, level, widening, _awake(neighbours)),
         strict=strict,
     )
 
@@ -101,8 +101,8 @@ def slowdown_colocated(
     """Predict only the slowdown on the idle node: faster than ``predict_colocated`` for many pairs.
     Raises as ``predict_colocated``."""
     file = _read(document)
-    asked = Asked(model, None, level, widening, _awake(neighbours))
-    return estimate(file, _company(file, neighbours), asked).interval
+    options = EstimateOptions(model, None, level, widening, _awake(neighbours))
+    return estimate(file, _company(file, neighbours), options).interval
 
 
 def live_variant(document: Document, model: str | None = None) -> VariantName:

@@ -173,8 +173,8 @@ def _indices(
     return np.array(values, dtype=np.intp)
 
 
-def _invalid(what: str, found: object) -> InputError:
-    shown = found if isinstance(found, int | float | str) or found is None else type(found).__name__
+def _invalid(what: str, value: object) -> InputError:
+    shown = value if isinstance(value, int | float | str) or value is None else type(value).__name__
     return InputError(
         f"The model document is damaged: a frozen model {what}.",
         found=shown,

@@ -134,16 +134,16 @@ class Trees:
         # checked when the trees were read, so "clip" never clips; it only avoids the copy that
         # "raise" makes.
         node, place = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.intp)
-        found, threshold = np.empty(n), np.empty(n)
+        value, threshold = np.empty(n), np.empty(n)
         beyond = np.empty(n, dtype=np.bool_)
         for tree in self.trees:
             node.fill(0)
             for _ in range(tree.depth):
                 tree.feature.take(node, out=place, mode="clip")
                 np.add(place, first, out=place)
-                flat.take(place, out=found, mode="clip")
+                flat.take(place, out=value, mode="clip")
                 tree.threshold.take(node, out=threshold, mode="clip")
-                np.greater(found, threshold, out=beyond)
+                np.greater(value, threshold, out=beyond)
                 np.add(node, node, out=node)
                 np.add(node, beyond, out=node)
                 tree.children.take(node, out=place, mode="clip")

@@ -58,14 +58,16 @@ def repeat_variance(levels: Sequence[str], logs: Floats) -> Variance:
 
 def pool(others: Iterable[Variance]) -> Variance:
     """Return what other programs' variances say of one that was not seen."""
-    known = [one for one in others if one.degrees > 0.0]
+    known = [variance for variance in others if variance.degrees > 0.0]
     if len(known) < LEAST_PROGRAMS:
         return DEFAULT_POOL
     logs = [
-        math.log(max(one.value, LEAST)) - _digamma(one.degrees / 2.0) + math.log(one.degrees / 2.0)
-        for one in known
+        math.log(max(variance.value, LEAST))
+        - _digamma(variance.degrees / 2.0)
+        + math.log(variance.degrees / 2.0)
+        for variance in known
     ]
-    sampling = statistics.fmean(_trigamma(one.degrees / 2.0) for one in known)
+    sampling = statistics.fmean(_trigamma(variance.degrees / 2.0) for variance in known)
     half = _inverse_trigamma(statistics.variance(logs) - sampling)
     centre = statistics.fmean(logs) + _digamma(half) - math.log(half)
     return Variance(math.exp(centre), 2.0 * half)

@@ -71,9 +71,9 @@ class Scorer:
         outside = np.asarray((beyond | (rows < self.log_floor)).any(axis=1))
         inside = np.minimum(rows, self.log_edge) - self.log_idle
         limit = self._limit(inside)
-        said, error, capped = self._said(inside, moved)
+        predicted, error, capped = self._predicted(inside, moved)
         return Scores(
-            with_awake_factor(np.minimum(said, limit), self.variant.awake, awake),
+            with_awake_factor(np.minimum(predicted, limit), self.variant.awake, awake),
             error,
             outside,
             limit,
@@ -83,27 +83,27 @@ class Scorer:
     def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
         """(n,) of ``rows`` (n, p): the first of the scores alone."""
         inside = np.minimum(rows, self.log_edge) - self.log_idle
-        said = self.frozen.log_slowdown(inside)
-        if said.max() > self.frozen.worst:
-            said = np.minimum(said, self._limit(inside))
-        return with_awake_factor(said, self.variant.awake, awake)
+        predicted = self.frozen.log_slowdown(inside)
+        if predicted.max() > self.frozen.worst:
+            predicted = np.minimum(predicted, self._limit(inside))
+        return with_awake_factor(predicted, self.variant.awake, awake)
 
-    def _said(self, inside: Floats, moved: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def _predicted(self, inside: Floats, moved: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """(n,) log slowdowns; (n,) the standard deviation of each: how far the variant's members
         disagree, or a share of the environment's severity where none could; and (n,) whether the
         model, or half of its members, are at their upper bound."""
         members, bound = self.variant.members, self.frozen.bounds[1]
         if members is None:
-            said = self.frozen.log_slowdown(inside)
+            predicted = self.frozen.log_slowdown(inside)
             severity = intervals.severity_of(moved, self.variant.spread)
-            return said, intervals.SEVERITY_SHARE * severity, np.asarray(said >= bound)
+            return predicted, intervals.SEVERITY_SHARE * severity, np.asarray(predicted >= bound)
         each = members.each(inside)
         error = np.asarray(each.std(axis=1, ddof=1), dtype=np.float64)
         if self.frozen.predictor is members:
-            said = spaces.bounded(members.combined(each), self.frozen.bounds)
-            return said, error, np.asarray(2 * (each >= bound).sum(axis=1) >= each.shape[1])
-        said = self.frozen.log_slowdown(inside)
-        return said, error, np.asarray(said >= bound)
+            predicted = spaces.bounded(members.combined(each), self.frozen.bounds)
+            return predicted, error, np.asarray(2 * (each >= bound).sum(axis=1) >= each.shape[1])
+        predicted = self.frozen.log_slowdown(inside)
+        return predicted, error, np.asarray(predicted >= bound)
 
     def _limit(self, inside: Floats) -> Floats:
         """(n,): no program is slowed more than the resource that is slowed most, or than it was in

@@ -22,11 +22,11 @@ def shift(before: Fingerprint, after: Fingerprint) -> dict[str, float]:
     have.
     """
     earlier, later = before.times(), after.times()
-    found: dict[str, list[float]] = defaultdict(list)
+    by_family: dict[str, list[float]] = defaultdict(list)
     for name in earlier.keys() & later.keys():
         family = before.surrogates[name].family
-        found[family].append(math.log(later[name] / earlier[name]))
-    return {family: fmean(sorted(values)) for family, values in sorted(found.items())}
+        by_family[family].append(math.log(later[name] / earlier[name]))
+    return {family: fmean(sorted(values)) for family, values in sorted(by_family.items())}
 
 
 def limits(runs: Iterable[Run]) -> dict[str, float]:

@@ -160,8 +160,8 @@ def _train_variant(
     if stack is not None:
         validations[STACK] = stack
     judged = {
-        name: _judged(one, validations["MEAN"], data.y, folds, severities, disagreements)
-        for name, one in validations.items()
+        name: _judged(validation, validations["MEAN"], data.y, folds, severities, disagreements)
+        for name, validation in validations.items()
     }
     models = {}
     for kind in kinds:
@@ -278,12 +278,12 @@ def _named(data: Dataset, values: Floats) -> dict[str, float]:
 
 def _reason(
     chosen: str,
-    asked: str,
+    requested: str,
     validations: Mapping[str, Validation],
     determined: Sequence[Kind],
 ) -> str:
     """Return why ``chosen`` answers."""
-    if asked != AUTO:
+    if requested != AUTO:
         return "it was requested"
     if chosen == STACK:
         return "it is the mean of the penalised models"
@@ -330,18 +330,18 @@ def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]]
         measured = [run for run in members if run.fingerprint is not None and run.ok]
         newest = max(measured or members, key=lambda run: run.started_at)
         version = None if newest.fingerprint is None else newest.fingerprint.suite_version
-        kept = [
+        matching = [
             run
             for run in members
             if run.identity == newest.identity
             and (run.fingerprint is None or run.fingerprint.suite_version == version)
         ]
-        if len(kept) < len(members):
+        if len(matching) < len(members):
             notes.append(
-                f"{newest.app} at {placement} on node {node_id}: {len(members) - len(kept)} runs "
-                "of an earlier identity or suite version are left out"
+                f"{newest.app} at {placement} on node {node_id}: {len(members) - len(matching)} "
+                "runs of an earlier identity or suite version are left out"
             )
-        sets[(node_id, placement)] = kept
+        sets[(node_id, placement)] = matching
     return sets, notes
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from kongming.learning.model_file import FrozenModel
     from kongming.learning.validation import Validation
 
-MEAN, ONE = "MEAN", "1"
+MEAN, NO_SLOWDOWN = "MEAN", "1"
 
-_IN_WORDS = {MEAN: "the mean of its training runs", ONE: "saying that nothing slows it"}
+_IN_WORDS = {MEAN: "the mean of its training runs", NO_SLOWDOWN: "saying that nothing slows it"}
 
 
 def better(residuals: Floats, others: Floats, weights: Floats) -> bool:
@@ -34,10 +34,10 @@ def better(residuals: Floats, others: Floats, weights: Floats) -> bool:
 
 
 def not_better_than(own: Validation, mean: Validation, y: Floats) -> list[str]:
-    """Return the trivial answers (``MEAN``, ``ONE``) that a model is not clearly better than on
-    left-out runs. ``mean`` is the validation of MEAN over the same folds, ``y`` (n,) the measured
-    log slowdowns of all runs."""
-    rivals = {MEAN: mean.residuals, ONE: y[own.rows]}
+    """Return the trivial answers (``MEAN``, ``NO_SLOWDOWN``) that a model is not clearly better
+    than on left-out runs. ``mean`` is the validation of MEAN over the same folds, ``y`` (n,) the
+    measured log slowdowns of all runs."""
+    rivals = {MEAN: mean.residuals, NO_SLOWDOWN: y[own.rows]}
     return [
         name
         for name, residuals in rivals.items()

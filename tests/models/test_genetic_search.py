@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kongming.learning.estimators.fitness import LeftOut, Refits
-from kongming.learning.estimators.genetic_search import Found, Layout, Settings, search
+from kongming.learning.estimators.genetic_search import Layout, Selection, Settings, search
 from kongming.learning.estimators.gram import Gram
 from kongming.learning.estimators.linear import LinearRegressor
 
@@ -125,7 +125,7 @@ LAYOUT = Layout.of(
 )
 
 
-def found_by(scorer: Any, seed: int, evaluations: int = 600, **changes: Any) -> Found:
+def found_by(scorer: Any, seed: int, evaluations: int = 600, **changes: Any) -> Selection:
     chosen = Settings(
         **{"evaluations": evaluations, "population": 30, "patience": 8, "price": 0.01} | changes
     )

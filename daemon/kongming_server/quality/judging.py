@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kongming.learning import model_file as persist
-from kongming.learning.estimate import Asked, estimate
+from kongming.learning.estimate import EstimateOptions, estimate
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.records.moments import unix
 from kongming.records.run import Run
@@ -73,7 +73,7 @@ def unseen_errors(document: Mapping[str, Any], runs: Iterable[Run]) -> list[floa
             times = {**times, **run.before.times()}
         usable = {name: t for name, t in times.items() if math.isfinite(t) and t > 0.0}
         try:
-            said = estimate(file, usable, Asked()).interval.median
+            said = estimate(file, usable, EstimateOptions()).interval.median
         except (InputError, CannotAnswerError):
             continue
         found.append(abs(math.log(run.cost / (file.solo.median * said))))

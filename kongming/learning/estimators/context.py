@@ -46,16 +46,16 @@ class Context:
 
     def check(self, n: int, p: int) -> None:
         """Raise ValueError unless the context describes ``n`` rows and ``p`` columns."""
-        for name, found, wanted in (
+        for name, length, wanted in (
             ("inducers", len(self.inducers), n),
             ("families", len(self.families), p),
             ("columns", len(set(self.columns)), p),
             ("reading_variance", len(self.reading_variance), p),
         ):
-            if found != wanted:
+            if length != wanted:
                 raise ValueError(
                     f"The {name!r} of a context must be one for each of {wanted}. "
-                    f"Got {found} instead."
+                    f"Got {length} instead."
                 )
         if any(not 0 <= row < n for fold in self.folds for row in fold):
             raise ValueError(f"The 'folds' of a context must be rows from 0 to {n - 1}.")

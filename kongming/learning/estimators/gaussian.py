@@ -104,7 +104,7 @@ def _likeliest(rows: Floats, wanted: Floats) -> tuple[float, float, float]:
         # The target or the features do not vary.
         return _BOUNDS[0][0], _BOUNDS[1][0], 1.0
     linear, squared = _products(rows)
-    best, found = np.inf, _STARTS[0]
+    best, likeliest = np.inf, _STARTS[0]
     for start in _STARTS:
         result = minimize(
             _negative_log_likelihood,
@@ -118,8 +118,8 @@ def _likeliest(rows: Floats, wanted: Floats) -> tuple[float, float, float]:
         # Results that differ by less than this differ by rounding: the first is kept.
         if result.fun < best - 1e-6:
             trend, deviation, length = np.exp(result.x).tolist()
-            best, found = float(result.fun), (trend, deviation, length)
-    return found
+            best, likeliest = float(result.fun), (trend, deviation, length)
+    return likeliest
 
 
 def _negative_log_likelihood(

@@ -79,7 +79,7 @@ class GeneticRegressor(ContextRegressor):
         inducers = sorted(set(keys))
         layout = Layout.of(p, keys, inducers, SOLO)
         scorer = self._scorer(ordered, y, LeftOut.of(context.folds, y, relative=self.relative))
-        found = search(
+        selection = search(
             scorer,
             layout,
             _ranking(ordered, y),
@@ -87,14 +87,14 @@ class GeneticRegressor(ContextRegressor):
             np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1)),
         )
         self.columns_ = np.zeros(p, dtype=np.bool_)
-        self.columns_[by_name] = found.columns
-        self.observations_ = dict(zip(inducers, found.counts.tolist(), strict=True))
-        self.evaluations_ = found.evaluations
+        self.columns_[by_name] = selection.columns
+        self.observations_ = dict(zip(inducers, selection.counts.tolist(), strict=True))
+        self.evaluations_ = selection.evaluations
         self._surrogates = sorted(
             name for name, used in zip(context.columns, self.columns_, strict=True) if used
         )
-        self._used = by_name[found.columns]
-        self._settle(scorer, ordered, y, found.observations, found.columns)
+        self._used = by_name[selection.columns]
+        self._settle(scorer, ordered, y, selection.observations, selection.columns)
 
     def _scorer(self, X: Floats, y: Floats, left_out: LeftOut) -> Scorer:
         raise NotImplementedError
@@ -137,22 +137,24 @@ class GeneticLinearRegressor(GeneticRegressor):
 class RefittedRegressor(GeneticRegressor):
     """A genetic model that is scored by fitting it again to every selection, in every fold.
 
-    Subclasses give ``_whole``, the model itself, and may score by a cheaper one. Learns
+    Subclasses give ``_regressor``, the model itself, and may score by a cheaper one. Learns
     ``model_``, fitted to the selection.
     """
 
-    def _whole(self) -> Regressor:
+    def _regressor(self) -> Regressor:
         raise NotImplementedError
 
     def _scorer(self, X: Floats, y: Floats, left_out: LeftOut) -> Scorer:
-        return Refits(X, y, left_out, lambda rows, wanted: self._whole().fit(rows, wanted).predict)
+        return Refits(
+            X, y, left_out, lambda rows, wanted: self._regressor().fit(rows, wanted).predict
+        )
 
     def _settle(
         self, scorer: Scorer, X: Floats, y: Floats, observations: Flags, columns: Flags
     ) -> None:
         rows = X[observations]
         if columns.any():
-            self.model_ = self._whole().fit(rows[:, columns], y[observations])
+            self.model_ = self._regressor().fit(rows[:, columns], y[observations])
         else:
             self.model_ = MeanRegressor().fit(rows, y[observations])
 
@@ -198,11 +200,11 @@ class GeneticTreeRegressor(RefittedRegressor):
             random_state=random_state,
         )
 
-    def _whole(self) -> Regressor:
+    def _regressor(self) -> Regressor:
         return TreeRegressor(random_state=0)
 
     def _scorer(self, X: Floats, y: Floats, left_out: LeftOut) -> Scorer:
-        whole = TreeRegressor()
+        regressor = TreeRegressor()
         # One generator for the ties of all trees: creating one takes as long as a small tree.
         ties = np.random.RandomState(0)
 
@@ -210,8 +212,8 @@ class GeneticTreeRegressor(RefittedRegressor):
             # Early stopping instead of pruning: similar trees in half the time.
             tree = _ScoringTree(
                 max_depth=DEPTH,
-                min_samples_leaf=whole.min_samples_leaf,
-                min_impurity_decrease=whole.complexity * float(np.var(wanted)),
+                min_samples_leaf=regressor.min_samples_leaf,
+                min_impurity_decrease=regressor.complexity * float(np.var(wanted)),
                 random_state=ties,
             )
             predict: Predict = tree.fit(rows, wanted, check_input=False).tree_.predict
@@ -224,14 +226,14 @@ class GeneticTreeRegressor(RefittedRegressor):
 class GeneticKernelRegressor(RefittedRegressor):
     """SVM.GA: support vector regression on a selection. Slow: fits share no work."""
 
-    def _whole(self) -> Regressor:
+    def _regressor(self) -> Regressor:
         return KernelRegressor()
 
 
 class GeneticBoostedRegressor(RefittedRegressor):
     """GBM.GA: boosted trees on a selection. Very slow: fits share no work."""
 
-    def _whole(self) -> Regressor:
+    def _regressor(self) -> Regressor:
         return BoostedRegressor(random_state=0)
 
 

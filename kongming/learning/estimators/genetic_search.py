@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.learning.estimators.fitness import Flags, Scorer
 
-__all__ = ["Found", "Layout", "Settings", "search"]
+__all__ = ["Layout", "Selection", "Settings", "search"]
 
 ELITE = 2
 """How many of the best individuals pass unchanged to the next generation."""
@@ -84,7 +84,7 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Found:
+class Selection:
     """The best selection: flags of observations (n,) and columns (p,), the number of observations
     of each inducer (k,), its cost, and how many different selections were scored."""
 
@@ -116,7 +116,7 @@ def search(
     ranking: Sequence[int],
     settings: Settings,
     random: Generator,
-) -> Found:
+) -> Selection:
     """Return the selection of least cost: its error over that of the mean, plus the price of its
     columns.
 
@@ -131,19 +131,23 @@ def search(
     costs[tuple(mean)] = 1.0
     if not np.isfinite(reference) or reference <= 0.0:
         individual = mean if reference <= 0.0 else everything
-        return _found(individual, layout, 1.0, len(costs))
+        return _selection(individual, layout, 1.0, len(costs))
 
     def evaluate(population: Sequence[_Individual]) -> None:
-        unseen = list(dict.fromkeys(tuple(one) for one in population if tuple(one) not in costs))
+        unseen = list(
+            dict.fromkeys(
+                tuple(individual) for individual in population if tuple(individual) not in costs
+            )
+        )
         unseen = unseen[: settings.evaluations - len(costs)]
         if unseen:
             observations, columns = layout.selections(unseen)
             errors = scorer.errors(observations, columns) / reference
             priced: Floats = errors + settings.price * columns.sum(axis=1)
             costs.update(zip(unseen, priced.tolist(), strict=True))
-        for one in population:
+        for individual in population:
             # Beyond the last evaluation there may be children that were never scored.
-            one.score(costs.get(tuple(one), np.inf))
+            individual.score(costs.get(tuple(individual), np.inf))
 
     toolbox = _toolbox(layout, evaluate, random)
     population = toolbox.population(mean, everything, ranking, settings.population)
@@ -156,13 +160,15 @@ def search(
         leader: _Individual = toolbox.best(population, 1)[0]
         waited = 0 if leader.cost < (1.0 - LEAST_GAIN) * best.cost else waited + 1
         best = leader
-    return _found(best, layout, best.cost, len(costs))
+    return _selection(best, layout, best.cost, len(costs))
 
 
-def _found(individual: Sequence[int], layout: Layout, cost: float, evaluations: int) -> Found:
+def _selection(
+    individual: Sequence[int], layout: Layout, cost: float, evaluations: int
+) -> Selection:
     observations, columns = layout.selections([individual])
     counts = np.array(individual[layout.columns :], dtype=np.intp)
-    return Found(observations[0], columns[0], counts, cost, evaluations)
+    return Selection(observations[0], columns[0], counts, cost, evaluations)
 
 
 def _toolbox(
@@ -185,12 +191,14 @@ def _toolbox(
 def _generation(
     toolbox: Any, population: Sequence[_Individual], random: Generator
 ) -> list[_Individual]:
-    children: list[_Individual] = [toolbox.clone(one) for one in toolbox.best(population, ELITE)]
+    children: list[_Individual] = [
+        toolbox.clone(individual) for individual in toolbox.best(population, ELITE)
+    ]
     while len(children) < len(population):
-        one, other = (toolbox.clone(toolbox.select(population)) for _ in range(2))
+        child, other = (toolbox.clone(toolbox.select(population)) for _ in range(2))
         if random.random() < CROSSING:
-            toolbox.mate(one, other)
-        children.append(toolbox.mutate(one))
+            toolbox.mate(child, other)
+        children.append(toolbox.mutate(child))
     return children
 
 
@@ -209,17 +217,17 @@ def _first_generation(
     p = layout.columns
     few = 1
     while len(first) < size:
-        one = _Individual(mean)
+        individual = _Individual(mean)
         if len(first) % 2 == 0 and few <= p:
             for j in ranking[:few]:
-                one[j] = 1
+                individual[j] = 1
             few += 1 + few // 3
         else:
             for j in random.permutation(p)[: 1 + random.integers(min(p, FEW))].tolist():
-                one[j] = 1
+                individual[j] = 1
             for k in np.flatnonzero(random.random(len(layout.most)) < 0.3).tolist():
-                one[p + k] = _drawn(layout, random, k)
-        first.append(one)
+                individual[p + k] = _drawn(layout, random, k)
+        first.append(individual)
     return first
 
 
@@ -229,32 +237,32 @@ def _drawn(layout: Layout, random: Generator, inducer: int) -> int:
 
 def _tournament(random: Generator, population: Sequence[_Individual]) -> _Individual:
     drawn: list[int] = random.integers(len(population), size=TOURNAMENT).tolist()
-    return min((population[i] for i in drawn), key=lambda one: one.cost)
+    return min((population[i] for i in drawn), key=lambda individual: individual.cost)
 
 
-def _cross(random: Generator, one: _Individual, other: _Individual) -> None:
-    """Replace each gene of ``one`` by the other's with probability one half."""
-    for i in np.flatnonzero(random.random(len(one)) < 0.5).tolist():
-        one[i] = other[i]
+def _cross(random: Generator, individual: _Individual, other: _Individual) -> None:
+    """Replace each gene of ``individual`` by the other's with probability one half."""
+    for i in np.flatnonzero(random.random(len(individual)) < 0.5).tolist():
+        individual[i] = other[i]
 
 
-def _mutate(layout: Layout, random: Generator, one: _Individual) -> _Individual:
+def _mutate(layout: Layout, random: Generator, individual: _Individual) -> _Individual:
     """Exchange a column for another, remove one, or switch a few (one on average); and draw the
     number of observations again for some inducers (one on average): all of them, or any number."""
     p = layout.columns
-    used = [j for j in range(p) if one[j]]
-    unused = [j for j in range(p) if not one[j]]
+    used = [j for j in range(p) if individual[j]]
+    unused = [j for j in range(p) if not individual[j]]
     way = random.integers(3)
     if way == 0 and used and unused:
-        one[used[random.integers(len(used))]] = 0
-        one[unused[random.integers(len(unused))]] = 1
+        individual[used[random.integers(len(used))]] = 0
+        individual[unused[random.integers(len(unused))]] = 1
     elif way == 1 and used:
-        one[used[random.integers(len(used))]] = 0
+        individual[used[random.integers(len(used))]] = 0
     else:
         for j in np.flatnonzero(random.random(p) < 1.0 / p).tolist():
-            one[j] = 1 - one[j]
+            individual[j] = 1 - individual[j]
     inducers = len(layout.most)
     for k in np.flatnonzero(random.random(inducers) < 1.0 / inducers).tolist():
         all_of_it = random.random() < 0.5
-        one[p + k] = int(layout.most[k]) if all_of_it else _drawn(layout, random, k)
-    return one
+        individual[p + k] = int(layout.most[k]) if all_of_it else _drawn(layout, random, k)
+    return individual

@@ -43,13 +43,13 @@ class Gram:
 
     def errors(self, observations: Flags, columns: Flags) -> Floats:
         """See ``Scorer``."""
-        found = np.full(len(columns), np.inf)
+        errors = np.full(len(columns), np.inf)
         if self._left_out:
             order = np.argsort(columns.sum(axis=1), kind="stable")
             for start in range(0, len(order), _TOGETHER):
                 some = order[start : start + _TOGETHER]
-                found[some] = self._errors(observations[some], columns[some])
-        return found
+                errors[some] = self._errors(observations[some], columns[some])
+        return errors
 
     def solve(self, observations: Flags, columns: Flags) -> tuple[Floats, float]:
         """Return the coefficients (p,), 0 for columns not selected, and the intercept of one
@@ -57,19 +57,19 @@ class Gram:
         weights = observations[None, :].astype(np.float64)
         chosen = self._chosen(columns[None, :])
         solved = self._solve((weights @ self._added)[:, None], weights.sum(axis=1)[:, None], chosen)
-        whole = np.zeros(self._rows.shape[1])
-        whole[chosen[0]] = solved[0, 0]
-        coef = np.where(columns, whole[1 : self._target] / self._scale, 0.0)
-        return coef, self._center + float(whole[0]) - float(self._mean @ coef)
+        coefficients = np.zeros(self._rows.shape[1])
+        coefficients[chosen[0]] = solved[0, 0]
+        coef = np.where(columns, coefficients[1 : self._target] / self._scale, 0.0)
+        return coef, self._center + float(coefficients[0]) - float(self._mean @ coef)
 
     def _errors(self, observations: Flags, columns: Flags) -> Floats:
         weights = observations.astype(np.float64)
         tests = self._left_out.tests
-        whole, count = weights @ self._added, weights.sum(axis=1)
-        matrices = np.empty((len(weights), len(tests), whole.shape[1]))
+        totals, count = weights @ self._added, weights.sum(axis=1)
+        matrices = np.empty((len(weights), len(tests), totals.shape[1]))
         counts = np.empty((len(weights), len(tests)))
         for number, test in enumerate(tests):
-            matrices[:, number] = whole - weights[:, test] @ self._added[test]
+            matrices[:, number] = totals - weights[:, test] @ self._added[test]
             counts[:, number] = count - weights[:, test].sum(axis=1)
         chosen = self._chosen(columns)
         solved = self._solve(matrices, counts, chosen)

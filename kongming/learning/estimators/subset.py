@@ -37,6 +37,6 @@ def over_all(frozen: Mapping[str, Any], used: NDArray[np.intp], columns: int) ->
 
 
 def _spread(values: list[float], used: NDArray[np.intp], size: int, rest: float) -> list[float]:
-    whole = np.full(size, rest)
-    whole[used] = values
-    return [float(value) for value in whole]
+    padded = np.full(size, rest)
+    padded[used] = values
+    return [float(value) for value in padded]
