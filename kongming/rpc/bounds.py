@@ -26,8 +26,8 @@ def check(message: Any) -> None:
     Raises:
         InputError: a text, a list or a map is too large; the field is named by its path.
     """
-    for one in _checks(message.DESCRIPTOR):
-        one(message)
+    for check_field in _checks(message.DESCRIPTOR):
+        check_field(message)
 
 
 def longest_of(field: FieldDescriptor) -> int:
@@ -47,19 +47,19 @@ def _checks(descriptor: Descriptor) -> tuple[Check, ...]:
         # Times, and messages of gRPC's own services; a JSON object is looked at as a whole, where
         # it stands.
         return ()
-    made = (_check_of(field) for field in descriptor.fields)
-    return tuple(one for one in made if one is not None)
+    checks = (_check_of(field) for field in descriptor.fields)
+    return tuple(check_field for check_field in checks if check_field is not None)
 
 
 @cache
 def harmless_bytes(descriptor: Descriptor) -> int:
     """A message of up to so many bytes exceeds no bound, whatever it holds: the least bound of
     its texts. A list of so few bytes is within every bound of lists."""
-    found = [longest_of(field) for field in descriptor.fields if longest_of(field)]
-    found += [most_of(field) for field in descriptor.fields if most_of(field)]
+    bounds = [longest_of(field) for field in descriptor.fields if longest_of(field)]
+    bounds += [most_of(field) for field in descriptor.fields if most_of(field)]
     nested = (_inner(field) for field in descriptor.fields)
-    found += [harmless_bytes(inner) for inner in nested if inner is not None and _checks(inner)]
-    return min(found, default=0)
+    bounds += [harmless_bytes(inner) for inner in nested if inner is not None and _checks(inner)]
+    return min(bounds, default=0)
 
 
 def _check_of(field: FieldDescriptor) -> Check | None:
@@ -128,7 +128,7 @@ def _map(field: FieldDescriptor) -> Check:
     name, most, longest = field.name, most_of(field), longest_of(field)
     assert field.message_type is not None
     key, value = (field.message_type.fields_by_name[part] for part in ("key", "value"))
-    keys, texts = (one.type == FieldDescriptor.TYPE_STRING for one in (key, value))
+    keys, texts = (part.type == FieldDescriptor.TYPE_STRING for part in (key, value))
     checks = _checks(value.message_type) if value.message_type is not None else ()
 
     def look(message: Any) -> None:
@@ -140,16 +140,16 @@ def _map(field: FieldDescriptor) -> Check:
         if texts:
             for text in values:
                 _length(values[text], longest, f"{name}, a value")
-        for one in values if checks else ():
-            _inside(values[one], checks, f"{name}.{one}")
+        for entry in values if checks else ():
+            _inside(values[entry], checks, f"{name}.{entry}")
 
     return look
 
 
 def _inside(message: Any, checks: tuple[Check, ...], place: str) -> None:
     try:
-        for one in checks:
-            one(message)
+        for check_field in checks:
+            check_field(message)
     except InputError as error:
         raise error.at(f"{place}.{error.field}") from None
 

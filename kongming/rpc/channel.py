@@ -90,20 +90,20 @@ class Connection:
 
     def _credentials(self) -> grpc.ChannelCredentials | None:
         if self.secure:
-            made = grpc.ssl_channel_credentials(
+            credentials = grpc.ssl_channel_credentials(
                 root_certificates=_certificates(self.ca, "ca"),
                 private_key=_read(self.key, "key"),
                 certificate_chain=_certificates(self.cert, "cert"),
             )
         elif self.token is not None:
             # Plaintext that gRPC itself refuses to send beyond this machine.
-            made = grpc.local_channel_credentials()
+            credentials = grpc.local_channel_credentials()
         else:
             return None
         if self.token is None:
-            return made
+            return credentials
         return grpc.composite_channel_credentials(
-            made, grpc.access_token_call_credentials(self.token)
+            credentials, grpc.access_token_call_credentials(self.token)
         )
 
     def _options(self) -> list[tuple[str, int]]:

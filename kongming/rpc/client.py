@@ -134,12 +134,12 @@ class RemoteService:
 
     def applications(self) -> tuple[ApplicationReport, ...]:
         request = profiles_pb2.ListApplicationsRequest()
-        found: list[ApplicationReport] = []
+        applications: list[ApplicationReport] = []
         while True:
             response = self._call(self._stubs.profiles.ListApplications, request)
-            found += map(fleet_codec.application_from_message, response.applications)
+            applications += map(fleet_codec.application_from_message, response.applications)
             if not response.next_page_token:
-                return tuple(found)
+                return tuple(applications)
             request.page_token = response.next_page_token
 
     def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
@@ -305,10 +305,10 @@ class RemoteService:
                 now = time.monotonic()
                 if for_s is not None and now - began >= for_s:
                     return
-                made = from_rpc_error(error, self._target)
+                failure = from_rpc_error(error, self._target)
                 # Servers end connections of some age: the next one goes on.
-                if not isinstance(made, UnavailableError) or now - opened < AGED_S:
-                    raise made from error
+                if not isinstance(failure, UnavailableError) or now - opened < AGED_S:
+                    raise failure from error
                 opened = now
             finally:
                 cancel = getattr(stream, "cancel", None)

@@ -71,8 +71,8 @@ class Connections:
     def keep(self, present: Iterable[str], before: float) -> None:
         """Add those that are there, and forget the others that were made before (clock, s)."""
         there = {plain_peer(peer) for peer in present}
-        for peer, one in tuple(self._known.items()):
-            if peer not in there and one.since < before and not one.calls:
+        for peer, connection in tuple(self._known.items()):
+            if peer not in there and connection.since < before and not connection.calls:
                 self.remove(peer)
         for peer in there:
             self.add(peer)
@@ -132,26 +132,31 @@ class Connections:
             if address in above:
                 above[address] -= 1
 
-        for peer, one in self._idle():
-            end(peer, one.address)
+        for peer, connection in self._idle():
+            end(peer, connection.address)
         for trusted in (False, True):
             if over <= 0 and all(n <= 0 for n in above.values()):
                 break
-            for peer, one in self._known.items():
-                surplus = over > 0 or above.get(one.address, 0) > 0
-                if surplus and one.trusted is trusted and not one.calls and peer not in ending:
-                    end(peer, one.address)
+            for peer, connection in self._known.items():
+                surplus = over > 0 or above.get(connection.address, 0) > 0
+                if (
+                    surplus
+                    and connection.trusted is trusted
+                    and not connection.calls
+                    and peer not in ending
+                ):
+                    end(peer, connection.address)
                     if joining is not None and over <= 0 and above[address] <= 0:
                         break
         return list(ending)
 
     def _idle(self) -> Iterator[tuple[str, _Connection]]:
         latest = self._clock() - self._idle_s
-        for peer, one in self._known.items():
-            if one.since > latest:
+        for peer, connection in self._known.items():
+            if connection.since > latest:
                 return
-            if not one.calls and not (one.trusted and self._spare_trusted):
-                yield peer, one
+            if not connection.calls and not (connection.trusted and self._spare_trusted):
+                yield peer, connection
 
 
 def peer_name(host: str, port: int) -> str:

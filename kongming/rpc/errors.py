@@ -135,7 +135,7 @@ def from_rpc_error(error: grpc.RpcError, server: str | None = None) -> KongmingE
     code, message = _code(error), _message(error)
     info, field = _details(error)
     if info is not None and info.reason in _CLASSES:
-        return _made(_CLASSES[info.reason], message, info.metadata, field)
+        return _error_of(_CLASSES[info.reason], message, info.metadata, field)
     where = "the server" if server is None else server
     kind: type[KongmingError] = errors.ServiceError
     match code:
@@ -168,7 +168,7 @@ def from_rpc_error(error: grpc.RpcError, server: str | None = None) -> KongmingE
             kind = errors.ConflictError
         case _Code.FAILED_PRECONDITION:
             kind = errors.CannotAnswerError
-    return _made(kind, message or f"The server ended the call with {code.name}.", {}, field)
+    return _error_of(kind, message or f"The server ended the call with {code.name}.", {}, field)
 
 
 def _shortened(message: str) -> str:
@@ -207,7 +207,7 @@ def from_failure(failure: predictor_pb2.Failure) -> KongmingError:
     """The error that a batch holds in place of an answer: class, message, field and hint."""
     held = {"hint": failure.hint} if failure.hint else {}
     kind = _CLASSES.get(failure.reason, errors.ServiceError)
-    return _made(kind, failure.message, held, failure.field or None)
+    return _error_of(kind, failure.message, held, failure.field or None)
 
 
 # -- what an error holds besides its message ---------------------------------------------------
@@ -231,7 +231,7 @@ def _held(error: KongmingError) -> dict[str, str]:
     return held
 
 
-def _made(
+def _error_of(
     kind: type[KongmingError], message: str, held: Mapping[str, str], field: str | None
 ) -> KongmingError:
     # Not by its constructor, which would put the message together a second time.
@@ -258,10 +258,10 @@ def _made(
 
 def _suggestions(text: str) -> tuple[str, ...]:
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except ValueError:
         return ()
-    return tuple(str(name) for name in found) if isinstance(found, list) else ()
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 
 def _cut(text: str) -> str:
@@ -297,10 +297,10 @@ def _details(error: grpc.RpcError) -> tuple[error_details_pb2.ErrorInfo | None, 
         try:
             full = status_pb2.Status.FromString(value)
             for packed in full.details:
-                found = error_details_pb2.ErrorInfo()
+                error_info = error_details_pb2.ErrorInfo()
                 request = error_details_pb2.BadRequest()
-                if packed.Unpack(found) and found.domain == DOMAIN:
-                    info = found
+                if packed.Unpack(error_info) and error_info.domain == DOMAIN:
+                    info = error_info
                 elif packed.Unpack(request) and request.field_violations:
                     field = request.field_violations[0].field
         except DecodeError:

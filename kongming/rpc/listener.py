@@ -84,8 +84,8 @@ class Listener:
         """Listen at every address of ``host``. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._sockets = await listening(host, port)
-        for one in self._sockets:
-            loop.add_reader(one, self._accept, one)
+        for sock in self._sockets:
+            loop.add_reader(sock, self._accept, sock)
         self._sweeper = asyncio.create_task(self._sweep(), name="Ending idle connections")
 
     async def close(self) -> None:
@@ -100,9 +100,9 @@ class Listener:
         loop = asyncio.get_running_loop()
         for timer in self._timers:
             timer.cancel()
-        for one in self._sockets:
-            loop.remove_reader(one)
-            one.close()
+        for sock in self._sockets:
+            loop.remove_reader(sock)
+            sock.close()
         self._sockets.clear()
 
     def _accept(self, listening: socket.socket) -> None:
@@ -191,12 +191,12 @@ _HANDSHAKE_S = 10.0
 async def listening(host: str, port: int) -> list[socket.socket]:
     """Return sockets that listen at every address of ``host``, at least one. Raises OSError."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(
+    addresses = await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     sockets: list[socket.socket] = []
     absent: OSError | None = None
-    for family, kind, protocol, _, address in dict.fromkeys(found):
+    for family, kind, protocol, _, address in dict.fromkeys(addresses):
         # A free port is taken once, and then of each address.
         taken = sockets[0].getsockname()[1] if port == 0 and sockets else port
         try:
@@ -204,8 +204,8 @@ async def listening(host: str, port: int) -> list[socket.socket]:
         except OSError as error:
             # A name may have an address of a kind that this machine does without.
             if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                for one in sockets:
-                    one.close()
+                for sock in sockets:
+                    sock.close()
                 raise
             absent = error
     if not sockets and absent is not None:
@@ -214,23 +214,23 @@ async def listening(host: str, port: int) -> list[socket.socket]:
 
 
 def _listening(family: int, kind: int, protocol: int, host: object, port: int) -> socket.socket:
-    made = socket.socket(family, kind, protocol)
+    sock = socket.socket(family, kind, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind((host, port))
-        made.listen(_BACKLOG)
-        made.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, port))
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
-def _shut_down(one: socket.socket) -> None:
+def _shut_down(sock: socket.socket) -> None:
     try:
-        one.shutdown(socket.SHUT_RDWR)
+        sock.shutdown(socket.SHUT_RDWR)
     except OSError:
         # It has ended by itself.
         return

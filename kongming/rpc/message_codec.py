@@ -52,23 +52,23 @@ def from_message(kind: type[R], message: Message, path: str = "", **given: Any) 
             below ``path``.
     """
     parts = _parts(kind, message.DESCRIPTOR)  # type: ignore[arg-type]  # types hash
-    found = dict(given)
+    values = dict(given)
     # Questions leave most fields unset: those are not even looked at.
     for wire, value in message.ListFields():
         part = parts.get(wire.name)
         if part is not None and part.name not in given:
-            found[part.name] = part.decode(value, f"{path}{part.name}")
+            values[part.name] = part.decode(value, f"{path}{part.name}")
     for part in _without_default(kind, message.DESCRIPTOR):  # type: ignore[arg-type]
-        if part.name in found:
+        if part.name in values:
             continue
         if part.may_be_none:
-            found[part.name] = None
+            values[part.name] = None
         elif part.has_presence:
             raise InputError("is missing.", field=f"{path}{part.name}")
         else:
             unset = getattr(message, part.wire_name)
-            found[part.name] = part.decode(unset, f"{path}{part.name}")
-    return kind(**found)
+            values[part.name] = part.decode(unset, f"{path}{part.name}")
+    return kind(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ def _encoder(
     values_of = get if len(plan) > 1 else lambda record: (get(record),)
 
     def encode(record: Any) -> dict[str, Any]:
-        found = {}
+        encoded = {}
         for (name, has_presence, encode_value), value in zip(plan, values_of(record), strict=True):
             if value or (has_presence and value is not None):
-                found[name] = value if encode_value is None else encode_value(value)
-        return found
+                encoded[name] = value if encode_value is None else encode_value(value)
+        return encoded
 
     return encode
 
@@ -144,7 +144,7 @@ def _has_default(record_field: Field[Any]) -> bool:
 def _without_none(hint: Any) -> Any:
     """The type of a value that is there."""
     if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (one for one in get_args(hint) if one is not type(None))
+        (hint,) = (member for member in get_args(hint) if member is not type(None))
     return hint
 
 

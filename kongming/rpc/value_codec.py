@@ -166,9 +166,9 @@ def timestamp(moment: float | str, field: str = "started_at") -> Timestamp:
         InputError: it is no time, or one outside the years 1 to 9999.
     """
     if isinstance(moment, str):
-        made = Timestamp()
-        made.FromDatetime(moments.parse(moment, field))
-        return made
+        message = Timestamp()
+        message.FromDatetime(moments.parse(moment, field))
+        return message
     return Timestamp(**timestamp_fields(moment, field))
 
 
@@ -213,9 +213,9 @@ def duration(seconds: float) -> Duration:
 def duration_fields(seconds: float) -> dict[str, int]:
     """What ``duration`` is made of, to be put into a larger message."""
     micros = round(seconds * 1e6)
-    whole, rest = divmod(abs(micros), 1_000_000)
+    full_seconds, rest = divmod(abs(micros), 1_000_000)
     sign = -1 if micros < 0 else 1
-    return {"seconds": sign * whole, "nanos": sign * rest * 1000}
+    return {"seconds": sign * full_seconds, "nanos": sign * rest * 1000}
 
 
 def seconds(message: Duration) -> float:
@@ -229,12 +229,12 @@ def seconds(message: Duration) -> float:
 def struct(document: Mapping[str, Any], field: str) -> Struct:
     """A JSON object. Raises InputError for what JSON has no word for, and for keys that are no
     texts."""
-    made = Struct()
+    message = Struct()
     for key, value in document.items():
         if not isinstance(key, str):
             raise InputError("is not text.", field=f"{field}, a key", found=key)
-        _set(made.fields[key], value, f"{field}.{key}", 1)
-    return made
+        _set(message.fields[key], value, f"{field}.{key}", 1)
+    return message
 
 
 def json_object(message: Struct, field: str) -> dict[str, Any]:
@@ -242,27 +242,27 @@ def json_object(message: Struct, field: str) -> dict[str, Any]:
     return {key: _json(value, f"{field}.{key}", 1) for key, value in message.fields.items()}
 
 
-def _set(made: Value, value: object, field: str, depth: int) -> None:
+def _set(message: Value, value: object, field: str, depth: int) -> None:
     if depth > _DEEPEST:
         raise InputError("is nested too deep.", field=field, allowed=f"{_DEEPEST} levels")
     if value is None:
-        made.null_value = 0  # type: ignore[assignment]  # NULL_VALUE, the only one
+        message.null_value = 0  # type: ignore[assignment]  # NULL_VALUE, the only one
     elif isinstance(value, bool):
-        made.bool_value = value
+        message.bool_value = value
     elif isinstance(value, int | float):
         if not math.isfinite(value):
             raise InputError("is not finite.", field=field, found=value)
-        made.number_value = value
+        message.number_value = value
     elif isinstance(value, str):
-        made.string_value = value
+        message.string_value = value
     elif isinstance(value, Mapping):
-        made.struct_value.SetInParent()
+        message.struct_value.SetInParent()
         for key, inner in value.items():
-            _set(made.struct_value.fields[str(key)], inner, f"{field}.{key}", depth + 1)
+            _set(message.struct_value.fields[str(key)], inner, f"{field}.{key}", depth + 1)
     elif isinstance(value, list | tuple):
-        made.list_value.SetInParent()
+        message.list_value.SetInParent()
         for index, inner in enumerate(value):
-            _set(made.list_value.values.add(), inner, f"{field}[{index}]", depth + 1)
+            _set(message.list_value.values.add(), inner, f"{field}[{index}]", depth + 1)
     else:
         raise InputError("is nothing that JSON can hold.", field=field, found=type(value).__name__)
 
