@@ -122,7 +122,7 @@ def test_a_saved_model_answers_the_same(without: ContextModel, tmp_path: Path) -
         assert answer.median == pytest.approx(expected.median, rel=1e-9)
         assert answer.upper == pytest.approx(expected.upper, rel=1e-6)
     with pytest.raises(InputError, match="size_gb is missing"):
-        again.one()
+        again.single()
 
 
 def test_a_file_without_steps_across_cliffs_is_read(without: ContextModel) -> None:
@@ -152,7 +152,7 @@ def test_a_file_of_version_1_is_read() -> None:
     old = {key: value for key, value in document.items() if key not in ("contexts", "checksum")}
     old["version"] = 1
     old["checksum"] = checksum(old)
-    assert model_file.read(old).one().predict(Configuration(4)).median > 0.0
+    assert model_file.read(old).single().predict(Configuration(4)).median > 0.0
 
 
 def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, Any]:

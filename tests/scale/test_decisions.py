@@ -105,7 +105,7 @@ def test_a_saved_model_says_the_same(types: tuple[ScaleModel, ScaleModel], tmp_p
     again = persist.read_file(path)
     assert again.name == "job"
     for model in models:
-        other = again.one(machine_type=model.machine_type)
+        other = again.single(machine_type=model.machine_type)
         for at in (Configuration(3, 0.03), Configuration(64, 1.0)):
             assert other.predict(at) == model.predict(at)
 
@@ -129,9 +129,9 @@ def test_damaged_newer_and_foreign_documents_are_refused(
 def test_several_types_have_to_be_named(types: tuple[ScaleModel, ScaleModel]) -> None:
     file = ScaleFile(None, "now", types)
     with pytest.raises(InputError, match="slow, fast"):
-        file.one()
+        file.single()
     with pytest.raises(UnknownNameError, match="fats"):
-        file.one(machine_type="fats")
+        file.single(machine_type="fats")
 
 
 def test_a_changed_program_makes_a_model_stale(tmp_path: Path) -> None:

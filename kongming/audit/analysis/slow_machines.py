@@ -144,7 +144,7 @@ def drop(
         if len(own) < len(slow):
             continue
         best = drop_slowest(own, keep)
-        after = np.array([own[m] for m in chosen.kept])
+        after = np.array([own[m] for m in chosen.retained])
         worst.append(1.0 - float(after.max()) / best.worst_before)
         mean.append(1.0 - float(after.mean()) / float(np.mean(list(own.values()))))
     return Drop(

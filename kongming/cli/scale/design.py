@@ -147,7 +147,7 @@ def design(
             scales_text=scale_range,
             in_seconds=budget is not None,
             cost_file=cost_file,
-            model=None if model is None else load(model, store_url).one(),
+            model=None if model is None else load(model, store_url).single(),
             done=done,
             terms=terms,
             items=items,
@@ -257,7 +257,7 @@ def next_experiment(
         from kongming.scale.design.replay_next import next_run
         from kongming.scale.ranges import machine_counts, scales
 
-        replay = load(str(runs), None).one()
+        replay = load(str(runs), None).single()
         points = candidates(machine_counts(machines), scales(scale_range))
         # At once, since it refuses models that are no replay.
         run = next_run(replay, points, aim, per_cost=per_cost)

@@ -60,7 +60,7 @@ def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) 
     if as_json:
         output.emit_json(
             {
-                "keep": list(choice.kept),
+                "keep": list(choice.retained),
                 "drop": list(choice.dropped),
                 "slowness": slow,
                 "worst_before": choice.worst_before,

@@ -124,7 +124,7 @@ def predict(
     from kongming.scale.points import Configuration
 
     file = load(model, store_url)
-    chosen = at_context(file, context, machine_type).one(group, machine_type)
+    chosen = at_context(file, context, machine_type).single(group, machine_type)
     prediction = chosen.predict(
         Configuration(float(machines), scale), iterations=iterations, level=level
     )

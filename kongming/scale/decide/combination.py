@@ -95,7 +95,7 @@ class Combination:
 
     @property
     def slowest(self) -> SlowedNode:
-        return next(one for one in self.scaled.nodes if one.node_id == self.scaled.slowest)
+        return next(node for node in self.scaled.nodes if node.node_id == self.scaled.slowest)
 
 
 def model_for(file: ScaleFile, app: str, machine_type: str = "") -> ScaleModel:
@@ -106,7 +106,7 @@ def model_for(file: ScaleFile, app: str, machine_type: str = "") -> ScaleModel:
         UnknownNameError: no such machine type.
     """
     group = app if any(model.group == app for model in file.models) else None
-    return file.one(group, machine_type or None)
+    return file.single(group, machine_type or None)
 
 
 def kind_of_term(key: str) -> PartKind:
@@ -125,7 +125,7 @@ def kind_of_term(key: str) -> PartKind:
 
 def combine_in_steps(
     model: ScaleModel,
-    asked: Scaling,
+    scaling: Scaling,
     nodes: Sequence[SlowedNode],
     *,
     name: str = "",
@@ -153,30 +153,32 @@ def combine_in_steps(
         ExtrapolationError: under ``strict``, the scale model or a slowdown extrapolates.
         CannotAnswerError: beyond a memory cliff.
     """
-    _check(asked, nodes, driver)
-    at = Configuration(float(asked.machines), asked.scale)
-    idle = model.predict(at, iterations=asked.iterations, level=level)
+    _check(scaling, nodes, driver)
+    at = Configuration(float(scaling.machines), scaling.scale)
+    idle = model.predict(at, iterations=scaling.iterations, level=level)
     reasons = _reasons(idle, nodes)
     if strict and reasons:
         raise ExtrapolationError(
             f"This lies outside the range of the runs: {'; '.join(reasons)}.",
             hint="Run experiments nearer to it, or predict without --strict.",
         )
-    slowest = max(nodes, key=lambda one: (one.slowdown.median, one.node_id))
-    first = next((one for one in nodes if one.node_id == driver), nodes[0])
-    weights = _weights(model, at, 1.0 if asked.iterations is None else asked.iterations)
+    slowest = max(nodes, key=lambda node: (node.slowdown.median, node.node_id))
+    first = next((node for node in nodes if node.node_id == driver), nodes[0])
+    weights = _weights(model, at, 1.0 if scaling.iterations is None else scaling.iterations)
     serial = sum(weight for _, kind, weight in weights if kind == "serial")
     waiting = 1.0
     if isinstance(model.fit, ReplayFit):
-        waiting = model.fit.evenness(_per_machine(nodes, asked.machines))
+        waiting = model.fit.evenness(_per_machine(nodes, scaling.machines))
     slowed, scale = yield from _draws(
         model, idle, nodes, first.node_id, serial, correlation, waiting
     )
-    calibrated = model.spread.coverage is not None and all(one.slowdown.calibrated for one in nodes)
+    calibrated = model.spread.coverage is not None and all(
+        node.slowdown.calibrated for node in nodes
+    )
     parts = _parts(weights, idle.median, first, slowest)
     scaled = Scaled(
-        machines=asked.machines,
-        scale=asked.scale,
+        machines=scaling.machines,
+        scale=scaling.scale,
         model=name,
         kind=model.fit.kind,
         idle_s=Interval(
@@ -195,7 +197,7 @@ def combine_in_steps(
         idle=idle,
         scaled=scaled,
         extrapolating=bool(reasons),
-        notes=_notes(model, asked, nodes, parts),
+        notes=_notes(model, scaling, nodes, parts),
     )
 
 
@@ -207,18 +209,18 @@ def _per_machine(nodes: Sequence[SlowedNode], machines: int) -> list[float]:
     return [nodes[k % len(nodes)].slowdown.median for k in range(machines)]
 
 
-def _check(asked: Scaling, nodes: Sequence[SlowedNode], driver: str) -> None:
-    ids = [one.node_id for one in nodes]
+def _check(scaling: Scaling, nodes: Sequence[SlowedNode], driver: str) -> None:
+    ids = [node.node_id for node in nodes]
     if not ids:
         raise InputError("is empty.", field="nodes", allowed="one node or more")
     if len(set(ids)) < len(ids):
-        twice = next(one for one in ids if ids.count(one) > 1)
+        twice = next(node_id for node_id in ids if ids.count(node_id) > 1)
         raise InputError("has a duplicate node.", field="nodes", found=twice)
-    if len(ids) > asked.machines:
+    if len(ids) > scaling.machines:
         raise InputError(
             f"{len(ids)} nodes are more than the machines.",
             field="machines",
-            found=asked.machines,
+            found=scaling.machines,
             allowed=f"{len(ids)} or more",
         )
     if driver and driver not in ids:
@@ -228,7 +230,7 @@ def _check(asked: Scaling, nodes: Sequence[SlowedNode], driver: str) -> None:
 
 
 def _reasons(idle: ScalePrediction, nodes: Sequence[SlowedNode]) -> tuple[str, ...]:
-    outside = [one.name or one.node_id for one in nodes if one.extrapolating]
+    outside = [node.name or node.node_id for node in nodes if node.extrapolating]
     reasons = [f"scale model: {reason}" for reason in idle.reasons]
     if outside:
         named = ", ".join(sorted(outside)[:4]) + (", ..." if len(outside) > 4 else "")
@@ -237,7 +239,7 @@ def _reasons(idle: ScalePrediction, nodes: Sequence[SlowedNode]) -> tuple[str, .
 
 
 def _notes(
-    model: ScaleModel, asked: Scaling, nodes: Sequence[SlowedNode], parts: Sequence[Part]
+    model: ScaleModel, scaling: Scaling, nodes: Sequence[SlowedNode], parts: Sequence[Part]
 ) -> tuple[str, ...]:
     notes = []
     if parts[0].kind == "whole":
@@ -245,9 +247,9 @@ def _notes(
             f"The scale model ({model.fit.kind}) has no terms here: the slowest node "
             "determines the whole runtime."
         )
-    if len(nodes) < asked.machines:
+    if len(nodes) < scaling.machines:
         notes.append(
-            f"{asked.machines} machines on {len(nodes)} nodes: machines on one node have the "
+            f"{scaling.machines} machines on {len(nodes)} nodes: machines on one node have the "
             "same slowdown, and slow each other only as in the scale model's runs."
         )
     return tuple(notes)
@@ -268,7 +270,7 @@ def _weights(
     total = math.fsum(seconds)
     if total <= backbone.least:
         return [("runtime", "whole", 1.0)]
-    keys = [(one.key, kind_of_term(one.key)) for one in backbone.terms]
+    keys = [(term.key, kind_of_term(term.key)) for term in backbone.terms]
     if backbone.cliff is not None:
         # Beyond a cliff the memory of each machine is full.
         keys += [("cliff step", "parallel"), ("cliff slope", "parallel")]
@@ -323,16 +325,16 @@ def _draws(
         if start and start % _IN_A_STEP == 0:
             yield
         some = nodes[start : start + _AT_ONCE]
-        draws = np.array([_mirrored(half, math.inf, f"node {one.node_id}") for one in some])
+        draws = np.array([_mirrored(half, math.inf, f"node {node.node_id}") for node in some])
         # In place, here and below: most of the time goes into memory.
         draws *= own
         draws += common
-        logs = _log_slowdowns([one.slowdown for one in some], draws, noise)
+        logs = _log_slowdowns([node.slowdown for node in some], draws, noise)
         slowest = np.maximum(slowest, logs.max(axis=0))
         if waiting < 1.0:
             speeds += np.exp(-logs).sum(axis=0)
-        for log, one in zip(logs, some, strict=True):
-            if one.node_id == driver:
+        for log, node in zip(logs, some, strict=True):
+            if node.node_id == driver:
                 first = log
     parallel = np.exp(slowest)
     if waiting < 1.0:
@@ -351,8 +353,8 @@ def _quantiles(count: int, freedom: float) -> Floats:
     """Return (count,) quantiles of the upper half of Student's t distribution with ``freedom``
     degrees of freedom; normal for infinity."""
     steps = (np.arange(count) + 0.5) / (2 * count) + 0.5
-    found = ndtri(steps) if math.isinf(freedom) else stdtrit(freedom, steps)
-    return np.asarray(found, dtype=np.float64)
+    quantiles = ndtri(steps) if math.isinf(freedom) else stdtrit(freedom, steps)
+    return np.asarray(quantiles, dtype=np.float64)
 
 
 def _mirrored(count: int, freedom: float, seed: str) -> Floats:
@@ -380,10 +382,10 @@ def _shuffled(count: int, freedom: float, which: int) -> Floats:
 def _log_slowdowns(slowdowns: Sequence[Interval], draws: Floats, noise: float) -> Floats:
     """Convert (k, n) standard normal draws to log slowdowns with these (k) intervals, without
     repeat noise."""
-    wide = ndtri(0.5 + np.array([one.level for one in slowdowns]) / 2.0)
-    middle = np.log([one.median for one in slowdowns])
-    lower = np.log(np.maximum([one.lower for one in slowdowns], 1e-300))
-    upper = np.log([one.upper for one in slowdowns])
+    wide = ndtri(0.5 + np.array([slowdown.level for slowdown in slowdowns]) / 2.0)
+    middle = np.log([slowdown.median for slowdown in slowdowns])
+    lower = np.log(np.maximum([slowdown.lower for slowdown in slowdowns], 1e-300))
+    upper = np.log([slowdown.upper for slowdown in slowdowns])
     down, up = (
         np.sqrt(np.maximum((np.minimum(end, _WIDEST) / wide) ** 2 - noise**2, 0.0))[:, None]
         for end in (middle - lower, upper - middle)
@@ -414,8 +416,8 @@ def _around(middle: float, values: Floats, level: float, calibrated: bool) -> In
     """Return the interval of draws around the product of the two medians. If the slowdown's
     interval is wider above than below, as on quiet nodes for safety, the median of the draws lies
     above it."""
-    said = _interval(values, level, calibrated)
-    return replace(said, median=min(max(middle, said.lower), said.upper))
+    interval = _interval(values, level, calibrated)
+    return replace(interval, median=min(max(middle, interval.lower), interval.upper))
 
 
 def _at(**values: float) -> dict[str, Floats]:

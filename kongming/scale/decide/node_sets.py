@@ -95,16 +95,16 @@ def _threshold(slowed: Floats, costs: Floats, size: int, weight: float) -> float
         return least
     ends = _grid(size, len(values))
     cheapest = _cheapest(theirs, ends, size)
-    totals = [float(kept.sum()) for kept in cheapest]
+    totals = [float(cheap.sum()) for cheap in cheapest]
     bound = min(weight * float(values[end - 1]) + t for end, t in zip(ends, totals, strict=True))
-    best, found = weight * least + totals[0], least
-    for start, end, total, kept in zip(ends, ends[1:], totals[1:], cheapest, strict=False):
+    best, threshold = weight * least + totals[0], least
+    for start, end, total, cheap in zip(ends, ends[1:], totals[1:], cheapest, strict=False):
         if weight * float(values[start]) + total > bound + _ROUNDING:
             continue
-        score, value = _scan(values, theirs, start, end, kept, weight)
+        score, value = _scan(values, theirs, start, end, cheap, weight)
         if score < best:
-            best, found = score, value
-    return found
+            best, threshold = score, value
+    return threshold
 
 
 def _grid(size: int, count: int) -> list[int]:
@@ -118,15 +118,15 @@ def _grid(size: int, count: int) -> list[int]:
 def _cheapest(costs: Floats, ends: list[int], size: int) -> list[Floats]:
     """For each of ``ends``, the first of which is ``size``, the ``size`` lowest of the costs up to
     it, in any order."""
-    kept = costs[:size]
-    found = [kept]
+    lowest = costs[:size]
+    cheapest = [lowest]
     for start, end in itertools.pairwise(ends):
         more = costs[start:end]
-        more = more[more < kept.max()]
+        more = more[more < lowest.max()]
         if len(more):
-            kept = np.partition(np.concatenate([kept, more]), size - 1)[:size]
-        found.append(kept)
-    return found
+            lowest = np.partition(np.concatenate([lowest, more]), size - 1)[:size]
+        cheapest.append(lowest)
+    return cheapest
 
 
 def _scan(
@@ -135,16 +135,16 @@ def _scan(
     """Return the best score, and its slowest member's log slowdown, of the sets whose slowest
     member is one of the nodes ``start`` to ``end`` in the order of ``values``; ``cheapest`` are the
     costs of the cheapest set before them."""
-    kept = (-cheapest).tolist()
-    heapq.heapify(kept)
-    total = -math.fsum(kept)
-    best, found = math.inf, math.inf
+    heap = (-cheapest).tolist()
+    heapq.heapify(heap)
+    total = -math.fsum(heap)
+    best, slowest = math.inf, math.inf
     # Other nodes replace no member: with them the set is only slower.
-    cheaper = start + np.flatnonzero(costs[start:end] < -kept[0])
+    cheaper = start + np.flatnonzero(costs[start:end] < -heap[0])
     for value, cost in zip(values[cheaper].tolist(), costs[cheaper].tolist(), strict=True):
-        if -kept[0] > cost:
-            total += cost + heapq.heapreplace(kept, -cost)
+        if -heap[0] > cost:
+            total += cost + heapq.heapreplace(heap, -cost)
             score = weight * value + total
             if score < best:
-                best, found = score, value
-    return best, found
+                best, slowest = score, value
+    return best, slowest

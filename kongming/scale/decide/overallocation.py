@@ -24,7 +24,7 @@ class Dropping:
     """Kept and dropped nodes. Slowness is 1 for the typical node; ``gain`` is the share of a
     parallel step's time that is saved, ``mean_gain`` that of a job that follows the mean."""
 
-    kept: tuple[str, ...]
+    retained: tuple[str, ...]
     dropped: tuple[str, ...]
     worst_before: float
     worst_after: float
@@ -95,18 +95,18 @@ def drop_slowest(slow: Mapping[str, float], keep: int) -> Dropping:
             "is out of range.", field="--keep", found=keep, allowed=f"1 to {len(slow)} nodes"
         )
     order = sorted(slow, key=lambda node: (slow[node], node))
-    kept, dropped = order[:keep], order[keep:]
+    retained, dropped = order[:keep], order[keep:]
     # A launch without extra machines corresponds to a random choice of ``keep`` nodes.
     before = _expected_worst(np.array([slow[node] for node in order]), keep)
-    after = slow[kept[-1]]
+    after = slow[retained[-1]]
     mean_before = float(np.mean([slow[node] for node in order]))
     return Dropping(
-        kept=tuple(kept),
+        retained=tuple(retained),
         dropped=tuple(dropped),
         worst_before=before,
         worst_after=after,
         gain=1.0 - after / before,
-        mean_gain=1.0 - float(np.mean([slow[node] for node in kept])) / mean_before,
+        mean_gain=1.0 - float(np.mean([slow[node] for node in retained])) / mean_before,
     )
 
 

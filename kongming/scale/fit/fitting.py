@@ -130,36 +130,36 @@ def _fit(
         fit: Fit = fit_stack(runs, chosen.terms, settings.items)
         assert isinstance(fit, StackFit)
         spread: Spread | StackSpread = measure_stack_spread(runs, fit)
-        said = _of_stack(fit, runs)
+        judged = _of_stack(fit, runs)
     else:
         fitter = fitter_of(settings.kind, chosen.terms, settings.items)
         fit = fitter(runs)
         spread = measure_spread(runs, fit, fitter, seed=settings.seed)
-        said = _of_kind(runs, fitter, folds)
+        judged = _of_kind(runs, fitter, folds)
     backbone = backbone_of(fit) or fit_ernest(runs, chosen.terms, settings.items, relative=True)
     noise = noise_floor_pct(all_runs)
-    if not said.left_out:
+    if not judged.left_out:
         warnings.append(
             f"the error is not known: {runs.count} configurations are too few to leave any out; "
             "run three or more"
         )
-    _warn(warnings, runs, backbone, said.scores.mean_pct, noise, settings, has_scale)
+    _warn(warnings, runs, backbone, judged.scores.mean_pct, noise, settings, has_scale)
     report: dict[str, Any] = {
         "terms": _coefficients(backbone),
         "terms_reason": chosen.reason,
         "model": fit.kind,
-        "model_reason": said.reason,
-        "loo_error_pct": said.scores.mean_pct if said.left_out else None,
-        "loo": said.scores.document() if said.left_out else None,
-        "nested_error_pct": said.nested_pct,
-        "largest_out_error_pct": said.largest_out_pct,
+        "model_reason": judged.reason,
+        "loo_error_pct": judged.scores.mean_pct if judged.left_out else None,
+        "loo": judged.scores.document() if judged.left_out else None,
+        "nested_error_pct": judged.nested_pct,
+        "largest_out_error_pct": judged.largest_out_pct,
         "baselines": _baselines(runs, settings, folds),
-        "candidates": said.candidates,
-        "stack": said.stack,
+        "candidates": judged.candidates,
+        "stack": judged.stack,
         "tried_terms": {name: 100.0 * error for name, error in chosen.errors.items()},
         "noise_floor_pct": noise,
         "threshold_pct": settings.threshold_pct,
-        "good_fit": said.left_out and said.scores.mean_pct <= settings.threshold_pct,
+        "good_fit": judged.left_out and judged.scores.mean_pct <= settings.threshold_pct,
         "coverage": {
             "level": CALIBRATED_AT,
             "measured": spread.coverage,

@@ -70,7 +70,7 @@ class ScaleFile:
             raise UnknownNameError("job in the model", group, [str(name) for name in groups])
         return tuple(model for model in self.models if model.group == group)
 
-    def one(self, group: str | None = None, machine_type: str | None = None) -> ScaleModel:
+    def single(self, group: str | None = None, machine_type: str | None = None) -> ScaleModel:
         """Return the model of one job on one machine type. Raises as ``of_group``."""
         models = self.of_group(group)
         types = [str(model.machine_type) for model in models]

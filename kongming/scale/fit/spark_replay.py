@@ -70,8 +70,8 @@ class ReplayFit:
         return self._between(points, self.deviations)
 
     def _between(self, points: Points, values: Floats) -> Floats:
-        found = np.interp(np.log(points.machines), np.log(self.executors), values)
-        return np.asarray(found, dtype=np.float64)
+        interpolated = np.interp(np.log(points.machines), np.log(self.executors), values)
+        return np.asarray(interpolated, dtype=np.float64)
 
     def serial_share(self, seconds: float) -> float:
         """Share of the driver in a runtime."""
@@ -131,5 +131,5 @@ def step_of(lengths: Floats) -> Step:
     count = len(lengths)
     if count <= MOST_TASKS:
         return Step(np.asarray(lengths, dtype=np.float64), 1.0)
-    kept = np.linspace(0, count - 1, MOST_TASKS).round().astype(np.intp)
-    return Step(np.asarray(lengths[kept], dtype=np.float64), count / MOST_TASKS)
+    selected = np.linspace(0, count - 1, MOST_TASKS).round().astype(np.intp)
+    return Step(np.asarray(lengths[selected], dtype=np.float64), count / MOST_TASKS)

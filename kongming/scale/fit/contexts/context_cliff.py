@@ -134,10 +134,10 @@ def find_cliff(
             # Without a memory among the numbers it may differ by name.
             for by in (None, *(names if under is None else ())):
                 cliff = ContextCliff(over, under, by, {}, 0.0)
-                gain, found = _placed(cliff, contexts, points, owner, residual)
-                gain -= FOR_PLACE * total * (len(found.ends) + (under is not None))
-                if found.ends and gain > most:
-                    best, most = found, gain
+                gain, placed = _placed(cliff, contexts, points, owner, residual)
+                gain -= FOR_PLACE * total * (len(placed.ends) + (under is not None))
+                if placed.ends and gain > most:
+                    best, most = placed, gain
     return best
 
 
@@ -162,10 +162,10 @@ def _placed(
     gain = 0.0
     for each in np.unique(name).tolist():
         mine = name == each
-        found = _split(load[mine], residual[mine])
-        if found is None:
+        split = _split(load[mine], residual[mine])
+        if split is None:
             continue
-        own, inside, beyond = found
+        own, inside, beyond = split
         ends[each] = (inside, beyond)
         far = mine & (load >= beyond)
         over.append(residual[far])

@@ -82,9 +82,12 @@ def compare_own(
             if (own < 0).any() or left[own].all():
                 continue
             mine, part = left[own], parts[i]
-            training, asked = part.within(np.flatnonzero(~mine)), part.within(np.flatnonzero(mine))
+            training, held_out = (
+                part.within(np.flatnonzero(~mine)),
+                part.within(np.flatnonzero(mine)),
+            )
             of_left = common[out.inputs.owner == i]
-            compare(i, training, asked, of_left, ends, np.full(len(of_left), -1), cliff)
+            compare(i, training, held_out, of_left, ends, np.full(len(of_left), -1), cliff)
 
     for count in counts[::-1][:2]:
         # What the common model says of machine counts that no context has.

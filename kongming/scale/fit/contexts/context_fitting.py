@@ -84,14 +84,14 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     )
     center = float(np.mean(np.log(points.machines)))
     inputs = inputs_of(columns, table.contexts, points, owner, center)
-    kept = thin(inputs, MOST)
+    thinned = thin(inputs, MOST)
     data = Together(
         columns=columns,
         contexts=table.contexts,
-        inputs=inputs.take(kept),
-        points=points.take(kept),
-        seconds=np.concatenate([part.typical for part in parts])[kept],
-        repeats=np.concatenate([part.repeats for part in parts])[kept],
+        inputs=inputs.take(thinned),
+        points=points.take(thinned),
+        seconds=np.concatenate([part.typical for part in parts])[thinned],
+        repeats=np.concatenate([part.repeats for part in parts])[thinned],
         terms=settings.terms.terms,
         items=settings.items,
     )
@@ -100,7 +100,7 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     groups = [np.flatnonzero(owner == i) for i in np.unique(owner)]
     without = process.left_out(groups)
     place = np.full(len(points), -1)
-    place[kept] = np.arange(len(kept))
+    place[thinned] = np.arange(len(thinned))
     own, alone = compare_own(data, parts, place, cliff, process)
     report = _report(table, columns, parts, owner, alone[0], without[0], trend, settings)
     single = _single_runs(parts, place, process)
@@ -138,9 +138,9 @@ def _single_runs(
         away.append(np.log(part.unit_seconds / part.typical[part.owner]))
         start += part.count
     index = np.concatenate(at)
-    kept = index >= 0
+    placed = index >= 0
     more = process.sizes[7] ** 2 * (1.0 - process.noise)
-    return index[kept], np.concatenate(away)[kept], more[index[kept]]
+    return index[placed], np.concatenate(away)[placed], more[index[placed]]
 
 
 def _spread(

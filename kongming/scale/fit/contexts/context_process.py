@@ -217,7 +217,7 @@ def _sizes(inputs: Inputs, values: Floats, noise: Floats, extra: Floats, start: 
         away = (logs - assumed) / LOOSE
         return value + 0.5 * float(away @ away), np.array(slopes) + away / LOOSE
 
-    found = minimize(
+    solution = minimize(
         loss,
         np.log(start),
         jac=True,
@@ -225,4 +225,4 @@ def _sizes(inputs: Inputs, values: Floats, noise: Floats, extra: Floats, start: 
         bounds=[(low - 4.0, low + 3.0) for low in assumed],
         options={"maxiter": 60},
     )
-    return np.asarray(np.exp(found.x), dtype=np.float64)
+    return np.asarray(np.exp(solution.x), dtype=np.float64)
