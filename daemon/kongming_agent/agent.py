@@ -298,8 +298,8 @@ class Agent:
         fingerprint = taken.fingerprint
         _log.debug("%s fingerprint of domain %d: %s", probe.suite, place, probe.reason)
         if probe.suite == "standard":
-            made = self._knowledge.keep_reference(place, fingerprint)
-            self._spool(made, "reference", place)
+            reference = self._knowledge.keep_reference(place, fingerprint)
+            self._spool(reference, "reference", place)
         else:
             self._knowledge.learn(place, fingerprint)
             self._spool(fingerprint, "live", place)
@@ -355,10 +355,10 @@ class Agent:
             self._recall_reference(index, place, now)
 
     def _recall_reference(self, index: int, place: int, now: float) -> None:
-        kept = self._knowledge.kept_reference(place, self.suite.version)
-        if kept is not None:
-            made, readings = kept
-            self.schedule.reference_known(index, readings, figures.age_s(made.started_at), now)
+        restored = self._knowledge.kept_reference(place, self.suite.version)
+        if restored is not None:
+            reference, readings = restored
+            self.schedule.reference_known(index, readings, figures.age_s(reference.started_at), now)
 
     # Orders, profiles
 
@@ -370,7 +370,7 @@ class Agent:
                 return
             self.schedule.assignments(orders.assignment_ids)
             if orders.probe_now:
-                self.schedule.asked("the server asked")
+                self.schedule.request("the server asked")
 
     def _watch_campaigns(self) -> None:
         """Probing is suspended while a campaign measures."""

@@ -211,18 +211,20 @@ def _once(settings: Settings, *, as_json: bool) -> int:
         agent = Agent(settings, spool, rng=rng)
         link = _link(settings, spool, agent, rng)
         taken = agent.once()
-        told = link.flush(_ONCE_S)
+        delivered = link.flush(_ONCE_S)
         link.close()
         left = sum(spool.counts().values())
     finally:
         spool.close()
     if as_json:
         prints = [fingerprint.to_dict() for fingerprint in taken]
-        click.echo(json.dumps({"delivered": told, "spooled": left, "fingerprints": prints}))
+        click.echo(json.dumps({"delivered": delivered, "spooled": left, "fingerprints": prints}))
     else:
-        kept = "delivered" if told else f"kept: {left} records wait for {settings.server.address}"
-        click.echo(f"{len(taken)} fingerprints taken and {kept}")
-    return 0 if told else 1
+        outcome = (
+            "delivered" if delivered else f"kept: {left} records wait for {settings.server.address}"
+        )
+        click.echo(f"{len(taken)} fingerprints taken and {outcome}")
+    return 0 if delivered else 1
 
 
 def _stay(settings: Settings, file: Path | None) -> int:
@@ -323,15 +325,15 @@ _STUCK_S = 180.0
 
 
 def _view(agent: Agent, link: Link, spool: Spool) -> View:
-    found: dict[str, list[metrics.Value]] = {k: list(v) for k, v in agent.view().items()}
-    found["spool_records"] = [((kind,), count) for kind, count in spool.counts().items()]
-    found["spool_bytes"] = [((), spool.bytes())]
-    found["spool_thinned_total"] = [((), spool.thinned)]
-    found["delivered_total"] = [((kind,), count) for kind, count in link.delivered.items()]
-    found["refused_total"] = [((), link.refused)]
-    found["server_connected"] = [((), float(link.connected))]
-    found["server_failures_total"] = [((), link.failures)]
-    return found
+    values: dict[str, list[metrics.Value]] = {k: list(v) for k, v in agent.view().items()}
+    values["spool_records"] = [((kind,), count) for kind, count in spool.counts().items()]
+    values["spool_bytes"] = [((), spool.bytes())]
+    values["spool_thinned_total"] = [((), spool.thinned)]
+    values["delivered_total"] = [((kind,), count) for kind, count in link.delivered.items()]
+    values["refused_total"] = [((), link.refused)]
+    values["server_connected"] = [((), float(link.connected))]
+    values["server_failures_total"] = [((), link.failures)]
+    return values
 
 
 def _end_with_parent() -> None:

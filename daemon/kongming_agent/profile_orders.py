@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 IDS = "campaigns asked for"
 """Name of the spool's document: the id that each campaign is wanted under, by application."""
 
-KEPT = "profiles asked for"
+STARTS = "profiles asked for"
 """Name of the spool's document that counts the starts of each campaign, by application."""
 
 _STARTS = 5
@@ -57,10 +57,10 @@ class Campaigns:
         self._child: subprocess.Popen[bytes] | None = None
         self._at_work = ""
         self._refused_at = -_REFUSED_S
-        kept: dict[str, int] = spool.get(KEPT) or {}
+        counts: dict[str, int] = spool.get(STARTS) or {}
         ids: dict[str, str] = spool.get(IDS) or {}
         self._ids = {name: id for name, id in ids.items() if name in self._allow}
-        self._starts = {name: starts for name, starts in kept.items() if name in self._allow}
+        self._starts = {name: starts for name, starts in counts.items() if name in self._allow}
 
     def ask(self, names: Iterable[str], ids: Mapping[str, str] | None = None) -> None:
         """May be called from any thread. A name that waits or is at work already stays as it is.
@@ -109,7 +109,7 @@ class Campaigns:
     def _begin(self) -> None:
         with self._lock:
             now = time.monotonic()
-            due = (one for one in self._starts if now >= self._not_before.get(one, now))
+            due = (app for app in self._starts if now >= self._not_before.get(app, now))
             name = next(due, "")
             if not name:
                 return
@@ -145,7 +145,7 @@ class Campaigns:
         try:
             self._ids = {name: id for name, id in self._ids.items() if name in self._starts}
             self._spool.put(IDS, self._ids)
-            self._spool.put(KEPT, self._starts)
+            self._spool.put(STARTS, self._starts)
         except StoreError as error:
             # It is still carried out, unless the agent ends first.
             _log.warning("%s", error)

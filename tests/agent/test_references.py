@@ -43,9 +43,9 @@ def test_a_surrogate_that_failed_is_taken_where_it_succeeded() -> None:
 def test_readings_of_another_suite_are_dropped_and_the_newest_kept() -> None:
     old = [idle(1e-9, suite_version="1-old") for _ in range(3)]
     newest = idle(2e-9)
-    assert references.kept(old, newest) == [newest]
+    assert references.retain(old, newest) == [newest]
     many = [idle(1e-9) for _ in range(20)]
-    assert references.kept(many, newest) == [*many[-references.KEPT + 1 :], newest]
+    assert references.retain(many, newest) == [*many[-references.MOST_READINGS + 1 :], newest]
 
 
 def test_slowdowns_and_their_mean() -> None:

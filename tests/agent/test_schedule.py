@@ -104,7 +104,7 @@ def test_a_placement_and_the_server_call_for_a_fingerprint() -> None:
     assert [probe.reason for _, probe in done] == ["a placement changed"]
     schedule.assignments(frozenset({"job-1"}))
     assert live(schedule, 30.0, start=130.0) == []
-    schedule.asked("the server asked")
+    schedule.request("the server asked")
     done = live(schedule, 30.0, start=160.0)
     assert [probe.reason for _, probe in done] == ["the server asked"]
 
@@ -240,7 +240,7 @@ def test_other_domains_keep_what_is_known_of_them_and_new_ones_are_probed_soon()
 def test_a_probe_that_could_not_begin_comes_soon_and_not_at_once() -> None:
     schedule = made(Probing(period_s=1000.0))
     schedule.sampled(BUSY, 2.0, 50.0)
-    schedule.asked("the server asked")
+    schedule.request("the server asked")
     probe = schedule.next(50.0)
     assert isinstance(probe, Probe)
     schedule.postponed(probe, 50.0)

@@ -19,7 +19,7 @@ from kongming_agent.probing.features import NAMES
 LEAST_PAIRS = 8
 """Minimum number of pairs for an estimate."""
 
-_KEPT = 0.98
+_DECAY = 0.98
 """Decay of the weights per pair: nodes change slowly; after fifty pairs a third is left."""
 
 _RIDGE = 1.0
@@ -103,14 +103,14 @@ class Estimator:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Estimator:
         """Restore the state; if the document has other signals, start empty."""
-        made = cls()
+        estimator = cls()
         if document.get("schema") != _SCHEMA or document.get("signals") != list(NAMES):
-            return made
-        made._squares = [[float(x) for x in row] for row in document["squares"]]
-        made._products = {k: [float(x) for x in v] for k, v in document["products"].items()}
-        made._errors = {k: [float(x) for x in v] for k, v in document["errors"].items()}
-        made._solve()
-        return made
+            return estimator
+        estimator._squares = [[float(x) for x in row] for row in document["squares"]]
+        estimator._products = {k: [float(x) for x in v] for k, v in document["products"].items()}
+        estimator._errors = {k: [float(x) for x in v] for k, v in document["errors"].items()}
+        estimator._solve()
+        return estimator
 
     def _judge(self, change: Sequence[float], logs: Mapping[str, float]) -> None:
         for name, log in logs.items():
@@ -119,14 +119,14 @@ class Estimator:
             moved = log - self._logs[name]
             sums = self._errors.setdefault(name, [0.0, 0.0, 0.0])
             seen = (abs(moved - self._predicted(name, change)), abs(moved), 1.0)
-            self._errors[name] = [_KEPT * old + new for old, new in zip(sums, seen, strict=True)]
+            self._errors[name] = [_DECAY * old + new for old, new in zip(sums, seen, strict=True)]
 
     def _take(self, change: Sequence[float], logs: Mapping[str, float]) -> None:
         size = len(change)
         for i in range(size):
             row = self._squares[i]
             for j in range(size):
-                row[j] = _KEPT * row[j] + change[i] * change[j]
+                row[j] = _DECAY * row[j] + change[i] * change[j]
         for name, log in logs.items():
             if name not in self._logs:
                 continue
@@ -134,7 +134,7 @@ class Estimator:
             moved = max(-_LONGEST_LOG, min(_LONGEST_LOG, log - self._logs[name]))
             held = self._products.setdefault(name, [0.0] * size)
             self._products[name] = [
-                _KEPT * old + x * moved for old, x in zip(held, change, strict=True)
+                _DECAY * old + x * moved for old, x in zip(held, change, strict=True)
             ]
         self._solve()
 

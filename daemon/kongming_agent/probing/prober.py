@@ -37,12 +37,12 @@ def domains_of(node: NodeFacts) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Return (index in NodeFacts.llc_cpus, allowed CPUs) of each last-level cache domain. It is one
     domain of all allowed CPUs if the kernel reports no cache. Pure.
     """
-    found = []
+    domains = []
     for place, group in enumerate(node.llc_cpus):
         cpus = tuple(cpu for cpu in group if cpu in node.cpus)
         if cpus:
-            found.append((place, cpus))
-    return tuple(found) or ((0, node.cpus),)
+            domains.append((place, cpus))
+    return tuple(domains) or ((0, node.cpus),)
 
 
 def needed_bytes(node: NodeFacts, suite: Suite, name: str) -> float:
@@ -139,16 +139,17 @@ class Prober:
     ) -> tuple[dict[str, Reading], str]:
         at, earlier = self._written.get(domain, (now, {}))
         young = earlier if now - at <= self._carry_s else {}
-        found = {}
+        readings = {}
         for name in names:
             if name in young:
-                found[name] = replace(young[name], n=0, ops=0, elapsed_s=0.0, partial=True)
+                readings[name] = replace(young[name], n=0, ops=0, elapsed_s=0.0, partial=True)
             else:
-                found[name] = Reading(name=name, family=families[name], error=_LEFT_OUT)
+                readings[name] = Reading(name=name, family=families[name], error=_LEFT_OUT)
         carried = [name for name in names if name in young]
         if not carried:
-            return found, "Surrogates that write were left out, to write less."
-        return found, f"Repeated from {now - at:.0f} s before, to write less: {', '.join(carried)}."
+            return readings, "Surrogates that write were left out, to write less."
+        reason = f"Repeated from {now - at:.0f} s before, to write less: {', '.join(carried)}."
+        return readings, reason
 
     def _timed(
         self,

@@ -62,28 +62,28 @@ class Knowledge:
         """Return the reference from this reading and earlier ones."""
         name = _kept_as(place)
         earlier = [Fingerprint.from_dict(each) for each in self._spool.get(name) or []]
-        readings = references.kept(earlier, fingerprint)
-        made = references.reference(readings) or fingerprint
+        readings = references.retain(earlier, fingerprint)
+        reference = references.reference(readings) or fingerprint
         with self._lock:
-            self._references[place] = made
+            self._references[place] = reference
         try:
             self._spool.put(name, [each.to_dict() for each in readings])
         except StoreError as error:
             _log.warning("%s", error)
-        return made
+        return reference
 
     def kept_reference(self, place: int, suite_version: str) -> tuple[Fingerprint, int] | None:
         """Restore the reference of an earlier process; return it with its number of readings, or
         None without one of this suite."""
-        kept = self._spool.get(_kept_as(place)) or []
-        readings = [Fingerprint.from_dict(each) for each in kept]
+        documents = self._spool.get(_kept_as(place)) or []
+        readings = [Fingerprint.from_dict(each) for each in documents]
         readings = [each for each in readings if each.suite_version == suite_version]
-        made = references.reference(readings)
-        if made is None:
+        reference = references.reference(readings)
+        if reference is None:
             return None
         with self._lock:
-            self._references[place] = made
-        return made, len(readings)
+            self._references[place] = reference
+        return reference, len(readings)
 
     def only(self, places: Collection[int]) -> None:
         """Forget all other domains, on which the agent may no longer run."""
@@ -117,25 +117,27 @@ class Knowledge:
         """Return the estimates that differ from the last reported ones, and mark them as
         reported.
         """
-        found = {}
+        changed = {}
         with self._lock:
             for place, times in self._estimates().items():
-                told = self._estimated.get(place) or self._latest[place].times()
-                if any(abs(s / told.get(n, s) - 1.0) > _ESTIMATE_CHANGE for n, s in times.items()):
+                reported = self._estimated.get(place) or self._latest[place].times()
+                if any(
+                    abs(s / reported.get(n, s) - 1.0) > _ESTIMATE_CHANGE for n, s in times.items()
+                ):
                     self._estimated[place] = {**self._latest[place].times(), **times}
-                    found[place] = _as_fingerprint(self._latest[place], times)
-        return found
+                    changed[place] = _as_fingerprint(self._latest[place], times)
+        return changed
 
     def _estimates(self) -> dict[int, dict[str, float]]:
         values = self._lately.values
         if values is None:
             return {}
-        found = {
+        estimates = {
             place: self._estimators[place].estimate(values)
             for place in self._latest
             if place in self._estimators
         }
-        return {place: times for place, times in found.items() if times}
+        return {place: times for place, times in estimates.items() if times}
 
     # State that survives a restart
 

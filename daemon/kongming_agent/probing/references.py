@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from kongming.records.fingerprint import Fingerprint, Reading
 
-KEPT = 10
+MOST_READINGS = 10
 """Number of readings of the idle node that are kept for each domain."""
 
 
-def kept(readings: Sequence[Fingerprint], newest: Fingerprint) -> list[Fingerprint]:
+def retain(readings: Sequence[Fingerprint], newest: Fingerprint) -> list[Fingerprint]:
     """Return the readings to keep, including ``newest``: of its suite and version, oldest first."""
     same = [each for each in readings if each.suite_version == newest.suite_version]
-    return [*same, newest][-KEPT:]
+    return [*same, newest][-MOST_READINGS:]
 
 
 def reference(readings: Sequence[Fingerprint]) -> Fingerprint | None:

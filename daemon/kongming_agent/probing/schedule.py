@@ -200,7 +200,7 @@ class Schedule:
         new = [_Domain(due_at=now) if place is None else self._domains[place] for place in before]
         self._domains, self._cpus = new, cpus
 
-    def asked(self, reason: str, domain: int | None = None) -> None:
+    def request(self, reason: str, domain: int | None = None) -> None:
         """Request a fingerprint because of a known change."""
         for index, each in enumerate(self._domains):
             if domain is None or index == domain:
@@ -210,7 +210,7 @@ class Schedule:
         """Process the server's list of residents; a change triggers a fingerprint."""
         if ids != self._node.assignments:
             self._node.assignments = ids
-            self.asked("a placement changed")
+            self.request("a placement changed")
 
     def pause(self, reason: str | None) -> None:
         """Suspend probes while something else measures on this node; None resumes them."""
@@ -232,14 +232,16 @@ class Schedule:
             )
         if node.no_room is not None:
             return Wait(latest, node.no_room)
-        found: list[Instruction] = []
+        instructions: list[Instruction] = []
         for index in range(len(self._domains)):
-            found.append(self._for_domain(index, now))
-        probes = [each for each in found if isinstance(each, Probe)]
+            instructions.append(self._for_domain(index, now))
+        probes = [each for each in instructions if isinstance(each, Probe)]
         if probes:
             # The domain with the oldest probe is next.
             return min(probes, key=lambda probe: self._probed_at(probe.domain))
-        return min((each for each in found if isinstance(each, Wait)), key=lambda wait: wait.until)
+        return min(
+            (each for each in instructions if isinstance(each, Wait)), key=lambda wait: wait.until
+        )
 
     @property
     def pressed(self) -> str | None:
@@ -263,9 +265,9 @@ class Schedule:
         gap = min(gap, self._last_end + self._probing.longest_gap_s)
         idle = self.idle(now) and node.pressed is None and gap <= now
         if idle and self._reference_due(domain, now):
-            found = self._affordable(index, "standard", "the node is idle", now)
-            if isinstance(found, Probe):
-                return found
+            instruction = self._affordable(index, "standard", "the node is idle", now)
+            if isinstance(instruction, Probe):
+                return instruction
         at, reason = domain.due_at, "on schedule"
         if domain.probed_at is not None and self._awaits_reference(now):
             # Frequent quick fingerprints would leave no budget for a reference, and on an idle node

@@ -71,12 +71,12 @@ class Signals:
         """Return the reported signals by name, such as ``device.vda.busy``. CPUs are reported only
         in total.
         """
-        found = dict(self.system)
+        signals = dict(self.system)
         for kind, entries in (("device", self.devices), ("cgroup", self.groups)):
             for name, values in entries.items():
                 for key, value in values.items():
-                    found[f"{kind}.{name}.{key}"] = value
-        return found
+                    signals[f"{kind}.{name}.{key}"] = value
+        return signals
 
 
 def sample(root: Path = _SYSTEM) -> Sample:
@@ -111,23 +111,23 @@ def between(before: Sample, after: Sample) -> Signals:
 
 
 def _device_rates(before: Sample, after: Sample, window: float) -> dict[str, dict[str, float]]:
-    found = {}
+    rates = {}
     for name, now in after.devices.items():
         then = before.devices.get(name)
         if then is None or window <= 0.0 or now.busy_ms < then.busy_ms:
             continue
         if now.read_bytes < then.read_bytes or now.written_bytes < then.written_bytes:
             continue
-        found[name] = {
+        rates[name] = {
             "read_bytes_per_s": (now.read_bytes - then.read_bytes) / window,
             "write_bytes_per_s": (now.written_bytes - then.written_bytes) / window,
             "busy": min(1.0, (now.busy_ms - then.busy_ms) / 1e3 / window),
         }
-    return found
+    return rates
 
 
 def _group_shares(before: Sample, after: Sample, window: float) -> dict[str, dict[str, float]]:
-    found = {}
+    by_group = {}
     for name, now in after.groups.items():
         then = before.groups.get(name)
         if then is None or window <= 0.0:
@@ -138,8 +138,8 @@ def _group_shares(before: Sample, after: Sample, window: float) -> dict[str, dic
             if key in then and value >= then[key]
         }
         if shares:
-            found[name] = shares
-    return found
+            by_group[name] = shares
+    return by_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def idlest(cpus: tuple[int, ...], busy: Mapping[int, float]) -> int:
 
 
 def _devices(root: Path) -> dict[str, Device]:
-    found: dict[str, Device] = {}
+    devices: dict[str, Device] = {}
     for line in (read_text(root / "proc/diskstats") or "").splitlines():
         fields = line.split()
         if len(fields) < 14 or fields[2].startswith(("loop", "ram", "zram", "sr", "fd")):
@@ -209,12 +209,12 @@ def _devices(root: Path) -> dict[str, Device]:
         # Partitions repeat the counters of their disk.
         if (root / "sys/class/block" / fields[2] / "partition").exists():
             continue
-        found[fields[2]] = Device(
+        devices[fields[2]] = Device(
             float(fields[5]) * _SECTOR_BYTES, float(fields[9]) * _SECTOR_BYTES, float(fields[12])
         )
-        if len(found) == _MOST_DEVICES:
+        if len(devices) == _MOST_DEVICES:
             break
-    return found
+    return devices
 
 
 def _groups(root: Path) -> dict[str, dict[str, float]]:
@@ -232,7 +232,7 @@ def _groups(root: Path) -> dict[str, dict[str, float]]:
         children = []
     for child in children[:_MOST_GROUPS]:
         folders[child.name] = child
-    found = {}
+    by_group = {}
     for name, folder in folders.items():
         stalled: dict[str, float] = {}
         for resource in ("cpu", "memory", "io"):
@@ -243,8 +243,8 @@ def _groups(root: Path) -> dict[str, dict[str, float]]:
                     if key == "total" and value.isdigit():
                         stalled[f"psi_{resource}_{kind}"] = float(value)
         if stalled:
-            found[name] = stalled
-    return found
+            by_group[name] = stalled
+    return by_group
 
 
 def _oom_kills(root: Path) -> float | None:

@@ -258,7 +258,7 @@ class Link:
                 self._tell(stub, batch)
             else:
                 request = runs_of(self._node_id, batch)
-                self._told(batch, stub.ReportRuns(request, timeout=self._timeout_s))
+                self._process(batch, stub.ReportRuns(request, timeout=self._timeout_s))
         except InputError as error:
             return str(error)
         except grpc.RpcError as error:
@@ -280,7 +280,7 @@ class Link:
     def _node_id(self) -> str:
         return self._registered.node.id if self._registered is not None else ""
 
-    def _told(
+    def _process(
         self,
         batch: Sequence[Entry],
         response: fleet_pb2.ReportResponse | fleet_pb2.ReportRunsResponse,
@@ -294,8 +294,8 @@ class Link:
         for rejected in response.rejected:
             if rejected.id in kinds:
                 self._refuse(rejected.id, f"{rejected.field}: {rejected.message}")
-        told = {*accepted, *(rejected.id for rejected in response.rejected)}
-        if not told & kinds.keys():
+        answered = {*accepted, *(rejected.id for rejected in response.rejected)}
+        if not answered & kinds.keys():
             # Neither accepted nor refused: an immediate retry would not help.
             raise ServiceError("The server accepted no record of the call and gave no reason.")
 
@@ -340,24 +340,24 @@ class Link:
             )
         )
         if batch:
-            self._told(batch, response)
+            self._process(batch, response)
 
     def _bounded(self, names: Sequence[str], most: int) -> list[str]:
-        kept = [name for name in names[:most] if len(name) <= MOST_NAME]
-        if len(kept) < len(names) and time.monotonic() - self._cut_at >= _TRUNCATED_S:
+        bounded = [name for name in names[:most] if len(name) <= MOST_NAME]
+        if len(bounded) < len(names) and time.monotonic() - self._cut_at >= _TRUNCATED_S:
             self._cut_at = time.monotonic()
             _log.warning(
-                "%d names in an answer of the server are not looked at", len(names) - len(kept)
+                "%d names in an answer of the server are not looked at", len(names) - len(bounded)
             )
-        return kept
+        return bounded
 
 
 def _same_call(entries: Sequence[Entry]) -> list[Entry]:
     """Return the first entries that fit into one call: fingerprints, or runs and signatures."""
     fingerprints = entries[0].kind == "fingerprint"
-    found = []
+    batch = []
     for entry in entries:
         if (entry.kind == "fingerprint") != fingerprints:
             break
-        found.append(entry)
-    return found
+        batch.append(entry)
+    return batch

@@ -68,11 +68,11 @@ class MetricsServer:
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry) -> None:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         # Of a name with addresses of both kinds IPv4: localhost is 127.0.0.1 to who scrapes it.
-        family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        family, _, _, _, address = min(addresses, key=lambda each: each[0] != socket.AF_INET)
         self._listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -106,23 +106,23 @@ class MetricsServer:
         while not self._ended.is_set():
             begun = time.thread_time()
             for key, _ in self._selector.select(self._patience()):
-                one: Any = key.fileobj
-                if one is self._listener:
+                ready: Any = key.fileobj
+                if ready is self._listener:
                     self._take()
-                elif one in self._silent:
-                    self._read(one)
-                elif one in self._answered:
-                    self._write(one)
+                elif ready in self._silent:
+                    self._read(ready)
+                elif ready in self._answered:
+                    self._write(ready)
             now = time.monotonic()
             for which, most in ((self._silent, _MOST_SILENT), (self._answered, _MOST_ANSWERED)):
                 surplus = len(which) - most
-                for number, (one, open_) in enumerate(list(which.items())):
+                for number, (connection, open_) in enumerate(list(which.items())):
                     if number >= surplus and open_.until > now:
                         break
-                    self._end(one)
+                    self._end(connection)
             self._ended.wait(max(_REST_S, (time.thread_time() - begun) / _SHARE))
-        for one in (*self._silent, *self._answered):
-            self._end(one)
+        for connection in (*self._silent, *self._answered):
+            self._end(connection)
         self._selector.close()
         for mine in (self._listener, self._bell, self._ringer):
             mine.close()
@@ -138,7 +138,7 @@ class MetricsServer:
         """Those that wait. What an honest caller asks has come with it by now."""
         for _ in range(_BATCH):
             try:
-                one, _ = self._listener.accept()
+                connection, _ = self._listener.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -146,47 +146,47 @@ class MetricsServer:
                 if error.errno in (errno.EMFILE, errno.ENFILE) and self._silent:
                     self._end(next(iter(self._silent)))
                 continue
-            one.setblocking(False)
-            self._selector.register(one, selectors.EVENT_READ)
-            self._silent[one] = _Open(time.monotonic() + _ASK_S)
-            self._read(one)
+            connection.setblocking(False)
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._silent[connection] = _Open(time.monotonic() + _ASK_S)
+            self._read(connection)
 
-    def _read(self, one: socket.socket) -> None:
-        open_ = self._silent[one]
+    def _read(self, connection: socket.socket) -> None:
+        open_ = self._silent[connection]
         try:
-            came = one.recv(_REQUEST_BYTES)
+            came = connection.recv(_REQUEST_BYTES)
         except BlockingIOError:
             return
         except OSError:
             came = b""
         open_.left += came
         if not came or len(open_.left) > _REQUEST_BYTES:
-            self._end(one)
+            self._end(connection)
         elif b"\r\n\r\n" in open_.left or b"\n\n" in open_.left:
-            del self._silent[one]
+            del self._silent[connection]
             text = self._text()
             if open_.left.startswith(b"HEAD "):
                 text = text[: text.index(b"\r\n\r\n") + 4]
-            self._answered[one] = _Open(time.monotonic() + _READ_S, text)
-            self._selector.modify(one, selectors.EVENT_WRITE)
-            self._write(one)
+            self._answered[connection] = _Open(time.monotonic() + _READ_S, text)
+            self._selector.modify(connection, selectors.EVENT_WRITE)
+            self._write(connection)
 
-    def _write(self, one: socket.socket) -> None:
-        open_ = self._answered[one]
+    def _write(self, connection: socket.socket) -> None:
+        open_ = self._answered[connection]
         try:
-            open_.left = open_.left[one.send(open_.left) :]
+            open_.left = open_.left[connection.send(open_.left) :]
         except BlockingIOError:
             return
         except OSError:
             open_.left = b""
         if not open_.left:
-            self._end(one)
+            self._end(connection)
 
-    def _end(self, one: socket.socket) -> None:
-        self._silent.pop(one, None)
-        self._answered.pop(one, None)
-        self._selector.unregister(one)
-        one.close()
+    def _end(self, connection: socket.socket) -> None:
+        self._silent.pop(connection, None)
+        self._answered.pop(connection, None)
+        self._selector.unregister(connection)
+        connection.close()
 
     def _text(self) -> bytes:
         """The whole answer; read anew once a second at the most."""

@@ -92,10 +92,10 @@ class Intake:
 
     def turn(self) -> None:
         """Process the files of the folder. Raises OSError if it cannot be read."""
-        found = list(handover.waiting(self._folder))
+        reports = list(handover.waiting(self._folder))
         # A job that has already ended needs no assignment.
-        ended = {r.assignment_id for _, r in found if isinstance(r, Report) and r.kind == "run"}
-        for path, report in found:
+        ended = {r.assignment_id for _, r in reports if isinstance(r, Report) and r.kind == "run"}
+        for path, report in reports:
             if isinstance(report, str):
                 _log.warning("%s is left out: %s", path.name, report)
                 path.unlink(missing_ok=True)
@@ -103,7 +103,7 @@ class Intake:
                 self._hold(report)
                 if self._bound(report) or report.assignment_id in ended:
                     path.unlink(missing_ok=True)
-            elif self._kept(report):
+            elif self._add_to_spool(report):
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -147,11 +147,11 @@ class Intake:
             stub = assignments_pb2_grpc.AssignmentsStub(self._channel)
             stub.Bind(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
-            told = from_rpc_error(error)
+            failure = from_rpc_error(error)
             if error.code() in _HOPELESS:
-                _log.warning("the assignment of %s was refused: %s", report.assignment_id, told)
+                _log.warning("the assignment of %s was refused: %s", report.assignment_id, failure)
                 return False
-            self._failed(told)
+            self._failed(failure)
             return None
         except KongmingError as error:
             self._failed(error)
@@ -167,7 +167,7 @@ class Intake:
 
     # Runs
 
-    def _kept(self, report: Report) -> bool:
+    def _add_to_spool(self, report: Report) -> bool:
         """Return whether the run is in the spool, so that the file is no longer needed."""
         try:
             self._spool.add_run(self._run(report), assignment_id=report.assignment_id)

@@ -158,14 +158,14 @@ class Spool:
             "SELECT sequence, kind, id, CAST(body AS BLOB) FROM records ORDER BY sequence LIMIT ?",
             (limit,),
         )
-        found: list[Entry] = []
+        entries: list[Entry] = []
         size = 0
         for entry in (Entry(*row) for row in rows):
             size += len(entry.body)
-            if found and size > most_bytes:
+            if entries and size > most_bytes:
                 break
-            found.append(entry)
-        return found
+            entries.append(entry)
+        return entries
 
     def delivered(self, ids: Iterable[str]) -> int:
         """Remove records that the server has committed; return how many were still here."""
@@ -215,10 +215,10 @@ class Spool:
 
     def counts(self) -> dict[str, int]:
         """Return the number of records in the spool, by kind."""
-        found = {"fingerprint": 0, "run": 0, "signature": 0}
+        counts = {"fingerprint": 0, "run": 0, "signature": 0}
         for kind, number in self._read("SELECT kind, count(*) FROM records GROUP BY kind"):
-            found[kind] = number
-        return found
+            counts[kind] = number
+        return counts
 
     def bytes(self) -> int:
         """Return the bytes of the records in the spool."""

@@ -60,9 +60,9 @@ def open_file(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA journal_size_limit = 1048576")
         # Else a page that cannot be read is found when what lies behind it cannot be delivered.
-        (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
+        (result,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise sqlite3.DatabaseError(result)
         database.execute("BEGIN IMMEDIATE")
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
@@ -123,13 +123,13 @@ def _upgrade_from_1(database: sqlite3.Connection) -> None:
 
 def _message(kind: str, body: bytes, purpose: str, domain: int, assignment_id: str) -> bytes:
     document: Mapping[str, Any] = json.loads(zlib.decompress(body))
-    made: dict[str, Callable[[], bytes]] = {
+    builders: dict[str, Callable[[], bytes]] = {
         "fingerprint": lambda: reported_fingerprint(
             Fingerprint.from_dict(document), purpose, domain
         ),
         "run": lambda: reported_run(Run.from_dict(document), assignment_id),
         "signature": lambda: reported_signature(Signature.from_dict(document)),
     }
-    if kind not in made:
+    if kind not in builders:
         raise InputError("is unknown.", field="kind", found=kind)
-    return made[kind]()
+    return builders[kind]()

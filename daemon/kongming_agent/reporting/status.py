@@ -51,10 +51,10 @@ def view(
     held: bool,
 ) -> View:
     """Return the values of the agent itself; the link and the spool add theirs."""
-    found: dict[str, list[Value]] = {}
+    values: dict[str, list[Value]] = {}
 
     def add(name: str, value: float, *labels: str) -> None:
-        found.setdefault(name, []).append((labels, value))
+        values.setdefault(name, []).append((labels, value))
 
     for domain, fingerprint in latest.items():
         times = fingerprint.times()
@@ -94,7 +94,7 @@ def view(
     add("spool_failures_total", totals.unspooled)
     for name, value in passive.items():
         add("passive", value, name)
-    return found
+    return values
 
 
 def pss_bytes() -> float:
