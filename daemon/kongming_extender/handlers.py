@@ -237,9 +237,13 @@ class Handlers:
         except (KongmingError, TimeoutError) as error:
             log.debug("Impacts on residents could not be looked up: %s", error)
         return {
-            name: found
+            name: over_limit
             for name in to_check
-            if (found := policy.resident_over_limit(scores.impacts.get(name, {}), residents[name]))
+            if (
+                over_limit := policy.resident_over_limit(
+                    scores.impacts.get(name, {}), residents[name]
+                )
+            )
         }
 
     def _guess(self, args: ExtenderArgs, demand: Demand, priorities: Sequence[int]) -> None:

@@ -71,12 +71,12 @@ class Arrivals:
         loop = asyncio.get_running_loop()
         now = loop.time()
         bounded: defaultdict[tuple[str, Bound], list[asyncio.Task[object]]] = defaultdict(list)
-        for task, one in tuple(self._waiting.items()):
-            if now >= one.end:
+        for task, arrival in tuple(self._waiting.items()):
+            if now >= arrival.end:
                 self._end(task)
-            elif one.slow and one.bound is not None:
-                bounded[one.who, one.bound].append(task)
-            one.slow = True
+            elif arrival.slow and arrival.bound is not None:
+                bounded[arrival.who, arrival.bound].append(task)
+            arrival.slow = True
         for (_, bound), slow in bounded.items():
             for task in slow[: -bound.most] if bound.newest_stay else slow[bound.most :]:
                 self._waiting[task].above = True

@@ -19,9 +19,9 @@ def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> 
         InputError: the file cannot be read, or a value is of the wrong kind or out of range.
         UnknownNameError: a key that no setting has.
     """
-    made = declared.load(Config, path, options)
-    _check_together(made)
-    return made
+    config = declared.load(Config, path, options)
+    _check_together(config)
+    return config
 
 
 def _check_together(config: Config) -> None:

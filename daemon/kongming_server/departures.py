@@ -73,9 +73,9 @@ class Departures:
         """The connections that are to end: their strangers read nothing. As ``Connections`` names
         them."""
         latest = self._clock() - STRANGERS_S
-        found = set()
+        peers = set()
         for peer, since in self._strangers.values():
             if since > latest:
                 break
-            found.add(plain_peer(peer))
-        return found
+            peers.add(plain_peer(peer))
+        return peers

@@ -127,12 +127,12 @@ def check_batch(request: Any, limits: Limits) -> None:
 
 def check_length(request: Any, name: str, most: int) -> None:
     """Raises InputError where a field of a request has more than ``most`` entries."""
-    found = len(getattr(request, name))
-    if found > most:
+    count = len(getattr(request, name))
+    if count > most:
         raise InputError(
             "has too many entries.",
             field=name,
-            found=found,
+            found=count,
             allowed=f"up to {most} in one request",
         )
 
@@ -302,10 +302,10 @@ class _Method:
                 self._begin(request, context, ticket.caller, peer)
                 answers = behaviour(request, context)
                 if hasattr(answers, "__aiter__"):
-                    async for one in answers:
+                    async for response in answers:
                         # A token may have been revoked since the last answer.
                         self._guard.check(ticket)
-                        yield one
+                        yield response
                 else:
                     await answers
             except Exception as error:
@@ -456,10 +456,10 @@ def _code_of(error: Exception, context: Context) -> str:
     if isinstance(error, grpc.aio.AbortError):
         code = context.code()
         return code.name if isinstance(code, grpc.StatusCode) else "UNKNOWN"
-    return to_status(_told(error)).code.name
+    return to_status(_public_error(error)).code.name
 
 
-def _told(error: Exception) -> Exception:
+def _public_error(error: Exception) -> Exception:
     """What the caller is told of."""
     if isinstance(error, StoreError):
         call = current_call.get()
@@ -477,10 +477,10 @@ async def _end(error: Exception, context: Context) -> NoReturn:
         raise error
     call = current_call.get()
     request_id = "-" if call is None else call.request_id
-    told = _told(error)
-    if isinstance(error, StoreError) and told is not error:
+    public = _public_error(error)
+    if isinstance(error, StoreError) and public is not error:
         _log.warning("The store failed in request %s: %s", request_id, error)
-    error = told
+    error = public
     if not isinstance(error, KongmingError | TimeoutError):
         # The caller is told nothing of it but the id to ask for.
         _log.error("Unexpected error in request %s", request_id, exc_info=error)

@@ -56,7 +56,7 @@ _OPTIONS = {
 }
 """The setting that each option stands for."""
 
-_HELP = {one.key: one.help for one in table(Config)}
+_HELP = {setting.key: setting.help for setting in table(Config)}
 
 
 def _option(
@@ -126,20 +126,20 @@ async def serve(config: Config) -> int:
         # What speaks to the cluster may be of the same user, and must not read the password here.
         hide_memory()
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    stop = asyncio.Event()
 
     def end(signum: int) -> None:
-        if asked.is_set():
+        if stop.is_set():
             logging.getLogger(__name__).warning("Ended before everything was in order.")
             os._exit(128 + signum)
-        asked.set()
+        stop.set()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, end, signum)
     notifier = Notifier()
     app = App(config, notifier=notifier)
     starting = asyncio.create_task(app.start())
-    asking = asyncio.create_task(asked.wait())
+    asking = asyncio.create_task(stop.wait())
     await asyncio.wait((starting, asking), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()

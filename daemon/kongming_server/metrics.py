@@ -294,17 +294,21 @@ class Metrics:
         # Of the process: CPU seconds, memory, open files, garbage collections, the Python version.
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        for one in DECLARED:
-            setattr(self, one.attribute, self._made(one))
+        for metric in DECLARED:
+            setattr(self, metric.attribute, self._register(metric))
         self.build.labels(__version__).set(1)
 
-    def _made(self, one: Declared) -> Counter | Gauge | Histogram:
-        if one.kind == "histogram":
+    def _register(self, metric: Declared) -> Counter | Gauge | Histogram:
+        if metric.kind == "histogram":
             return Histogram(
-                one.name, one.help, one.labels, buckets=one.buckets, registry=self.registry
+                metric.name,
+                metric.help,
+                metric.labels,
+                buckets=metric.buckets,
+                registry=self.registry,
             )
-        kind = Counter if one.kind == "counter" else Gauge
-        return kind(one.name, one.help, one.labels, registry=self.registry)
+        kind = Counter if metric.kind == "counter" else Gauge
+        return kind(metric.name, metric.help, metric.labels, registry=self.registry)
 
     async def text(self) -> tuple[bytes, str]:
         """All of them in Prometheus' text format, and its content type. They are read at once, and

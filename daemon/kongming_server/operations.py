@@ -24,7 +24,7 @@ ENDS = (DONE, FAILED, CANCELLED)
 
 KIND = "train"
 
-KEPT = 1000
+MOST_ENDED = 1000
 """Operations that have ended and are remembered; older ones are read from the store."""
 
 
@@ -134,8 +134,8 @@ class Operations:
         self._by_id[operation.id] = operation
         for event in self._events.get(operation.id, ()):
             event.set()
-        ended = [one.id for one in self._by_id.values() if one.ended]
-        for old in ended[: max(0, len(ended) - KEPT)]:
+        ended = [each.id for each in self._by_id.values() if each.ended]
+        for old in ended[: max(0, len(ended) - MOST_ENDED)]:
             del self._by_id[old]
         return operation
 

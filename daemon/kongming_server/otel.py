@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _POINTS = 2000
 """Points of one message: gRPC receivers take 4 MiB."""
 
-_UNITS = {one.name: one.unit for one in (*DECLARED, *FLEET_FAMILIES)}
+_UNITS = {metric.name: metric.unit for metric in (*DECLARED, *FLEET_FAMILIES)}
 _UCUM = {"s": "s", "ratio": "1", "": "1"}
 """Units that UCUM has a word for; it has things that are counted in braces."""
 
@@ -98,15 +98,15 @@ def metrics_data(families: Iterable[Family], started_ns: int, now_ns: int) -> An
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-    found = []
+    metrics = []
     for family in families:
         name, data = family.name, _data(family, started_ns, now_ns)
         if isinstance(data, export.Sum):
             name += "_total"
         if data.data_points:
-            found.append(export.Metric(name, family.documentation, _unit(name), data))
+            metrics.append(export.Metric(name, family.documentation, _unit(name), data))
     resource = Resource({"service.name": "kongming-server", "service.version": __version__})
-    scope = export.ScopeMetrics(InstrumentationScope("kongming", __version__), found, "")
+    scope = export.ScopeMetrics(InstrumentationScope("kongming", __version__), metrics, "")
     return export.MetricsData([export.ResourceMetrics(resource, [scope], "")])
 
 
@@ -117,7 +117,7 @@ def _data(family: Family, started_ns: int, now_ns: int) -> Any:
     if family.type == "histogram":
         histograms = _histograms(family.samples, started_ns, now_ns)
         return export.Histogram(
-            [export.HistogramDataPoint(**one) for one in histograms], cumulative
+            [export.HistogramDataPoint(**point) for point in histograms], cumulative
         )
     numbers = [
         export.NumberDataPoint(

@@ -32,8 +32,8 @@ async def check_ports(config: Config) -> None:
             if not address:
                 continue
             try:
-                for one in await listening(*split_address(address, field)):
-                    held.enter_context(one)
+                for listener in await listening(*split_address(address, field)):
+                    held.enter_context(listener)
             except OSError as error:
                 raise cannot_listen(field, address, error) from error
 

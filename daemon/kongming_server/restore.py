@@ -136,32 +136,32 @@ class Restore:
 
     async def references(self, node_ids: Collection[str] | None) -> None:
         hub = self._hub
-        found: Iterable[Reference]
+        stored: Iterable[Reference]
         if node_ids is None or len(node_ids) > _FEW:
-            found = await hub.stored(hub.store.references)
+            stored = await hub.stored(hub.store.references)
         else:
-            found = [
-                one
+            stored = [
+                reference
                 for node_id in node_ids
-                for one in await hub.stored(lambda n=node_id: hub.store.references(node_id=n))  # type: ignore[misc]
+                for reference in await hub.stored(lambda n=node_id: hub.store.references(node_id=n))  # type: ignore[misc]
             ]
         by_node: dict[str, list[Reference]] = defaultdict(list)
-        for one in found:
-            by_node[one.node_id].append(one)
+        for reference in stored:
+            by_node[reference.node_id].append(reference)
         for node_id, references in by_node.items():
             agent = hub.agents.get(node_id)
             if agent is None:
                 continue
-            for domain, one in newest_references(hub.store, agent.facts, references):
+            for domain, reference in newest_references(hub.store, agent.facts, references):
                 with _tolerated(f"The reference of {node_id}"):
                     hub.engine.put_reference(
-                        node_id, domain, one.times, one.suite_version, by=agent.bound_to
+                        node_id, domain, reference.times, reference.suite_version, by=agent.bound_to
                     )
 
     async def fingerprints(self, node_ids: Collection[str] | None) -> None:
         hub = self._hub
-        found = await hub.stored(lambda: hub.store.latest_fingerprints(node_ids))
-        for number, fingerprint in enumerate(found):
+        latest = await hub.stored(lambda: hub.store.latest_fingerprints(node_ids))
+        for number, fingerprint in enumerate(latest):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             agent = hub.agents.get(fingerprint.node.id)
@@ -178,10 +178,10 @@ class Restore:
         hub = self._hub
         for agent in list(hub.agents):
             size = hub.engine_settings.history
-            found = await hub.stored(
+            recent = await hub.stored(
                 lambda facts=agent.facts, size=size: recent_fingerprints(hub.store, facts, size)  # type: ignore[misc]
             )
-            for domain, fingerprint in found:
+            for domain, fingerprint in recent:
                 with _tolerated(f"The fingerprint {fingerprint.id}"):
                     hub.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
             await asyncio.sleep(0)
@@ -193,7 +193,7 @@ class Restore:
         versions: dict[ModelKey, dict[int, str]] = defaultdict(dict)
         identities: dict[ModelKey, dict[int, str]] = defaultdict(dict)
         applications = await hub.stored(hub.store.applications)
-        hub.engine.put_applications(one.name for one in applications)
+        hub.engine.put_applications(application.name for application in applications)
         for entry in await hub.stored(hub.store.models):
             if apps is None or entry.app in apps:
                 versions[entry.app, entry.placement][entry.version] = entry.trained_at
@@ -208,8 +208,8 @@ class Restore:
                     self._serving.pop(key, None)
         for key, known in versions.items():
             serving = in_service.get(key)
-            kept = sorted(known, reverse=True)[:_VERSIONS]
-            for version in {*kept, *(() if serving is None else (serving,))}:
+            newest = sorted(known, reverse=True)[:_VERSIONS]
+            for version in {*newest, *(() if serving is None else (serving,))}:
                 await self._model(key, version, known[version], serving=version == serving)
             if serving is not None and serving not in self._loaded[key]:
                 self._stand_in(key, serving, identities[key])
@@ -282,13 +282,13 @@ class Restore:
 
     async def signatures(self, apps: Collection[str] | None) -> None:
         hub = self._hub
-        found = []
+        stored = []
         if apps is None:
-            found = await hub.stored(lambda: hub.store.signatures(asked=True))
+            stored = await hub.stored(lambda: hub.store.signatures(asked=True))
         else:
             for app in apps:
-                found += await hub.stored(lambda a=app: hub.store.signatures(app=a, asked=True))  # type: ignore[misc]
-        hub.engine.put_signatures(found)
+                stored += await hub.stored(lambda a=app: hub.store.signatures(app=a, asked=True))  # type: ignore[misc]
+        hub.engine.put_signatures(stored)
 
 
 @contextmanager

@@ -137,7 +137,7 @@ class Hub:
 
     def use_report(self, report: Report, accepted: Accepted) -> None:
         """What was just committed, in the order of the commits."""
-        refused = {one.id for one in accepted.refused}
+        refused = {refusal.id for refusal in accepted.refused}
         new = set(accepted.new)
         for reported in report.records:
             record = reported.record

@@ -137,9 +137,9 @@ class Upkeep:
         """Tell the other servers, and a later start, whose agents have spoken; hear of theirs."""
         hub = self._hub
         self._unsaid |= hub.heard()
-        said = dict(self._unsaid)
-        await hub.stored(lambda: hub.store.agents_seen(said))
-        self._unsaid = {n: at for n, at in self._unsaid.items() if said.get(n) != at}
+        written = dict(self._unsaid)
+        await hub.stored(lambda: hub.store.agents_seen(written))
+        self._unsaid = {n: at for n, at in self._unsaid.items() if written.get(n) != at}
         if not hub.shared:
             return
         for row in await hub.stored(hub.store.agents):
@@ -150,10 +150,10 @@ class Upkeep:
     async def thin(self) -> None:
         """Turn old fingerprints into hourly figures, and delete what is too old."""
         settings = self._hub.config.retention
-        kept = Retention(**{name: getattr(settings, name) for name in Retention.__slots__})
+        retention = Retention(**{name: getattr(settings, name) for name in Retention.__slots__})
         store, now = self._hub.store, self._hub.now()
         done = await self._hub.stored(
-            lambda: store.retain(kept, now=now, budget_s=settings.budget_s)
+            lambda: store.retain(retention, now=now, budget_s=settings.budget_s)
         )
         self._metrics.retired.inc(done.rolled_up)
 
@@ -163,7 +163,7 @@ class Upkeep:
         states = Counter(agent.state for agent in hub.agents)
         for state in AGENT_STATES:
             self._metrics.nodes.labels(state).set(states[state])
-        assignments = Counter(one.state for one in hub.book.all())
+        assignments = Counter(assignment.state for assignment in hub.book.all())
         for name in ("reserved", "bound"):
             self._metrics.assignments.labels(name).set(assignments[name])
         taken = [

@@ -280,7 +280,7 @@ def _dashboard(
         "editable": True,
         "refresh": "30s",
         "time": {"from": "now-3h", "to": "now"},
-        "templating": {"list": [datasource, *(_variable(*one) for one in variables)]},
+        "templating": {"list": [datasource, *(_variable(*variable) for variable in variables)]},
         "panels": [_panel(number, *panel) for number, panel in enumerate(panels)],
     }
 

@@ -76,8 +76,8 @@ def error_answer(error: Exception) -> tuple[web.Response, str]:
 
 def not_served(request: web.Request) -> web.HTTPException:
     """404, or 405 where the path is served under another method."""
-    found = request.match_info.http_exception
-    return found if found is not None else web.HTTPNotFound()
+    exception = request.match_info.http_exception
+    return exception if exception is not None else web.HTTPNotFound()
 
 
 def refuse_foreign_host(host: str) -> None:

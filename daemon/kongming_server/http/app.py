@@ -116,12 +116,12 @@ def make_http(
         loads = await fleet.windows()
         host = request.query.get("host")
         if host is not None:
-            read = {one.name: one for one in loads if one.windows}
+            read = {load.name: load for load in loads if load.windows}
             if host not in read:
                 hint = "Only those with readings are told."
                 raise UnknownNameError("node", host, read, hint=hint)
-            found = [read[host]]
-            return json_answer(load_watcher.document(found, time.time(), WINDOW_S))
+            selected = [read[host]]
+            return json_answer(load_watcher.document(selected, time.time(), WINDOW_S))
         if written is None or written[0] is not loads:
             written = (loads, await asyncio.to_thread(_watched, loads))
         return web.Response(body=written[1], content_type="application/json")

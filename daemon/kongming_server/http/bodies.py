@@ -169,7 +169,7 @@ def _count(document: dict[str, Any], kind: type[Message], batch: int) -> None:
                 "has too many parts.", field="body", allowed=f"up to {most} lists and objects"
             )
         inner = value.values() if isinstance(value, dict) else value
-        waiting.extend(one for one in inner if isinstance(one, dict | list))
+        waiting.extend(child for child in inner if isinstance(child, dict | list))
 
 
 def _plain(text: str) -> str:

@@ -107,14 +107,14 @@ def document() -> dict[str, Any]:
     """The OpenAPI 3.1 document."""
     schemas: dict[str, Any] = {"Error": _error_schema()}
     paths: dict[str, Any] = {}
-    for path, name, about, asked, answered, example, told in _MIRRORED:
-        for message in (asked, answered):
+    for path, name, about, request, response, example, answer in _MIRRORED:
+        for message in (request, response):
             _add(message, schemas)
-        responses = {"200": _response("The answer.", f"#/components/schemas/{answered.name}")}
-        responses["200"]["content"]["application/json"]["example"] = told
+        responses = {"200": _response("The answer.", f"#/components/schemas/{response.name}")}
+        responses["200"]["content"]["application/json"]["example"] = answer
         for status, reason in _STATUSES.items():
             responses[status] = _response(reason, "#/components/schemas/Error")
-        body = {"schema": {"$ref": f"#/components/schemas/{asked.name}"}, "example": example}
+        body = {"schema": {"$ref": f"#/components/schemas/{request.name}"}, "example": example}
         paths[path] = {
             "post": {
                 "operationId": name,
@@ -125,16 +125,16 @@ def document() -> dict[str, Any]:
         }
     for path, name, about, content_type, public in _PLAIN:
         kind = "object" if content_type == "application/json" else "string"
-        found = {"description": about, "content": {content_type: {"schema": {"type": kind}}}}
+        success = {"description": about, "content": {content_type: {"schema": {"type": kind}}}}
         operation: dict[str, Any] = {
             "operationId": name,
             "summary": about,
-            "responses": {"200": found},
+            "responses": {"200": success},
         }
         if public:
             operation["security"] = []
         if name == "readyz":
-            operation["responses"]["503"] = found | {"description": "Not ready, and why."}
+            operation["responses"]["503"] = success | {"description": "Not ready, and why."}
         paths[path] = {"get": operation}
     return {
         "openapi": "3.1.0",
@@ -173,12 +173,12 @@ def page() -> str:
         f"<p>{html.escape(described['info']['description'])} "
         '<a href="openapi.json">openapi.json</a> says the same to programs.</p>',
     ]
-    for path, _, about, asked, answered, example, told in _MIRRORED:
+    for path, _, about, request, response, example, answer in _MIRRORED:
         curl = f"curl -H 'Content-Type: application/json' -d '{json.dumps(example)}' {URL}{path}"
         parts.append(
             f"<h2>POST {path}</h2><p>{html.escape(about)}</p><pre>{html.escape(curl)}</pre>"
-            f"<pre>{html.escape(json.dumps(told, indent=2))}</pre>"
-            f"<p>{_link(asked.name)} &rarr; {_link(answered.name)}</p>"
+            f"<pre>{html.escape(json.dumps(answer, indent=2))}</pre>"
+            f"<p>{_link(request.name)} &rarr; {_link(response.name)}</p>"
         )
     for path, _, about, _, _ in _PLAIN:
         parts.append(f"<h2>GET {path}</h2><p>{html.escape(about)}</p>")
@@ -238,18 +238,18 @@ def _add(message: Descriptor, schemas: dict[str, Any]) -> None:
     if message.name in schemas:
         return
     properties: dict[str, Any] = {}
-    schemas[message.name] = _said(message.name, {"type": "object", "properties": properties})
+    schemas[message.name] = _described(message.name, {"type": "object", "properties": properties})
     for field in message.fields:
         name = f"{message.name}.{field.name}"
-        properties[field.name] = _said(name, _field(field, schemas))
+        properties[field.name] = _described(name, _field(field, schemas))
 
 
 def _field(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
-    kept = field.message_type
-    if kept is not None and kept.GetOptions().map_entry:
+    nested = field.message_type
+    if nested is not None and nested.GetOptions().map_entry:
         return {
             "type": "object",
-            "additionalProperties": _single(kept.fields_by_name["value"], schemas),
+            "additionalProperties": _single(nested.fields_by_name["value"], schemas),
         }
     if field.is_repeated:
         return {"type": "array", "items": _single(field, schemas)}
@@ -280,10 +280,10 @@ def _single(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
 def _add_enum(kind: EnumDescriptor, schemas: dict[str, Any]) -> None:
     names = [value.name for value in kind.values]
     about = [_comments().get(f"{kind.name}.{name}", "Not said.") for name in names]
-    schemas[kind.name] = _said(kind.name, {"type": "string", "enum": names, "x-about": about})
+    schemas[kind.name] = _described(kind.name, {"type": "string", "enum": names, "x-about": about})
 
 
-def _said(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _described(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """The schema with what the contract says of ``name``."""
     text = _comments().get(name)
     return schema if text is None else schema | {"description": text}
@@ -291,6 +291,6 @@ def _said(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _comments() -> Mapping[str, str]:
-    kept = importlib.resources.files("kongming.rpc.v1") / "comments.json"
-    comments: Mapping[str, str] = json.loads(kept.read_text("utf-8"))
+    file = importlib.resources.files("kongming.rpc.v1") / "comments.json"
+    comments: Mapping[str, str] = json.loads(file.read_text("utf-8"))
     return comments

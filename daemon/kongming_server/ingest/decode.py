@@ -136,9 +136,9 @@ def fingerprint_of(
         ImplausibleError: a number that no node can measure: it is not believed any more.
         InputError: another node's, of a CPU that the node has not, or a part that is missing.
     """
-    told = message.node.id
-    if told not in ("", agent.facts.id):
-        raise InputError("is another node's.", field=f"{field}.node.id", found=told)
+    node_id = message.node.id
+    if node_id not in ("", agent.facts.id):
+        raise InputError("is another node's.", field=f"{field}.node.id", found=node_id)
     # Its own facts may come with every fingerprint; they are the registered ones, and long.
     fingerprint = records.fingerprint_from_message(message, field, node=agent.facts)
     check_span(fingerprint.elapsed_s, f"{field}.elapsed_seconds")

@@ -345,7 +345,7 @@ def _nodes(group: Sequence[_Waiting]) -> int:
 def _shares(accepted: Accepted, reports: Sequence[Report]) -> list[Accepted | Exception]:
     """What of the transaction's result is each report's. A record that came twice is one's."""
     new = set(accepted.rows)
-    refused = {(one.node_id, one.id): one for one in accepted.refused}
+    refused = {(refusal.node_id, refusal.id): refusal for refusal in accepted.refused}
     shares: list[Accepted | Exception] = []
     for report in reports:
         mine, known, bad = [], [], []

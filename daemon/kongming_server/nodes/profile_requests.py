@@ -59,9 +59,9 @@ class ProfileRequests:
         ]
         if not able:
             return None
-        asked = [agent for agent in able if app in agent.wanted_profiles]
-        if asked:
-            return asked[0].facts.name
+        pending = [agent for agent in able if app in agent.wanted_profiles]
+        if pending:
+            return pending[0].facts.name
         chosen = min(able, key=lambda agent: self._cost(agent, node_id))
         chosen.want(app, SERVER)
         await self._state.keep(chosen)

@@ -64,8 +64,8 @@ class Agent:
 
     def campaign_of(self, app: str) -> str:
         """The id of the newest campaign that was asked for; empty for none."""
-        found = [id_ for id_, (name, _) in self.campaigns.items() if name == app]
-        return found[-1] if found else ""
+        ids = [id_ for id_, (name, _) in self.campaigns.items() if name == app]
+        return ids[-1] if ids else ""
 
     def was_asked(self, campaign: str, app: str) -> bool:
         """Whether a campaign of this id was asked for, of this application."""
@@ -99,7 +99,7 @@ class Agent:
             "wanted_profiles": list(self.wanted_profiles),
             "suspect": self.suspect,
             "bound_to": self.bound_to,
-            "campaigns": {id_: list(asked) for id_, asked in self.campaigns.items()},
+            "campaigns": {id_: list(campaign) for id_, campaign in self.campaigns.items()},
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:

@@ -70,16 +70,16 @@ def decide(
     ):
         if ours != theirs:
             return Decision(True, f"{what} has changed since the one in service was trained")
-    found = new.error
-    if found is None:
+    error = new.error
+    if error is None:
         if old.error is None:
             return Decision(True, "neither could be validated, and it knows newer runs")
         return Decision(False, "it could not be validated, as the one in service was")
     if new.node_id != old.node_id:
-        return _other_node(new, found, old)
+        return _other_node(new, error, old)
     if len(unseen) >= LEAST_UNSEEN:
         return _compared(
-            found,
+            error,
             statistics.fmean(unseen),
             math.hypot(standard_error(new.errors), standard_error(unseen)),
             f"that of the one in service on {len(unseen)} runs that it has not learnt from",
@@ -91,7 +91,7 @@ def decide(
         noise = max(new.noise, old.noise) / math.sqrt(max(len(new.errors), 1))
     else:
         noise = math.hypot(standard_error(new.errors), standard_error(old.errors))
-    return _compared(found, old.error, noise, "that of the one in service")
+    return _compared(error, old.error, noise, "that of the one in service")
 
 
 def unasked_change(new: Judged, old: Judged) -> str:
@@ -111,19 +111,19 @@ def unasked_change(new: Judged, old: Judged) -> str:
     return ""
 
 
-def _other_node(new: Judged, found: float, old: Judged) -> Decision:
+def _other_node(new: Judged, error: float, old: Judged) -> Decision:
     """A model from another node has to be better: one that flips at each training helps nobody."""
     noise = math.hypot(standard_error(new.errors), standard_error(old.errors))
-    if old.error is None or found < old.error - noise:
+    if old.error is None or error < old.error - noise:
         return Decision(True, "its validation is better than that of the one from another node")
     return Decision(
         False, "the one in service is from another node, and its validation is no worse"
     )
 
 
-def _compared(found: float, theirs: float, noise: float, whose: str) -> Decision:
-    errors = f"{_percent(found)} against {_percent(theirs)}, {whose}"
-    if found <= theirs + noise:
+def _compared(ours: float, theirs: float, noise: float, whose: str) -> Decision:
+    errors = f"{_percent(ours)} against {_percent(theirs)}, {whose}"
+    if ours <= theirs + noise:
         return Decision(True, f"its validation error is no worse: {errors}")
     return Decision(False, f"its validation error is worse: {errors} (noise {_percent(noise)})")
 

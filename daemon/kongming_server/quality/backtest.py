@@ -57,6 +57,6 @@ def promised(file: ModelFile, model: str | None = None, *, level: float = 0.9) -
 
 def _half(scorer: Scorer, error: float, residual: float, level: float) -> float:
     """Of the interval that this model says at such an error, on the residual's side, in logs."""
-    said = scorer.interval(scorer.frozen.worst, error, level)
-    end = said.upper if residual >= 0.0 else said.lower
-    return abs(math.log(end / said.median))
+    interval = scorer.interval(scorer.frozen.worst, error, level)
+    end = interval.upper if residual >= 0.0 else interval.lower
+    return abs(math.log(end / interval.median))

@@ -101,7 +101,7 @@ class ClosedLoop:
         self._dirty: set[Key] = set()
         self._states: dict[Key, State] = {}
         self._tried: dict[Key, tuple[float, int]] = {}
-        self._asked: dict[Key, float] = {}
+        self._requested_at: dict[Key, float] = {}
         self._checking: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self.on_drift: Callable[[str, str, str], None] = lambda app, placement, reason: None
@@ -241,8 +241,8 @@ class ClosedLoop:
         settings = self._settings
         if self._profiles is None or not settings.profile or state.changed_at is None:
             return False
-        asked_at = self._asked.get(key, float("-inf"))
-        return self._now() - asked_at >= settings.profile_pause_s
+        requested_at = self._requested_at.get(key, float("-inf"))
+        return self._now() - requested_at >= settings.profile_pause_s
 
     async def _profile_again(self, key: Key, state: State) -> None:
         """Where nobody does so already, and not over and over."""
@@ -252,7 +252,7 @@ class ClosedLoop:
         begun = await asyncio.to_thread(self._tests.profiled, key, state.changed_at)
         if begun and self._now() - max(begun) < self._settings.profile_pause_s:
             # As another server asked for, or an operator; what it brings may be enough.
-            self._asked[key] = max(begun)
+            self._requested_at[key] = max(begun)
             return
         app, placement = key
         try:
@@ -264,7 +264,7 @@ class ClosedLoop:
         if name is None:
             log.info("%s at %s drifts, and no agent that answers may profile it", app, placement)
             return
-        self._asked[key] = self._now()
+        self._requested_at[key] = self._now()
         log.info("%s was asked to profile %s anew", name, app)
 
     async def _train_again(self, key: Key, state: State) -> None:
@@ -306,10 +306,10 @@ class ClosedLoop:
         if len(nodes) > 1:
             # A node says nothing of what was predicted for another one.
             return None
-        said: Mapping[str, Any] = forecast.document
-        if said["metric_unit"] != run.metric_unit:
+        predicted: Mapping[str, Any] = forecast.document
+        if predicted["metric_unit"] != run.metric_unit:
             return None
-        runtime = said["runtime"]
+        runtime = predicted["runtime"]
         row = StoredRealised(
             run_id=run.id,
             assignment_id=assignment_id,
@@ -329,10 +329,10 @@ class ClosedLoop:
         return row if self._store.add_realised(row) else None
 
     def _export(self, app: str) -> None:
-        said = self.realised_lately(app)
-        if self._metrics is None or said is None:
+        realised = self.realised_lately(app)
+        if self._metrics is None or realised is None:
             return
-        self._metrics.realised_runs.labels(app).set(said.runs)
-        self._metrics.realised_error.labels(app).set(said.median_error_pct / 100.0)
-        self._metrics.realised_coverage.labels(app).set(said.coverage)
-        self._metrics.drifted.labels(app).set(float(said.drifted))
+        self._metrics.realised_runs.labels(app).set(realised.runs)
+        self._metrics.realised_error.labels(app).set(realised.median_error_pct / 100.0)
+        self._metrics.realised_coverage.labels(app).set(realised.coverage)
+        self._metrics.drifted.labels(app).set(float(realised.drifted))

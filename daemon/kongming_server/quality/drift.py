@@ -125,8 +125,8 @@ class DriftTest:
         self._place(self._odds(score, token))
         self._runs += 1
         # What has not started to bet yet is kept as it is: starts sum to 1.
-        kept = 1.0 / (self._runs + 1.0)
-        evidence = float(self._shares @ self._capital) + kept
+        reserve = 1.0 / (self._runs + 1.0)
+        evidence = float(self._shares @ self._capital) + reserve
         if self._verdict.drifted:
             before = self._verdict
             self._verdict = Verdict(self._runs, evidence, True, before.since, before.side)

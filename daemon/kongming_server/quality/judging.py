@@ -64,7 +64,7 @@ def unseen_errors(document: Mapping[str, Any], runs: Iterable[Run]) -> list[floa
     """
     file = persist.read(document)
     after = unix(str(document["trained_at"]), "trained_at")
-    found = []
+    errors = []
     for run in runs:
         if not run.ok or run.fingerprint is None or unix(run.started_at) <= after:
             continue
@@ -73,8 +73,8 @@ def unseen_errors(document: Mapping[str, Any], runs: Iterable[Run]) -> list[floa
             times = {**times, **run.before.times()}
         usable = {name: t for name, t in times.items() if math.isfinite(t) and t > 0.0}
         try:
-            said = estimate(file, usable, EstimateOptions()).interval.median
+            slowdown = estimate(file, usable, EstimateOptions()).interval.median
         except (InputError, CannotAnswerError):
             continue
-        found.append(abs(math.log(run.cost / (file.solo.median * said))))
-    return found
+        errors.append(abs(math.log(run.cost / (file.solo.median * slowdown))))
+    return errors

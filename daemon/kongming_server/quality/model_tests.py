@@ -58,7 +58,7 @@ class ModelTests:
 
     def changed(self, states: Mapping[Key, State]) -> set[Key]:
         """Where there are other runs or another version than when it was last looked at."""
-        found = set()
+        keys = set()
         for key, version in self._store.models_in_service().items():
             newest = self._store.realised(*key, limit=1)
             state = states.get(key)
@@ -67,8 +67,8 @@ class ModelTests:
                 or state.version != version
                 or state.runs[-1].run_id != newest[0].run_id
             ):
-                found.add(key)
-        return found
+                keys.add(key)
+        return keys
 
     def placements(self, app: str) -> set[Key]:
         return set(self._store.models_in_service(app=app))
@@ -162,7 +162,7 @@ class ModelTests:
             lambda: DriftTest(promised, false_alarm=settings.false_alarm),
             false_alarm=settings.false_alarm,
             witnesses=witnesses,
-            kept=settings.window,
+            window=settings.window,
         )
         tested = self._tested[key] = _Tested(version, test, file.better, trained_at)
         return tested

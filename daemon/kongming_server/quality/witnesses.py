@@ -29,7 +29,7 @@ class _Group:
 
 class SplitTest:
     """``new_test`` makes a drift test; ``false_alarm`` is its own. ``witnesses`` is how many there
-    are: with fewer than two all runs are of one test. ``kept`` runs of a group are remembered."""
+    are: with fewer than two all runs are of one test. ``window`` runs of a group are remembered."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class SplitTest:
         *,
         false_alarm: float,
         witnesses: int,
-        kept: int,
+        window: int,
     ) -> None:
         self.groups = groups_of(witnesses)
-        self._groups = [_Group(new_test(), deque(maxlen=kept)) for _ in range(self.groups)]
+        self._groups = [_Group(new_test(), deque(maxlen=window)) for _ in range(self.groups)]
         self._needed = 1.0 / false_alarm
         self._group_of: dict[str, _Group] = {}
         self._deciding: _Group | None = None
@@ -78,8 +78,8 @@ class SplitTest:
         return (rows[first - 1] if first else None), rows[first:]
 
     def _evidence(self) -> float:
-        found = sorted(group.test.verdict.evidence for group in self._groups)
-        others = found[:-1] or found
+        evidence = sorted(group.test.verdict.evidence for group in self._groups)
+        others = evidence[:-1] or evidence
         return sum(others) / len(others)
 
 

@@ -24,11 +24,11 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         pass
     try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(text, None)}
+        addresses = {entry[4][0] for entry in socket.getaddrinfo(text, None)}
     except (OSError, UnicodeError):
         return False
-    return bool(found) and all(
-        ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found
+    return bool(addresses) and all(
+        ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in addresses
     )
 
 

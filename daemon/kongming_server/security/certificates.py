@@ -53,19 +53,19 @@ def holder(certificate: bytes) -> Holder:
     """
     try:
         if certificate.startswith(b"-----BEGIN"):
-            found = x509.load_pem_x509_certificate(certificate)
+            parsed = x509.load_pem_x509_certificate(certificate)
         else:
-            found = x509.load_der_x509_certificate(certificate)
-        subject = found.subject
+            parsed = x509.load_der_x509_certificate(certificate)
+        subject = parsed.subject
         names = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         units = {
             str(unit.value)
             for unit in subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
         }
-        der = found.public_bytes(serialization.Encoding.DER)
-        until = found.not_valid_after_utc.timestamp()
-        uris = _uris(found)
-        for_clients = _is_for_clients(found)
+        der = parsed.public_bytes(serialization.Encoding.DER)
+        until = parsed.not_valid_after_utc.timestamp()
+        uris = _uris(parsed)
+        for_clients = _is_for_clients(parsed)
     except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
         raise AccessError(
             "The client certificate cannot be read.", reason="unauthenticated"
@@ -96,10 +96,10 @@ def names_of(certificate: bytes) -> tuple[str, ...]:
     """The DNS names that a certificate in PEM or DER, which TLS has checked, is for."""
     try:
         if certificate.startswith(b"-----BEGIN"):
-            found = x509.load_pem_x509_certificate(certificate)
+            parsed = x509.load_pem_x509_certificate(certificate)
         else:
-            found = x509.load_der_x509_certificate(certificate)
-        extension = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            parsed = x509.load_der_x509_certificate(certificate)
+        extension = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (ValueError, x509.ExtensionNotFound):
         return ()
     return tuple(extension.value.get_values_for_type(x509.DNSName))
@@ -206,13 +206,13 @@ def _authority(days: int) -> _Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "KONGMING private authority")])
     now = datetime.now(UTC)
-    made = (
+    authority = (
         _builder(name, name, key, now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    return _Pair(made, key)
+    return _Pair(authority, key)
 
 
 def _leaf(

@@ -155,11 +155,11 @@ def add(
             "is not allowed.", field="name", found=name, allowed="up to 200 printable characters"
         )
     _check_nodes(nodes, role)
-    made = issue()
+    token = issue()
     stored = StoredToken(
-        id=made.id,
+        id=token.id,
         role=role,
-        secret_hash=made.digest,
+        secret_hash=token.digest,
         created_at=now,
         expires_at=None if expires is None else now + duration_s(expires),
         subject=name,
@@ -167,7 +167,7 @@ def add(
     )
     # The file first: a token that nobody could be given is not to be kept either.
     if out is not None:
-        _write_secret(out, made.text)
+        _write_secret(out, token.text)
     try:
         with _store(server) as store:
             store.add_token(stored)
@@ -177,11 +177,11 @@ def add(
                 out.unlink()
         raise
     if as_json:
-        shown = {"token": made.text} if out is None else {"file": str(out)}
+        shown = {"token": token.text} if out is None else {"file": str(out)}
         _print_json(_document(stored, now) | shown)
         return
-    click.echo(f"Token {made.id}: {role}, {_validity(stored, now)}.", err=True)
-    click.echo(made.text if out is None else out)
+    click.echo(f"Token {token.id}: {role}, {_validity(stored, now)}.", err=True)
+    click.echo(token.text if out is None else out)
 
 
 @token.command("list")
@@ -193,14 +193,14 @@ def list_(server: ServerSettings, as_json: bool) -> None:
     with _known_store(server) as store:
         tokens = store.tokens()
     if as_json:
-        _print_json({"tokens": [_document(one, now) for one in tokens]})
+        _print_json({"tokens": [_document(token, now) for token in tokens]})
         return
     if not tokens:
         where = shown_url(server.store_url())
         click.echo(f"There is no token in {where}. Make one: kongming-server token add", err=True)
-    for one in tokens:
-        nodes = f"for {', '.join(one.nodes)}" if one.nodes else ""
-        parts = (one.id, one.role.ljust(9), _validity(one, now), one.subject, nodes)
+    for token in tokens:
+        nodes = f"for {', '.join(token.nodes)}" if token.nodes else ""
+        parts = (token.id, token.role.ljust(9), _validity(token, now), token.subject, nodes)
         click.echo("  ".join(filter(None, parts)))
 
 
@@ -244,7 +244,7 @@ def revoke(
     assert token_id is not None
     with _known_store(server) as store:
         revoked = store.revoke_token(token_id, now)
-        known = {one.id: one for one in store.tokens()}
+        known = {token.id: token for token in store.tokens()}
     if token_id not in known:
         # The whole token may have been pasted: it must not end in a message.
         raise UnknownNameError("token", token_id if len(token_id) <= 12 else "?", known)
@@ -271,19 +271,19 @@ def release(node: str, token_id: str | None, server: ServerSettings, as_json: bo
         _release_all(token_id, server, as_json)
         return
     with _known_store(server) as store:
-        known = {one.node_id: one for one in store.agents()}
-        names = {one.id: one.name for one in store.nodes(node_ids=set(known))}
-        found = [one for one in known if node in (one, names.get(one))]
-        if not found:
+        known = {each.node_id: each for each in store.agents()}
+        names = {each.id: each.name for each in store.nodes(node_ids=set(known))}
+        matches = [id_ for id_ in known if node in (id_, names.get(id_))]
+        if not matches:
             raise UnknownNameError("node", node, [*known, *names.values()])
-        if len(found) > 1:
+        if len(matches) > 1:
             raise InputError(
                 "is the name of several nodes.",
                 field="node",
                 found=node,
-                allowed=f"an id: {', '.join(sorted(found)[:5])}",
+                allowed=f"an id: {', '.join(sorted(matches)[:5])}",
             )
-        agent = known[found[0]]
+        agent = known[matches[0]]
         holder = str(agent.document.get("bound_to", ""))
         store.put_agent(agent.node_id, {**agent.document, "bound_to": ""}, agent.seen_at)
     if as_json:
@@ -295,10 +295,10 @@ def release(node: str, token_id: str | None, server: ServerSettings, as_json: bo
 def _release_all(token_id: str, server: ServerSettings, as_json: bool) -> None:
     holder = f"token {token_id}"
     with _known_store(server) as store:
-        held = [one for one in store.agents() if one.document.get("bound_to") == holder]
-        for one in held:
-            store.put_agent(one.node_id, {**one.document, "bound_to": ""}, one.seen_at)
-    ids = [one.node_id for one in held]
+        held = [agent for agent in store.agents() if agent.document.get("bound_to") == holder]
+        for agent in held:
+            store.put_agent(agent.node_id, {**agent.document, "bound_to": ""}, agent.seen_at)
+    ids = [agent.node_id for agent in held]
     if as_json:
         _print_json({"nodes": ids, "released_from": holder})
         return
@@ -362,33 +362,33 @@ def _write_secret(path: Path, text: str) -> None:
         stream.write(text + "\n")
 
 
-def _document(one: StoredToken, now: float) -> dict[str, Any]:
+def _document(token: StoredToken, now: float) -> dict[str, Any]:
     """All but the hash."""
     return {
-        "id": one.id,
-        "role": one.role,
-        "name": one.subject,
-        "nodes": list(one.nodes),
-        "state": _state(one, now),
-        "created_at": _iso(one.created_at),
-        "expires_at": _iso(one.expires_at),
-        "revoked_at": _iso(one.revoked_at),
+        "id": token.id,
+        "role": token.role,
+        "name": token.subject,
+        "nodes": list(token.nodes),
+        "state": _state(token, now),
+        "created_at": _iso(token.created_at),
+        "expires_at": _iso(token.expires_at),
+        "revoked_at": _iso(token.revoked_at),
     }
 
 
-def _state(one: StoredToken, now: float) -> str:
-    if one.revoked_at is not None:
+def _state(token: StoredToken, now: float) -> str:
+    if token.revoked_at is not None:
         return "revoked"
-    return "expired" if one.expires_at is not None and now >= one.expires_at else "valid"
+    return "expired" if token.expires_at is not None and now >= token.expires_at else "valid"
 
 
-def _validity(one: StoredToken, now: float) -> str:
-    state = _state(one, now)
+def _validity(token: StoredToken, now: float) -> str:
+    state = _state(token, now)
     if state == "revoked":
-        return f"revoked {_iso(one.revoked_at)}"
-    if one.expires_at is None:
+        return f"revoked {_iso(token.revoked_at)}"
+    if token.expires_at is None:
         return "valid for ever"
-    return f"{'expired' if state == 'expired' else 'valid until'} {_iso(one.expires_at)}"
+    return f"{'expired' if state == 'expired' else 'valid until'} {_iso(token.expires_at)}"
 
 
 def _iso(moment: float | None) -> str | None:

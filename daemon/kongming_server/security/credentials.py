@@ -16,7 +16,7 @@ from kongming_server.settings import Security
 __all__ = ["add_port", "http_ssl", "server_credentials"]
 
 _log = logging.getLogger(__name__)
-_KEPT = "Certificates could not be read again; the last ones stay: %s"
+_NOT_RENEWED = "Certificates could not be read again; the last ones stay: %s"
 _Stamp = tuple[tuple[int, int], ...]
 
 
@@ -57,12 +57,12 @@ def server_credentials(security: Security) -> grpc.ServerCredentials:
             if stamp == seen[0]:
                 return None
             _context(security)
-            made = _configuration(security)
+            configuration = _configuration(security)
         except (OSError, InputError) as error:
-            _log.warning(_KEPT, error)
+            _log.warning(_NOT_RENEWED, error)
             return None
         seen[0] = stamp
-        return made
+        return configuration
 
     return grpc.dynamic_ssl_server_credentials(
         _configuration(security),
@@ -88,7 +88,7 @@ def http_ssl(security: Security) -> ssl.SSLContext | None:
             if stamp != seen[0]:
                 seen[:] = [stamp, _context(security)]
         except (OSError, InputError) as error:
-            _log.warning(_KEPT, error)
+            _log.warning(_NOT_RENEWED, error)
         tls.context = seen[1]
 
     context.sni_callback = renewed  # called for each connection, whether it names a host or not
@@ -125,7 +125,7 @@ def _configuration(security: Security) -> grpc.ServerCertificateConfiguration:
 def _stamp(security: Security) -> _Stamp:
     paths = filter(None, (security.certificate, security.key, security.client_ca))
     return tuple(
-        (found.st_mtime_ns, found.st_size) for found in (Path(path).stat() for path in paths)
+        (status.st_mtime_ns, status.st_size) for status in (Path(path).stat() for path in paths)
     )
 
 

@@ -38,7 +38,7 @@ class PortSockets:
 
     def peers(self) -> list[str]:
         """The peers of those that are open now."""
-        found: dict[int, tuple[int, str] | None] = {}
+        sockets: dict[int, tuple[int, str] | None] = {}
         for entry in os.listdir(_FILES):  # noqa: PTH208  # ten thousands of names, not of paths
             handle = int(entry)
             try:
@@ -50,22 +50,22 @@ class PortSockets:
             number = status.st_ino
             known = self._known.get(number)
             if known is not None:
-                found[number] = (handle, known[1])
+                sockets[number] = (handle, known[1])
             elif number in self._known:
-                found[number] = None
+                sockets[number] = None
             else:
                 peer = self._peer(handle)
-                found[number] = None if peer is None else (handle, peer)
-        self._known = found
-        return [one[1] for one in found.values() if one is not None]
+                sockets[number] = None if peer is None else (handle, peer)
+        self._known = sockets
+        return [each[1] for each in sockets.values() if each is not None]
 
     def shut_down(self, peers: set[str]) -> int:
         """End the connections with these peers; returns how many were."""
         ended = 0
-        for number, one in self._known.items():
-            if one is None or one[1] not in peers:
+        for number, entry in self._known.items():
+            if entry is None or entry[1] not in peers:
                 continue
-            held = _held(one[0])
+            held = _held(entry[0])
             if held is None:
                 continue
             with held:

@@ -78,15 +78,15 @@ def duration_s(text: str) -> float:
     Raises:
         InputError: it is no such text, or no time at all.
     """
-    found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip(), re.ASCII)
-    if found is None or int(found[1]) == 0:
+    match = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip(), re.ASCII)
+    if match is None or int(match[1]) == 0:
         raise InputError(
             "is not a duration.",
             field="expires",
             found=text,
             allowed="a whole number with s, m, h, d or w, as 30d",
         )
-    return int(found[1]) * _UNITS_S[found[2]]
+    return int(match[1]) * _UNITS_S[match[2]]
 
 
 class TokenBook:

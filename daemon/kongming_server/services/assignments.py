@@ -61,7 +61,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
                 ttl_s=ttl_s,
                 memory_bytes=request.memory_bytes,
             )
-            held = await self._kept(resident)
+            held = await self._persisted(resident)
         return assignments_pb2.ReserveResponse(assignment=_message(held))
 
     async def Bind(
@@ -96,7 +96,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             forecast = None
             if known is None or known.state != "bound":
                 forecast = self._forecast(resident, reserved=known is not None)
-            held = await self._kept(resident)
+            held = await self._persisted(resident)
         if forecast is not None and held.state == "bound":
             await self._remember(held, forecast)
         return assignments_pb2.BindResponse(assignment=_message(held))
@@ -115,16 +115,16 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         node_id = hub.agents.named(request.node).facts.id if request.node else None
         if request.ended:
             rows = await hub.stored(lambda: hub.store.assignments(node_id=node_id, limit=_MOST))
-            found = [resident_of(row) for row in rows]
+            residents = [resident_of(row) for row in rows]
         else:
-            found = hub.book.all(node_id=node_id)
-        return assignments_pb2.ListAssignmentsResponse(assignments=map(_message, found))
+            residents = hub.book.all(node_id=node_id)
+        return assignments_pb2.ListAssignmentsResponse(assignments=map(_message, residents))
 
     async def release(self, assignment_id: str, ended_at: float | None) -> Resident:
         """A placement has ended, whoever says so. Raises UnknownNameError and StoreError."""
         async with self._deciding(assignment_id) as book:
             resident = book.release(assignment_id, self._hub.now(), ended_at=ended_at)
-            return await self._kept(resident)
+            return await self._persisted(resident)
 
     async def end(self, assignment_id: str, node_id: str, ended_at: float) -> None:
         """A run that ended an assignment was reported of this node.
@@ -137,7 +137,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             if book.get(assignment_id).node_id != node_id:
                 self._hub.metrics.rejected.labels("assignment").inc()
                 raise _not_here(assignment_id)
-            await self._kept(book.release(assignment_id, self._hub.now(), ended_at=ended_at))
+            await self._persisted(book.release(assignment_id, self._hub.now(), ended_at=ended_at))
 
     @asynccontextmanager
     async def _deciding(self, assignment_id: str) -> AsyncIterator[AssignmentBook]:
@@ -156,7 +156,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         row = await hub.stored(lambda: hub.store.assignment(assignment_id))
         return [] if row is None else [resident_of(row)]
 
-    async def _kept(self, resident: Resident) -> Resident:
+    async def _persisted(self, resident: Resident) -> Resident:
         """On disk, unless that very state is there already."""
         try:
             if self._hub.book.get(resident.assignment_id) == resident:

@@ -224,7 +224,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         await self._access.speak_for(agent)
         hub.quotas.take_bytes(agent.facts.id, request.ByteSize(), hub.now())
         answer = fleet_pb2.ReportRunsResponse()
-        kept: list[Reported] = []
+        reported: list[Reported] = []
         finished: dict[str, FinishedRun] = {}
         now, skew_s = hub.now(), _CLOCK_SKEW_S
         references = hub.reference_of(agent)
@@ -238,8 +238,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 hub.metrics.rejected.labels("run").inc()
                 await self._refuse(agent, message.run.id, error, answer)
                 continue
-            asked = _asked(agent, run)
-            kept.append(Reported(agent.facts.id, sequence, run, asked=asked))
+            requested = _is_requested(agent, run)
+            reported.append(Reported(agent.facts.id, sequence, run, asked=requested))
             finished[run.id] = FinishedRun(run, message.assignment_id)
         for number, each in enumerate(request.signatures):
             await _let_others(number)
@@ -250,14 +250,14 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 hub.metrics.rejected.labels("signature").inc()
                 await self._refuse(agent, each.id, error, answer)
                 continue
-            asked = _asked(agent, signature)
-            kept.append(Reported(agent.facts.id, 0, signature, asked=asked))
+            requested = _is_requested(agent, signature)
+            reported.append(Reported(agent.facts.id, 0, signature, asked=requested))
         if spoken_by_an_agent():
             hub.alive(agent, now)
-        if kept:
+        if reported:
             by = _bringing(agent)
-            size = request.ByteSize() * RECORDS // max(RECORDS, len(kept))
-            parts = [tuple(kept[i : i + RECORDS]) for i in range(0, len(kept), RECORDS)]
+            size = request.ByteSize() * RECORDS // max(RECORDS, len(reported))
+            parts = [tuple(reported[i : i + RECORDS]) for i in range(0, len(reported), RECORDS)]
             for future in [
                 await self._ingest.enqueue(Report(part, size=size, by=by)) for part in parts
             ]:
@@ -266,8 +266,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 ended = [finished[run_id] for run_id in accepted.ids if run_id in finished]
                 # One caller has one thread of those that all share.
                 async with self._turns.of(by):
-                    for one in ended:
-                        await self._finish(one)
+                    for finished_run in ended:
+                        await self._finish(finished_run)
         return answer
 
     async def _refuse(
@@ -383,7 +383,7 @@ async def _let_others(number: int) -> None:
         await asyncio.sleep(0)
 
 
-def _asked(agent: Agent, record: Run | Signature) -> bool:
+def _is_requested(agent: Agent, record: Run | Signature) -> bool:
     """Whether an operator or a server asked for it, so that models may learn from it. Agents and
     schedulers report what they like; where nobody is asked who they are, all are operators."""
     return spoken_by_an_operator() or agent.was_asked(record.campaign, record.app)
@@ -398,8 +398,10 @@ def _note(
     answer: fleet_pb2.ReportResponse | fleet_pb2.ReportRunsResponse,
 ) -> None:
     answer.accepted.extend(accepted.ids)
-    for one in accepted.refused:
-        answer.rejected.append(fleet_pb2.Rejected(id=one.id, field=one.field, message=one.message))
+    for refusal in accepted.refused:
+        answer.rejected.append(
+            fleet_pb2.Rejected(id=refusal.id, field=refusal.field, message=refusal.message)
+        )
 
 
 def _rejected(id_: str, error: InputError) -> fleet_pb2.Rejected:

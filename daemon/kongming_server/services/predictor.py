@@ -106,16 +106,16 @@ def ranking_message(ranking: Ranking) -> Steps[predictor_pb2.RankNodesResponse]:
     """In steps, a ranking as its message: it may have thousands of nodes."""
     response = to_message(replace(ranking, nodes=(), sets=()), predictor_pb2.RankNodesResponse)
     yield from _extended(response.nodes, ranking.nodes, predictor_pb2.RankedNode)
-    for one in ranking.sets:
-        scaled = None if one.scaled is None else replace(one.scaled, nodes=())
+    for ranked in ranking.sets:
+        scaled = None if ranked.scaled is None else replace(ranked.scaled, nodes=())
         message = response.sets.add()
         message.MergeFrom(
-            to_message(replace(one, nodes=(), scaled=scaled), predictor_pb2.RankedSet)
+            to_message(replace(ranked, nodes=(), scaled=scaled), predictor_pb2.RankedSet)
         )
-        yield from _extended(message.nodes, one.nodes, predictor_pb2.RankedNode)
-        if one.scaled is not None:
+        yield from _extended(message.nodes, ranked.nodes, predictor_pb2.RankedNode)
+        if ranked.scaled is not None:
             slowed = message.scaled.nodes
-            yield from _extended(slowed, one.scaled.nodes, predictor_pb2.SlowedNode)
+            yield from _extended(slowed, ranked.scaled.nodes, predictor_pb2.SlowedNode)
     return response
 
 

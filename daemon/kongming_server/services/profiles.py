@@ -142,8 +142,8 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
     async def GetOperation(
         self, request: profiles_pb2.GetOperationRequest, context: Context
     ) -> profiles_pb2.GetOperationResponse:
-        found = await self._training.get(_named(request.id, "id"))
-        return profiles_pb2.GetOperationResponse(operation=_operation(found))
+        operation = await self._training.get(_named(request.id, "id"))
+        return profiles_pb2.GetOperationResponse(operation=_operation(operation))
 
     async def ListOperations(
         self, request: profiles_pb2.ListOperationsRequest, context: Context
@@ -155,11 +155,11 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
                 found=request.limit,
                 allowed=f"0 to {MOST_OPERATIONS}",
             )
-        found = await self._training.recent(
+        operations = await self._training.recent(
             ended=request.ended, limit=request.limit or DEFAULT_OPERATIONS
         )
         return profiles_pb2.ListOperationsResponse(
-            operations=[_operation(operation) for operation in found]
+            operations=[_operation(operation) for operation in operations]
         )
 
     async def WatchOperation(
@@ -171,8 +171,8 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
     async def CancelOperation(
         self, request: profiles_pb2.CancelOperationRequest, context: Context
     ) -> profiles_pb2.CancelOperationResponse:
-        found = await self._training.cancel(_named(request.id, "id"))
-        return profiles_pb2.CancelOperationResponse(operation=_operation(found))
+        operation = await self._training.cancel(_named(request.id, "id"))
+        return profiles_pb2.CancelOperationResponse(operation=_operation(operation))
 
     # -- models --------------------------------------------------------------------------------
 
@@ -215,9 +215,9 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         await self._serve_what_is_left(app, placement)
         log.warning("Version %d of %s at %s is in service: %s.", chosen, app, placement, reason)
         model = next(
-            one
-            for one in await _stored(lambda: self._records.models(app))
-            if (one.placement, one.version) == (placement, chosen)
+            entry
+            for entry in await _stored(lambda: self._records.models(app))
+            if (entry.placement, entry.version) == (placement, chosen)
         )
         return profiles_pb2.PromoteModelResponse(model=to_message(model, profiles_pb2.Model))
 
@@ -295,20 +295,22 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         reported = [Reported(record.node_id, 0, record) for record in batch]
         accepted = await _stored(lambda: self._store.add_reported(reported))
         new = accepted.rows
-        runs = {one.row_id for one in reported if isinstance(one.record, Run)}
+        runs = {report.row_id for report in reported if isinstance(report.record, Run)}
         counted.runs += len(new & runs)
         counted.signatures += len(new - runs)
         counted.duplicates += len(batch) - len(new) - len(accepted.refused)
         if new - runs:
             await self._use_signatures(
                 {
-                    one.record.app
-                    for one in reported
-                    if isinstance(one.record, Signature) and one.row_id in new
+                    report.record.app
+                    for report in reported
+                    if isinstance(report.record, Signature) and report.row_id in new
                 }
             )
         for app in {
-            record.app for record, one in zip(batch, reported, strict=True) if one.row_id in new
+            record.app
+            for record, report in zip(batch, reported, strict=True)
+            if report.row_id in new
         }:
             self._loop.runs_imported(app)
         if accepted.refused:
@@ -317,16 +319,18 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
 
     async def _use_signatures(self, apps: set[str]) -> None:
         # All of an application's: the engine's are replaced by what it is given.
-        found = await _stored(
+        signatures = await _stored(
             lambda: [
-                one for app in sorted(apps) for one in self._store.signatures(app=app, asked=True)
+                signature
+                for app in sorted(apps)
+                for signature in self._store.signatures(app=app, asked=True)
             ]
         )
-        self._engine.put_signatures(found)
+        self._engine.put_signatures(signatures)
 
-    async def _placement(self, app: str, asked: Any) -> str:
+    async def _placement(self, app: str, message: Any) -> str:
         """The one that was asked for, or the one that is meant (``placement_or_default``)."""
-        placement = values.placement_from_message(asked)
+        placement = values.placement_from_message(message)
         trained = {entry.placement for entry in await _stored(lambda: self._store.models(app=app))}
         return placement_or_default(placement, trained)
 
@@ -338,9 +342,9 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
             document = self._store.model(app, placement, version=version)
             return None if document is None else (version, persist.read(document))
 
-        found = await _stored(read)
-        if found is not None:
-            version, file = found
+        remaining = await _stored(read)
+        if remaining is not None:
+            version, file = remaining
             self._engine.put_model(file, version, in_service=True)
 
 

@@ -101,10 +101,10 @@ class _Fitting:
     def fit(self, text: str) -> dict[str, str]:
         future = self._client.submit(self._function, text.encode(), pure=False)
         try:
-            found = future.result()
-            if not isinstance(found, bytes):
-                return {"error": f"it answered with {type(found).__name__} instead of text"}
-            return {"answer": found.decode()}
+            answer = future.result()
+            if not isinstance(answer, bytes):
+                return {"error": f"it answered with {type(answer).__name__} instead of text"}
+            return {"answer": answer.decode()}
         except Exception as error:
             return {"error": repr(error)[:_ERROR_CHARACTERS]}
         finally:
@@ -113,9 +113,9 @@ class _Fitting:
 
 def main() -> int:
     """Texts from standard input, answers to standard output."""
-    kept = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)
-    answers = os.fdopen(kept, "w", encoding="utf-8")
+    answers = os.fdopen(output, "w", encoding="utf-8")
     first = sys.stdin.readline()
     if not first:
         return 0

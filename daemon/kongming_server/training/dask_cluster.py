@@ -229,7 +229,7 @@ def hide_memory() -> None:
 
 
 def _start() -> subprocess.Popen[str]:
-    kept = {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if name in _ENVIRONMENT or name.endswith("_NUM_THREADS")
@@ -240,6 +240,6 @@ def _start() -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        env={**kept, "HOME": "/nonexistent"},
+        env={**environment, "HOME": "/nonexistent"},
         cwd="/",
     )

@@ -14,14 +14,14 @@ from kongming.records.run import Run
 
 def fit_text(text: str) -> str:
     """A training as JSON to its model document as JSON, or to the reason why there is none."""
-    asked = json.loads(text)
+    request = json.loads(text)
     try:
         document = train_application(
-            [Run.from_dict(run) for run in asked["runs"]],
-            placement=asked["placement"],
-            model=asked["model"],
-            models=asked["models"],
-            random_state=asked["random_state"],
+            [Run.from_dict(run) for run in request["runs"]],
+            placement=request["placement"],
+            model=request["model"],
+            models=request["models"],
+            random_state=request["random_state"],
         )
     except KongmingError as error:
         return json.dumps({"error": str(error)})

@@ -135,8 +135,8 @@ class TrainingProcess:
                 name = f"signal {-status}"
             more = ", perhaps for want of memory" if name == "SIGKILL" else ""
             return WorkerDiedError(f"The training process was ended by {name}{more}.")
-        said = f": {self._last_words[-1]}" if self._last_words else ""
-        return WorkerDiedError(f"The training process ended with status {status}{said}.")
+        detail = f": {self._last_words[-1]}" if self._last_words else ""
+        return WorkerDiedError(f"The training process ended with status {status}{detail}.")
 
     async def _listen(self) -> None:
         """Keep the last of what it writes to stderr: it may say why it died."""
@@ -232,9 +232,9 @@ def _fitting(setup: Mapping[str, Any]) -> tuple[Fit, int]:
 
 def _private_output() -> IO[str]:
     """The real standard output; whatever else prints goes to stderr."""
-    kept = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)
-    return os.fdopen(kept, "w", encoding="utf-8")
+    return os.fdopen(output, "w", encoding="utf-8")
 
 
 def _read(tasks: queue.SimpleQueue[dict[str, Any]]) -> None:

@@ -188,9 +188,9 @@ class Training:
 
     async def get(self, operation_id: str) -> Operation:
         """Of whichever server. Raises UnknownNameError."""
-        found = self._operations.get(operation_id)
-        if found is not None:
-            return found
+        operation = self._operations.get(operation_id)
+        if operation is not None:
+            return operation
         row = await asyncio.to_thread(self._store.operation, operation_id)
         if row is None or row.kind != KIND:
             raise UnknownNameError("operation", operation_id, ())
@@ -206,8 +206,8 @@ class Training:
                 else self._store.operations(kind=KIND, states=(QUEUED, RUNNING))
             )
         )
-        found = [self._operations.get(row.id) or self._seen(row) for row in rows]
-        return [one for one in found if ended or not one.ended][:limit]
+        operations = [self._operations.get(row.id) or self._seen(row) for row in rows]
+        return [operation for operation in operations if ended or not operation.ended][:limit]
 
     async def watch(self, operation_id: str) -> AsyncIterator[Operation]:
         """As it is now and after each change, until it has ended. Raises UnknownNameError."""
@@ -215,11 +215,11 @@ class Training:
         with self._operations.watching(operation_id) as event:
             while True:
                 event.clear()
-                found = await self.get(operation_id)
-                if found != shown:
-                    yield found
-                    shown = found
-                if found.ended:
+                operation = await self.get(operation_id)
+                if operation != shown:
+                    yield operation
+                    shown = operation
+                if operation.ended:
                     return
                 if self._operations.get(operation_id) is not None:
                     await event.wait()
@@ -229,18 +229,18 @@ class Training:
     async def cancel(self, operation_id: str) -> Operation:
         """Its workers are gone when this returns, if they are this server's; another server's go
         within a second. One that has ended stays as it is. Raises UnknownNameError."""
-        found = await self.get(operation_id)
-        if found.ended:
-            return found
+        operation = await self.get(operation_id)
+        if operation.ended:
+            return operation
         if self._operations.get(operation_id) is None:
-            asked = StoredOperation(
+            request = StoredOperation(
                 id=f"{operation_id}/{_CANCEL}", kind=_CANCEL, state=DONE, created_at=self._now()
             )
-            await asyncio.to_thread(self._store.put_operation, asked)
-            return found
+            await asyncio.to_thread(self._store.put_operation, request)
+            return operation
         task = self._at_work.get(operation_id)
         if task is None:
-            self._waiting = deque(one for one in self._waiting if one[0] != operation_id)
+            self._waiting = deque(entry for entry in self._waiting if entry[0] != operation_id)
             await self._end(operation_id, CANCELLED, "It was cancelled.")
         else:
             self._stop(operation_id, "It was cancelled.")
@@ -284,7 +284,7 @@ class Training:
         try:
             if operation_id in self._stopping:
                 raise asyncio.CancelledError
-            self._change(operation_id, lambda one: one.begun(self._now()))
+            self._change(operation_id, lambda operation: operation.begun(self._now()))
             jobs += [asyncio.create_task(self._work(operation_id, work)) for _ in range(processes)]
             await asyncio.gather(*jobs)
             message = _summary(self._operations.get(operation_id))
@@ -325,7 +325,9 @@ class Training:
             work.fraction[number] = float(event["fraction"])
             self._change(
                 operation_id,
-                lambda one: one.moved(work.progress, str(event["message"]), self._now()),
+                lambda operation: operation.moved(
+                    work.progress, str(event["message"]), self._now()
+                ),
             )
             return
         task, seconds = work.end(number)
@@ -342,7 +344,7 @@ class Training:
             self._metrics.training_seconds.observe(seconds)
         self._change(
             operation_id,
-            lambda one: one.with_outcomes(outcomes).moved(
+            lambda operation: operation.with_outcomes(outcomes).moved(
                 work.progress, f"{work.ended} of {work.total} applications", self._now()
             ),
         )
@@ -382,13 +384,13 @@ class Training:
     async def _tell_store(self, operation_id: str) -> None:
         """Keep on telling how far it is, and hear whether another server was asked to cancel."""
         while True:
-            self._change(operation_id, lambda one: replace(one, told_at=self._now()))
+            self._change(operation_id, lambda operation: replace(operation, told_at=self._now()))
             with contextlib.suppress(StoreError):
-                if await asyncio.to_thread(self._told, operation_id):
+                if await asyncio.to_thread(self._cancel_requested, operation_id):
                     self._stop(operation_id, "It was cancelled.")
             await asyncio.sleep(TOLD_EVERY_S)
 
-    def _told(self, operation_id: str) -> bool:
+    def _cancel_requested(self, operation_id: str) -> bool:
         """Whether another server was asked to cancel it."""
         self._write(operation_id)
         return self._store.operation(f"{operation_id}/{_CANCEL}") is not None
@@ -489,8 +491,8 @@ def _names(text: str) -> tuple[str, ...] | None:
 
 def _summary(operation: Operation | None) -> str:
     trained = () if operation is None else operation.trained
-    promoted = sum(one.promoted for one in trained)
-    failed = sum(bool(one.error) for one in trained)
+    promoted = sum(outcome.promoted for outcome in trained)
+    failed = sum(bool(outcome.error) for outcome in trained)
     parts = [f"{promoted} new in service"]
     if len(trained) - promoted - failed:
         parts.append(f"{len(trained) - promoted - failed} kept, but not in service")

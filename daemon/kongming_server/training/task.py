@@ -118,13 +118,13 @@ def _of_today(
     """
     since = None if incumbent is None else incumbent.get("since")
     floor = None if since is None else unix(str(since), "since")
-    kept = [run for run in members if floor is None or unix(run.started_at) >= floor]
+    current = [run for run in members if floor is None or unix(run.started_at) >= floor]
     if changed_at is not None and (floor is None or changed_at > floor):
-        newer = [run for run in kept if unix(run.started_at) >= changed_at]
+        newer = [run for run in current if unix(run.started_at) >= changed_at]
         if sum(run.ok and run.fingerprint is not None for run in newer) >= least:
             return newer, changed_at
     # Those of another identity know nothing of an earlier change.
-    return (kept, floor) if kept else (list(members), None)
+    return (current, floor) if current else (list(members), None)
 
 
 def _outdated(
@@ -156,14 +156,14 @@ def _fitted(
     task: Task, placement: str, runs: Sequence[Run], since: float | None, fit: Fit
 ) -> dict[str, Any]:
     """The sealed document. Raises UntrainedError and its like with the reason."""
-    asked = {
+    request = {
         "runs": [run.to_dict() for run in runs],
         "placement": placement,
         "model": task.model,
         "models": task.models,
         "random_state": task.random_state,
     }
-    answer = json.loads(fit(json.dumps(asked, allow_nan=False, separators=(",", ":"))))
+    answer = json.loads(fit(json.dumps(request, allow_nan=False, separators=(",", ":"))))
     if "error" in answer:
         raise UntrainedError(str(answer["error"]))
     document: dict[str, Any] = answer["document"]
