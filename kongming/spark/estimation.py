@@ -229,11 +229,11 @@ class Estimator:
             jobs = available_cpus() if many else 1
         # A share of the sizes for each process: the tasks are sent once, not with every size.
         shares = [sizes[k::jobs] for k in range(jobs) if sizes[k::jobs]]
-        found: list[Estimate | str | None] = [None] * len(sizes)
+        outcomes: list[Estimate | str | None] = [None] * len(sizes)
         for k, (_, own) in enumerate(in_order(partial(_estimates, self), shares, len(shares))):
-            found[k :: len(shares)] = own
-        answers = [each for each in found if isinstance(each, Estimate)]
-        self.refused = [each for each in found if isinstance(each, str)]
+            outcomes[k :: len(shares)] = own
+        answers = [each for each in outcomes if isinstance(each, Estimate)]
+        self.refused = [each for each in outcomes if isinstance(each, str)]
         if self.refused and (self.strict or not answers):
             raise CannotAnswerError(self.refused[0], hint="Ask for other sizes: --executors.")
         return answers
@@ -275,15 +275,15 @@ class Estimator:
 
 
 def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | str]:
-    found: list[Estimate | str] = []
+    outcomes: list[Estimate | str] = []
     for size in sizes:
         try:
-            found.append(estimator.estimate(size))
+            outcomes.append(estimator.estimate(size))
         except ExtrapolationError:
             raise
         except CannotAnswerError as error:
-            found.append(f"{counted(size.executors, 'executor')}: {error.message}")
-    return found
+            outcomes.append(f"{counted(size.executors, 'executor')}: {error.message}")
+    return outcomes
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Pair:
     """One run as predicted from another one: ``models`` are seconds by the name of a model."""
 
     recorded: Key
-    asked: Key
+    target: Key
     measured_s: float
     lower_s: float
     upper_s: float
@@ -40,7 +40,7 @@ class Pair:
 
     @property
     def slots(self) -> tuple[int, int]:
-        return self.recorded[0] * self.recorded[1], self.asked[0] * self.asked[1]
+        return self.recorded[0] * self.recorded[1], self.target[0] * self.target[1]
 
     def error(self, model: str) -> float:
         """Relative error, equation 5.1."""
@@ -116,35 +116,35 @@ def evaluate(
     }
     pairs: list[Pair] = []
     executions: dict[int, list[Pair]] = {}
-    for (key, estimator), asked in itertools.product(runs, sizes):
-        if key == asked:
+    for (key, estimator), target in itertools.product(runs, sizes):
+        if key == target:
             continue
-        estimate = estimator.estimate(Size(*asked))
-        cluster = asked_cluster(estimator.workload.cluster, *asked)
+        estimate = estimator.estimate(Size(*target))
+        cluster = asked_cluster(estimator.workload.cluster, *target)
         models = {
             "replay": estimate.median_s,
             **estimate.baselines,
             "sparklens": Sparklens(estimator.workload).seconds(cluster),
         }
-        leftover = ernest[asked]
+        leftover = ernest[target]
         if leftover is not None:
             models["ernest"] = leftover
         wide = estimate.upper_s / estimate.median_s
         own = {each.execution: each.median_s for each in estimate.executions}
         before = _execution_seconds(estimator.workload)
-        ratio = key[0] * key[1] / (asked[0] * asked[1])
+        ratio = key[0] * key[1] / (target[0] * target[1])
         for other_key, other in runs:
-            if other_key != asked:
+            if other_key != target:
                 continue
             measured = other.workload.measured_s
-            pairs.append(Pair(key, asked, measured, estimate.lower_s, estimate.upper_s, models))
+            pairs.append(Pair(key, target, measured, estimate.lower_s, estimate.upper_s, models))
             for execution, seconds in _execution_seconds(other.workload).items():
                 if execution in own and seconds > 0.0:
                     named = {"replay": own[execution], "linear": before[execution] * ratio}
                     executions.setdefault(execution, []).append(
                         Pair(
                             key,
-                            asked,
+                            target,
                             seconds,
                             own[execution] / wide,
                             own[execution] * wide,
@@ -176,14 +176,14 @@ def summary(pairs: Sequence[Pair], noise: float | None) -> dict[str, Any]:
         for name in models
     }
     inside = [pair.lower_s <= pair.measured_s <= pair.upper_s for pair in pairs]
-    found: dict[str, Any] = {"error_pct": errors, "coverage": float(np.mean(inside))}
+    figures: dict[str, Any] = {"error_pct": errors, "coverage": float(np.mean(inside))}
     if "constant_durations" in models:
         ratios = list(_ratios(pairs, noise or 0.0).values())
-        found["error_over_constant"] = {
+        figures["error_over_constant"] = {
             "geometric_mean": float(np.exp(np.mean(np.log(ratios)))),
             "worst": max(ratios),
         }
-    return found
+    return figures
 
 
 def _ratios(pairs: Sequence[Pair], noise: float) -> dict[tuple[Key, Key], float]:
@@ -191,7 +191,7 @@ def _ratios(pairs: Sequence[Pair], noise: float) -> dict[tuple[Key, Key], float]
     but for a tenth of it: what repeats differ by, no model explains."""
     by_sizes: dict[tuple[Key, Key], list[Pair]] = {}
     for pair in pairs:
-        by_sizes.setdefault((pair.recorded, pair.asked), []).append(pair)
+        by_sizes.setdefault((pair.recorded, pair.target), []).append(pair)
     floor = max(0.1 * noise, 0.002)
 
     def beyond(model: str, own: Sequence[Pair]) -> float:
@@ -207,9 +207,9 @@ def table(evaluation: Evaluation, model: str) -> dict[Key, dict[Key, float]]:
     """Mean relative errors by the recorded size, then the asked one: Table 5.2 and its average."""
     errors: dict[Key, dict[Key, list[float]]] = {}
     for pair in evaluation.pairs:
-        errors.setdefault(pair.recorded, {}).setdefault(pair.asked, []).append(pair.error(model))
+        errors.setdefault(pair.recorded, {}).setdefault(pair.target, []).append(pair.error(model))
     return {
-        recorded: {asked: float(np.mean(own)) for asked, own in errors[recorded].items()}
+        recorded: {target: float(np.mean(own)) for target, own in errors[recorded].items()}
         for recorded in evaluation.sizes
     }
 
@@ -228,7 +228,7 @@ def _execution_seconds(workload: Workload) -> dict[int, float]:
     }
 
 
-def _ernest(runs: Sequence[tuple[Key, float]], asked: Key) -> float | None:
+def _ernest(runs: Sequence[tuple[Key, float]], target: Key) -> float | None:
     """What Ernest's terms, fitted to all other sizes, predict; None from fewer than two sizes."""
     slots = [float(executors * cores) for (executors, cores), _ in runs]
     if len(set(slots)) < 2:
@@ -237,7 +237,7 @@ def _ernest(runs: Sequence[tuple[Key, float]], asked: Key) -> float | None:
     fit = fit_ernest(
         Runs(points, np.array([seconds for _, seconds in runs])), [term(key) for key in DEFAULT]
     )
-    return float(fit.predict(Points.of([Configuration(float(asked[0] * asked[1]))]))[0])
+    return float(fit.predict(Points.of([Configuration(float(target[0] * target[1]))]))[0])
 
 
 def _noise(runs: Sequence[tuple[Key, float]]) -> float | None:
@@ -256,7 +256,7 @@ def _noise(runs: Sequence[tuple[Key, float]]) -> float | None:
 def _document(pair: Pair) -> dict[str, Any]:
     return {
         "recorded": {"executors": pair.recorded[0], "cores": pair.recorded[1]},
-        "asked": {"executors": pair.asked[0], "cores": pair.asked[1]},
+        "asked": {"executors": pair.target[0], "cores": pair.target[1]},
         "measured_s": pair.measured_s,
         "lower_s": pair.lower_s,
         "upper_s": pair.upper_s,

@@ -44,8 +44,8 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
             step = math.log2(other.cluster.slots / own.cluster.slots)
             if not step:
                 continue
-            asked = asked_cluster(own.cluster, other.cluster.executors, other.cluster.cores)
-            predicted = sum(float(each.sum()) for each in pipeline.replay(asked).lengths)
+            target = asked_cluster(own.cluster, other.cluster.executors, other.cluster.cores)
+            predicted = sum(float(each.sum()) for each in pipeline.replay(target).lengths)
             measured = sum(float(stage.lengths.sum()) for stage in other.stages)
             before = driver_time(own.application).total_s
             after = driver_time(other.application).total_s

@@ -278,7 +278,7 @@ def limits(
     measured_s: float, driver: DriverTime, slots: SlotUse, stages: Sequence[StageView]
 ) -> tuple[Limit, ...]:
     """What keeps more executors from helping, the largest share first."""
-    found = [
+    candidates = [
         *_of_driver(measured_s, driver),
         *_of_width(slots, stages),
         *_of_skew(measured_s, stages),
@@ -286,7 +286,7 @@ def limits(
         *_of_parts(slots, stages),
     ]
     named = sorted(
-        (each for each in found if each.share >= _WORTH_SAYING), key=lambda limit: -limit.share
+        (each for each in candidates if each.share >= _WORTH_SAYING), key=lambda limit: -limit.share
     )
     widest = max(stages, key=lambda stage: stage.tasks)
     return (
@@ -325,7 +325,7 @@ def _of_width(slots: SlotUse, stages: Sequence[StageView]) -> list[Limit]:
     narrow = [stage for stage in stages if stage.tasks < slots.at_once and stage.span_s]
     text = "while jobs ran, slots waited for the last tasks of stages."
     if narrow:
-        worst = max(narrow, key=lambda one: (one.span_s or 0.0) * (slots.at_once - one.tasks))
+        worst = max(narrow, key=lambda stage: (stage.span_s or 0.0) * (slots.at_once - stage.tasks))
         text = (
             f"{len(narrow)} of {len(stages)} stages had fewer tasks than the {slots.at_once} "
             f"slots; {_named(worst)} cost most, with {count(worst.tasks, 'task')} for "
@@ -405,13 +405,13 @@ _MUCH_OF_A_TASK = 0.1
 
 def _of_parts(slots: SlotUse, stages: Sequence[StageView]) -> list[Limit]:
     total = sum(stage.busy_s for stage in stages)
-    found = []
+    part_limits = []
     for part, words in _PART_WORDS.items():
         spent = sum(stage.parts_s[part] for stage in stages)
         if total > 0 and spent > _MUCH_OF_A_TASK * total:
             share = spent / total
             worst = max(stages, key=lambda stage: stage.parts_s[part])
-            found.append(
+            part_limits.append(
                 Limit(
                     part.replace("_", "-"),
                     share * slots.utilisation,
@@ -419,7 +419,7 @@ def _of_parts(slots: SlotUse, stages: Sequence[StageView]) -> list[Limit]:
                     f"{_named(worst)}.",
                 )
             )
-    return found
+    return part_limits
 
 
 def _named(stage: StageView) -> str:

@@ -43,14 +43,14 @@ def subgroups(
 ) -> tuple[tuple[int, ...], ...]:
     """Split a group into sets of jobs that overlap in time (equation 3.1c): a job that starts
     after all before it have ended depends on them."""
-    found: list[list[int]] = []
+    sets: list[list[int]] = []
     latest = float("-inf")
     for place in group.jobs:
-        if not found or jobs[place].submitted_s >= latest - TICK_S:
-            found.append([])
-        found[-1].append(place)
+        if not sets or jobs[place].submitted_s >= latest - TICK_S:
+            sets.append([])
+        sets[-1].append(place)
         latest = max(latest, ends[place])
-    return tuple(map(tuple, found))
+    return tuple(map(tuple, sets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def dependencies(application: Application, jobs: Sequence[Job]) -> tuple[Waiting
     pending: list[int] = []  # jobs that may still run
     sinks: list[int] = []  # ended jobs that nothing follows yet
     last: int | None = None  # the job that ended last
-    found = []
+    waits = []
     for place, job in enumerate(jobs):
         now = job.submitted_s + TICK_S
         for other in [other for other in pending if ends[other] <= now]:
@@ -109,5 +109,5 @@ def dependencies(application: Application, jobs: Sequence[Job]) -> tuple[Waiting
         sinks = [other for other in sinks if other not in followed]
         pending.append(place)
         before = max((ends[other] for other in after), default=0.0)
-        found.append(Waiting(after, max(job.submitted_s - before, 0.0)))
-    return tuple(found)
+        waits.append(Waiting(after, max(job.submitted_s - before, 0.0)))
+    return tuple(waits)

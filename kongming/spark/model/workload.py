@@ -246,8 +246,8 @@ def _turnovers(attempts: Sequence[StageAttempt], slots_each: int) -> list[float]
     )
     begun = np.array([tasks["launch_s"].min() if len(tasks) else np.inf for tasks in arrays])
     sums, counts = np.zeros(len(arrays)), np.zeros(len(arrays))
-    for one in np.unique(executor):
-        own = np.flatnonzero(executor == one)
+    for number in np.unique(executor):
+        own = np.flatnonzero(executor == number)
         if len(own) <= slots_each:
             continue
         order = own[np.argsort(launched[own], kind="stable")][slots_each:]

@@ -261,12 +261,12 @@ class _Assembly:
         blocks = self.collected.blocks.get(rdd.id)
         if not blocks or rdd.cached_partitions:
             return rdd
-        kept = [sizes for sizes in blocks.values() if any(size > 0 for size in sizes)]
+        cached = [sizes for sizes in blocks.values() if any(size > 0 for size in sizes)]
         return replace(
             rdd,
-            cached_partitions=len(kept),
-            memory_bytes=float(sum(memory for memory, _ in kept)),
-            disk_bytes=float(sum(disk for _, disk in kept)),
+            cached_partitions=len(cached),
+            memory_bytes=float(sum(memory for memory, _ in cached)),
+            disk_bytes=float(sum(disk for _, disk in cached)),
         )
 
     def _count_stages(self, stages: list[records.StageAttempt]) -> None:

@@ -151,8 +151,8 @@ class Collector:
         """Take lines, each with its end. A broken one is counted."""
         for line in lines:
             if not self._accept(line):
-                whole = line.endswith(b"\n")
-                self.counts[findings.BROKEN_LINES if whole else findings.CUT_TAIL] += 1
+                complete = line.endswith(b"\n")
+                self.counts[findings.BROKEN_LINES if complete else findings.CUT_TAIL] += 1
 
     def _accept(self, line: bytes) -> bool:
         """Take one line; False where it is broken."""
@@ -181,7 +181,7 @@ class Collector:
 
     def running(self) -> list[tuple[events.TaskStart, int]]:
         """The tasks whose end was not in any line, and by what the clock had been set back."""
-        found = []
+        tasks = []
         for line, offset_ms in self.started.values():
             try:
                 start = events.decode_task_start(line)
@@ -192,10 +192,10 @@ class Collector:
             numbers = (info.index, info.partition_id, info.attempt)
             if 0 < info.launch_time < LATEST_MS and _fits(numbers):
                 self._seen(info.launch_time + offset_ms)
-                found.append((start, offset_ms))
+                tasks.append((start, offset_ms))
             else:
                 self.counts[findings.IMPLAUSIBLE] += 1
-        return found
+        return tasks
 
     # -- moments
 
@@ -422,7 +422,7 @@ class Collector:
             None if cores is None else int(min(cores.amount, 1 << 20)),
             1.0 if cpus is None else cpus.amount,
             None if memory is None else memory.amount * (1 << 20),
-            {name: one.amount for name, one in executor.items() if name not in known},
+            {name: request.amount for name, request in executor.items() if name not in known},
         )
 
     # -- the application
@@ -431,8 +431,8 @@ class Collector:
         self.log = event
 
     def _environment(self, event: events.EnvironmentUpdate) -> None:
-        found = {key: value or "" for key, value in event.spark_properties.items()}
-        self.settings.update(found)
+        properties = {key: value or "" for key, value in event.spark_properties.items()}
+        self.settings.update(properties)
 
     def _application_start(self, event: events.ApplicationStart) -> None:
         self.start = self.start or event

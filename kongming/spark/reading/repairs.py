@@ -53,10 +53,10 @@ def put_right(tasks: np.ndarray, shift_s: float) -> tuple[np.ndarray, int, int]:
     there twice, and how many long before the application's start, which are left out."""
     for name in ("launch_s", "finish_s"):
         tasks[name] += shift_s
-    kept = tasks["launch_s"] > -EARLY_S
-    early = len(tasks) - int(kept.sum())
+    timely = tasks["launch_s"] > -EARLY_S
+    early = len(tasks) - int(timely.sum())
     if early:
-        tasks = tasks[kept]
+        tasks = tasks[timely]
     # One a little before the start, by a clock that was set, has its length from the start on.
     before = tasks["launch_s"] < 0.0
     tasks["finish_s"][before] -= tasks["launch_s"][before]

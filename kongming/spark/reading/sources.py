@@ -85,11 +85,9 @@ def read_applications(path: str | os.PathLike[str]) -> list[LoggedApplication]:
         reason = error.strerror if isinstance(error, OSError) else "it is a damaged zip"
         raise InputError(f"{path} cannot be read: {reason}.", field="LOG") from error
     alone = path.is_file() and len(parts) == 1
-    found = [
-        log for group in _groups(parts, alone) if (log := _log(path, group, alone)) is not None
-    ]
-    found = _without_copies(found)
-    if not found:
+    logs = [log for group in _groups(parts, alone) if (log := _log(path, group, alone)) is not None]
+    logs = _without_copies(logs)
+    if not logs:
         raise InputError(
             f"{path} holds no event log of Spark.",
             field="LOG",
@@ -97,7 +95,7 @@ def read_applications(path: str | os.PathLike[str]) -> list[LoggedApplication]:
             "them, plain or compressed",
             hint="'kongming spark conf' prints the settings that write one.",
         )
-    return sorted(found, key=lambda log: (log.id, _natural(log.attempt or "")))
+    return sorted(logs, key=lambda log: (log.id, _natural(log.attempt or "")))
 
 
 def _parts(path: Path) -> Iterator[Part]:

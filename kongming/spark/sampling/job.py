@@ -113,8 +113,8 @@ def _key(table: Any, name: str, buckets: int, rows: int) -> Key:
         value = column.cast("timestamp").cast("double") if kind == "date" else column.cast("double")
         quantiles = [k / buckets for k in range(1, buckets)]
         # Greenwald and Khanna (SIGMOD 2001).
-        found = table.select(value.alias("v")).stat.approxQuantile("v", quantiles, QUANTILE_ERROR)
-        edges = distinct_edges(found)
+        bounds = table.select(value.alias("v")).stat.approxQuantile("v", quantiles, QUANTILE_ERROR)
+        edges = distinct_edges(bounds)
         # The number of edges below: ties are in one bucket, NaN above all of them.
         place = sum((sql.when(value > edge, 1).otherwise(0) for edge in edges), sql.lit(0))
         bucket = sql.when(column.isNull(), "null").otherwise(
@@ -195,12 +195,12 @@ def _settings(spark: Any, ratio: float) -> dict[str, str]:
         "spark.sql.files.maxPartitionBytes": 128 << 20,
         "spark.sql.files.openCostInBytes": 4 << 20,
     }
-    found = {}
+    settings = {}
     for name, default in names.items():
         text = str(spark.conf.get(name, str(default))).lower().removesuffix("b")
         size = int(text) if text.isdigit() else default
-        found[name] = str(max(round(size * ratio), 1))
-    return found
+        settings[name] = str(max(round(size * ratio), 1))
+    return settings
 
 
 def main() -> None:

@@ -28,13 +28,13 @@ class Contention:
     name = "contention"
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
-        ratio = change.asked.slots_each / change.recorded.slots_each
+        ratio = change.target.slots_each / change.recorded.slots_each
         if ratio == 1.0 or self.slope == 0.0:
             return lengths
         return [own * ratio**self.slope for own in lengths]
 
     def remarks(self, change: Change) -> list[str]:
-        if change.asked.slots_each == change.recorded.slots_each:
+        if change.target.slots_each == change.recorded.slots_each:
             return []
         if self.slope == 0.0:
             return ["how tasks on one executor slow each other does not show in the log"]

@@ -16,7 +16,7 @@ class Change:
     """From the recorded cluster to the one that is asked for."""
 
     recorded: Cluster
-    asked: Cluster
+    target: Cluster
 
 
 class Correction(Protocol):

@@ -58,15 +58,15 @@ class FirstTasks:
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
         counts = [len(stage.lengths) for stage in self.workload.stages]
-        asked = [len(own) for own in lengths]
+        new_counts = [len(own) for own in lengths]
         before = first_of_application(self.workload, counts, change.recorded)
-        after = first_of_application(self.workload, asked, change.asked)
+        after = first_of_application(self.workload, new_counts, change.target)
         before_kind = first_of_kind(self.workload, counts, change.recorded)
-        after_kind = first_of_kind(self.workload, asked, change.asked)
-        present = present_executors(asked, change.asked)
+        after_kind = first_of_kind(self.workload, new_counts, change.target)
+        present = present_executors(new_counts, change.target)
         corrected = []
         for number, (stage, own) in enumerate(zip(self.workload.stages, lengths, strict=True)):
-            first = min(len(own), present[number] * change.asked.slots_each)
+            first = min(len(own), present[number] * change.target.slots_each)
             if len(own) != counts[number]:
                 # The task counts have changed, from warm lengths.
                 none = np.zeros(len(own), bool)
@@ -195,9 +195,9 @@ def _kind_excess(stages: Sequence[StageWork], stage_s: Floats, usual: Sequence[f
         first = _good(stage) & stage.first_of_kind & ~stage.first_of_app
         if first.any() and np.isfinite(base):
             samples[stage.kind].append(stage.lengths[first] - excess - base)
-    found = _of_kinds({kind: np.concatenate(each) for kind, each in samples.items() if each})
-    usually = float(np.median(list(found.values()))) if found else 0.0
-    return np.array([found.get(stage.kind, min(usually, most[stage.kind])) for stage in stages])
+    by_kind = _of_kinds({kind: np.concatenate(each) for kind, each in samples.items() if each})
+    usually = float(np.median(list(by_kind.values()))) if by_kind else 0.0
+    return np.array([by_kind.get(stage.kind, min(usually, most[stage.kind])) for stage in stages])
 
 
 def _of_kinds(samples: Mapping[str, Floats]) -> dict[str, float]:
@@ -220,7 +220,7 @@ def _application_excess(
 ) -> float:
     """The first tasks of executors next to other tasks of their stage or kind; where there are no
     others, their deserialisation next to that of all others."""
-    found, weights = [], []
+    excesses, weights = [], []
     own_parts, other_parts = [], []
     for stage, stage_s, base in zip(stages, excess, usual, strict=True):
         good = _good(stage)
@@ -229,10 +229,10 @@ def _application_excess(
         own_parts.append(stage.tasks["deserialize_s"][first])
         other_parts.append(stage.tasks["deserialize_s"][other])
         if first.any() and np.isfinite(base):
-            found.append(float(stage.lengths[first].mean() - stage_s - base))
+            excesses.append(float(stage.lengths[first].mean() - stage_s - base))
             weights.append(float(first.sum()))
-    if found:
-        return max(float(np.average(found, weights=weights)), 0.0)
+    if excesses:
+        return max(float(np.average(excesses, weights=weights)), 0.0)
     own, others = np.concatenate(own_parts), np.concatenate(other_parts)
     if not len(own) or not len(others):
         return 0.0

@@ -35,4 +35,4 @@ class Growth:
 
 
 def _doublings(change: Change) -> float:
-    return math.log2(change.asked.slots / change.recorded.slots)
+    return math.log2(change.target.slots / change.recorded.slots)

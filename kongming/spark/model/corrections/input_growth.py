@@ -40,7 +40,7 @@ class InputGrowth:
 
 
 def learn_input_growth(
-    log: Workload, ratio: float, other: Workload, other_ratio: float, asked: float
+    log: Workload, ratio: float, other: Workload, other_ratio: float, target_ratio: float
 ) -> InputGrowth:
     """Learn the growth of each stage from two runs of one program on samples of the same data.
 
@@ -62,10 +62,10 @@ def learn_input_growth(
         )
     kinds, factors = [], []
     for own, its in zip(log.stages, other.stages, strict=True):
-        kind, factor = _growth(_seconds(own), ratio, _seconds(its), other_ratio, asked)
+        kind, factor = _growth(_seconds(own), ratio, _seconds(its), other_ratio, target_ratio)
         kinds.append(kind)
         factors.append(factor)
-    return InputGrowth(np.array(factors), tuple(kinds), asked / ratio, asked / ratio)
+    return InputGrowth(np.array(factors), tuple(kinds), target_ratio / ratio, target_ratio / ratio)
 
 
 def _seconds(stage: StageWork) -> float:
@@ -73,9 +73,9 @@ def _seconds(stage: StageWork) -> float:
 
 
 def _growth(
-    seconds: float, ratio: float, other: float, other_ratio: float, asked: float
+    seconds: float, ratio: float, other: float, other_ratio: float, target_ratio: float
 ) -> tuple[str, float]:
-    """The kind of growth and its factor from ``ratio`` to ``asked``."""
+    """The kind of growth and its factor from ``ratio`` to ``target_ratio``."""
     if seconds <= 0.0 or other <= 0.0:
         return "constant", 1.0
     exponent = math.log(other / seconds) / math.log(other_ratio / ratio)
@@ -85,8 +85,8 @@ def _growth(
         # What each task costs by itself is the part that stays.
         slope = (other - seconds) / (other_ratio - ratio)
         fixed = max(seconds - slope * ratio, 0.0)
-        return "linear", (fixed + (seconds - fixed) * asked / ratio) / seconds
-    return "n log n", _nlogn(asked) / _nlogn(ratio)
+        return "linear", (fixed + (seconds - fixed) * target_ratio / ratio) / seconds
+    return "n log n", _nlogn(target_ratio) / _nlogn(ratio)
 
 
 def _nlogn(ratio: float) -> float:

@@ -28,11 +28,11 @@ class LaunchRate:
 
     def interval(self, change: Change) -> float:
         """Seconds between two launches, 0 where that makes no difference."""
-        whole = self.interval_s * change.asked.slots
-        return self.interval_s if whole > NEGLIGIBLE * self.typical_s else 0.0
+        round_s = self.interval_s * change.target.slots
+        return self.interval_s if round_s > NEGLIGIBLE * self.typical_s else 0.0
 
     def remarks(self, change: Change) -> list[str]:
-        if self.interval_s * change.asked.slots > self.typical_s > 0.0:
+        if self.interval_s * change.target.slots > self.typical_s > 0.0:
             rate = 1.0 / self.interval_s
             return [
                 f"the driver launches at most {rate:.0f} tasks a second, which limits the slots"

@@ -78,12 +78,12 @@ class Memory:
     def crosses(self, change: Change) -> bool:
         """Does all of it fit at one of the two sizes only?"""
         return (self.missing(change.recorded) > 0.0) != (
-            self.missing(change.asked, self.grown) > 0.0
+            self.missing(change.target, self.grown) > 0.0
         )
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
         before = self.missing(change.recorded)
-        after = self.missing(change.asked, self.grown)
+        after = self.missing(change.target, self.grown)
         if abs(before - after) < 1e-9:
             return lengths
         corrected = []
@@ -111,12 +111,12 @@ class Memory:
         """Return a sentence on what fits at the recorded size or the asked one, and not at both."""
         cliffs = []
         if self.crosses(change):
-            fits = self.fits_from(change.asked)
+            fits = self.fits_from(change.target)
             where = f"{fits} executors or more" if fits else "no number of executors of this memory"
             cliffs.append(
                 f"memory cliff: {format_bytes(self.cached_bytes * self.grown)} of cached data fit "
                 f"into {where}; recorded were {change.recorded.executors}, asked are "
-                f"{change.asked.executors}"
+                f"{change.target.executors}"
             )
         return cliffs
 
@@ -137,13 +137,13 @@ def learn_memory(workload: Workload, first_tasks: FirstTasks | None = None) -> M
                 continue
             maker = persisted.setdefault(rdd.id, number)
             if maker != number and len(stage.lengths):
-                made = workload.stages[maker].lengths
+                lengths = workload.stages[maker].lengths
                 if first_tasks is not None:
-                    made = first_tasks.warm(maker)
+                    lengths = first_tasks.warm(maker)
                 own = _settled(stage.lengths)
                 first = max(read_first.setdefault(rdd.id, own), 1e-9)
                 # Executors have warmed up since it was computed, as much as reading it shows.
-                cost = _settled(made) * min(own / first, 1.0) if len(made) else 0.0
+                cost = _settled(lengths) * min(own / first, 1.0) if len(lengths) else 0.0
                 again[number] = np.nanmax([again[number], _again(stage, cost)])
                 readers.append(stage)
     application = workload.application
@@ -192,8 +192,8 @@ def _cached(application: Application, readers: list[StageWork]) -> float:
     for stage in readers:
         for rdd in stage.attempt.rdds:
             if rdd.memory_bytes and rdd.cached_partitions:
-                whole = rdd.memory_bytes * rdd.partitions / rdd.cached_partitions
-                sizes[rdd.id] = max(sizes.get(rdd.id, 0.0), whole)
+                total = rdd.memory_bytes * rdd.partitions / rdd.cached_partitions
+                sizes[rdd.id] = max(sizes.get(rdd.id, 0.0), total)
     if sizes:
         return sum(sizes.values())
     # A task that finds its partition reads its bytes from the executor's own memory.

@@ -19,7 +19,7 @@ class Shuffle:
     name = "shuffle"
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
-        ratio = _remote(change.asked.executors, 1.0) / _remote(change.recorded.executors, np.inf)
+        ratio = _remote(change.target.executors, 1.0) / _remote(change.recorded.executors, np.inf)
         if ratio in (0.0, 1.0) and change.recorded.executors == 1:
             return lengths
         corrected = []
@@ -37,7 +37,7 @@ class Shuffle:
 
     def remarks(self, change: Change) -> list[str]:
         shuffled = any(stage.tasks["shuffle_local_bytes"].any() for stage in self.workload.stages)
-        if change.recorded.executors == 1 < change.asked.executors and shuffled:
+        if change.recorded.executors == 1 < change.target.executors and shuffled:
             return ["recorded on one executor: what a remote shuffle costs was not seen"]
         return []
 

@@ -73,7 +73,7 @@ class Spill:
             return []
         total = sum(float(own[own > 0.0].sum()) for own in more)
         what = (
-            f"with {format_bytes(self.room(change.asked))} for each task here, "
+            f"with {format_bytes(self.room(change.target))} for each task here, "
             f"{counted(tasks, 'task')} would spill {format_bytes(total)} more"
         )
         if not self.second_per_byte:
@@ -91,7 +91,7 @@ class Spill:
         return remarks
 
     def _same(self, change: Change) -> bool:
-        before, after = self.room(change.recorded), self.room(change.asked)
+        before, after = self.room(change.recorded), self.room(change.target)
         return not before or abs(after - before) < 1e-9 * before
 
     def _more(self, change: Change) -> list[Floats]:
@@ -107,7 +107,7 @@ class Spill:
     def _of(self, stage: StageWork, change: Change) -> Floats:
         spilled = stage.tasks["memory_spill_bytes"].astype(np.float64)
         needed = stage.tasks["peak_execution_bytes"].astype(np.float64) + spilled
-        before, after = self.room(change.recorded), self.room(change.asked)
+        before, after = self.room(change.recorded), self.room(change.target)
         expected = np.maximum(needed - after, 0.0)
         # A task may have spilled in spite of its room, for what others took: never the other way.
         limit = np.maximum if after < before else np.minimum

@@ -45,7 +45,7 @@ class TaskCounts:
         """Tasks of a stage at the asked size."""
         stage, rule = self.workload.stages[number], self.rules[number]
         count = len(stage.lengths)
-        before, after = parallelism(change.recorded), parallelism(change.asked)
+        before, after = parallelism(change.recorded), parallelism(change.target)
         if rule is None or before == after:
             return count
         if rule == "coalescing":

@@ -51,16 +51,16 @@ class WarmUp:
     name = "warm-up"
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
-        old, new = change.recorded, change.asked
+        old, new = change.recorded, change.target
         same = (old.executors, old.slots) == (new.executors, new.slots)
         if same or self.slope == 0.0:
             return lengths
         counts = [len(stage.lengths) for stage in self.workload.stages]
         recorded = expected_ages(self.workload, counts, change.recorded)
-        asked = expected_ages(self.workload, [len(own) for own in lengths], change.asked)
+        target = expected_ages(self.workload, [len(own) for own in lengths], change.target)
         # Where no task had waited for a slot, what the asked size adds is all there is to tell.
-        ratio = np.divide(asked, recorded, out=np.ones(len(asked)), where=recorded > 0.0)
-        ages = np.where(recorded > 0.0, self.ages * ratio, np.maximum(self.ages, asked))
+        ratio = np.divide(target, recorded, out=np.ones(len(target)), where=recorded > 0.0)
+        ages = np.where(recorded > 0.0, self.ages * ratio, np.maximum(self.ages, target))
         before = UNIT_S + self.ages
         after = UNIT_S + np.minimum(ages, np.maximum(BEYOND * self.oldest, self.ages))
         factors = (after / before) ** self.slope
