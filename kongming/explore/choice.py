@@ -112,10 +112,10 @@ def choose(
             limits,
             seed,
         )
-        found = _held_out(trial, folds, values, shares, best)
-        if found is None:
+        outcome = _held_out(trial, folds, values, shares, best)
+        if outcome is None:
             continue
-        held_out, learner = found
+        held_out, learner = outcome
         variants.append(_Variant(name, scales, log_target, held_out))
         if learner is not None:
             fitted[key] = learner
@@ -241,6 +241,6 @@ def _nested(values: Floats, variants: list[_Variant], folds: np.ndarray, shares:
     for fold in np.unique(folds):
         rows = folds == fold
         rest = ~rows if (~rows).any() else rows
-        losses = [_loss(values[rest], one.held_out[rest], shares[rest]) for one in variants]
+        losses = [_loss(values[rest], variant.held_out[rest], shares[rest]) for variant in variants]
         predicted[rows] = variants[int(np.argmin(losses))].held_out[rows]
     return _mse(values, predicted, shares)

@@ -14,7 +14,7 @@ from kongming.explore.space import Space
 from kongming.expressions import parse
 from kongming.records.errors import InputError
 
-TOLD = "told"
+REPORTED = "told"
 _ENOUGH = 4
 """Told costs from which costs are predicted."""
 
@@ -28,23 +28,23 @@ def by_expression(space: Space, text: str) -> CostFunction:
     Raises:
         ExploreError: the expression is not valid.
     """
-    names = [one.name for one in space.dimensions if not one.is_text]
+    names = [dimension.name for dimension in space.dimensions if not dimension.is_text]
     try:
         expression = parse(text, field="cost", variables=names)
     except InputError as error:
         raise ExploreError(error.message) from error
 
     def costs(codes: Floats) -> Floats:
-        found = expression(space.columns(codes))
-        bad = ~np.isfinite(found) | (found <= 0.0)
+        values = expression(space.columns(codes))
+        bad = ~np.isfinite(values) | (values <= 0.0)
         if bad.any():
             at = int(np.argmax(bad))
             raise ExploreError(
                 f"{text} is not above 0 at {space.decode(codes[[at]])[0]}.",
                 field="cost",
-                found=str(found[at]),
+                found=str(values[at]),
             )
-        return found
+        return values
 
     return costs
 

@@ -148,10 +148,10 @@ class Dimension:
         if self.values:
             document["values"] = list(self.values)
         else:
-            whole = self.kind == "integer"
+            is_integer = self.kind == "integer"
             document |= {
-                "from": int(self.low) if whole else self.low,
-                "to": int(self.high) if whole else self.high,
+                "from": int(self.low) if is_integer else self.low,
+                "to": int(self.high) if is_integer else self.high,
                 "log": self.log,
             }
         if self.when is not None:
@@ -167,11 +167,11 @@ class Dimension:
         kind = "a whole number" if self.kind == "integer" else "a number"
         return f"{kind} from {self.low:g} to {self.high:g}"
 
-    def _no_value(self, found: object) -> ExploreError:
+    def _no_value(self, value: object) -> ExploreError:
         return ExploreError(
             "is not a value of this dimension.",
             field=self.name,
-            found=found if isinstance(found, bool | int | float | str) else repr(found),
+            found=value if isinstance(value, bool | int | float | str) else repr(value),
             allowed=self.allowed,
         )
 

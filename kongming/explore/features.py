@@ -36,27 +36,27 @@ class Features:
         always taken in logarithm. ``even``: the scale on which the values that a list offers lie
         more evenly, since that is where who listed them expects equal effects."""
         self.columns: list[Feature] = []
-        for place, one in enumerate(dimensions):
-            if one.when is not None:
-                self.columns.append(Feature(place, f"{one.name} exists", presence=True))
-            if one.unordered:
+        for place, dimension in enumerate(dimensions):
+            if dimension.when is not None:
+                self.columns.append(Feature(place, f"{dimension.name} exists", presence=True))
+            if dimension.unordered:
                 self.columns += [
-                    Feature(place, f"{one.name}={value}", choice=choice)
-                    for choice, value in enumerate(one.values)
+                    Feature(place, f"{dimension.name}={value}", choice=choice)
+                    for choice, value in enumerate(dimension.values)
                 ]
                 continue
-            low, high = _ends(one)
+            low, high = _ends(dimension)
             if high <= low:
                 continue
-            numeric = one.kind in ("numbers", "integer", "real")
+            numeric = dimension.kind in ("numbers", "integer", "real")
             spans = numeric and low > 0.0 and high >= 4.0 * low
             if scales == "even":
-                spans = spans and _geometric(one)
-            log = one.log or (spans and scales != "raw")
+                spans = spans and _geometric(dimension)
+            log = dimension.log or (spans and scales != "raw")
             if log:
-                self.columns.append(Feature(place, f"log({one.name})", low, high, log=True))
+                self.columns.append(Feature(place, f"log({dimension.name})", low, high, log=True))
             if not log or (scales == "both" and spans):
-                self.columns.append(Feature(place, one.name, low, high))
+                self.columns.append(Feature(place, dimension.name, low, high))
         if not self.columns:
             self.columns.append(Feature(0, dimensions[0].name))
         self.groups = np.array([column.place for column in self.columns])

@@ -114,8 +114,8 @@ def _filled(taught: Floats) -> Floats:
     missing: NDArray[np.bool_] = ~np.isfinite(taught)
     if not missing.any():
         return taught
-    whole = float(np.nanmean(taught))
-    rows = np.nanmean(taught, axis=1) - whole
+    overall = float(np.nanmean(taught))
+    rows = np.nanmean(taught, axis=1) - overall
     counts = np.isfinite(taught).sum(axis=0)
-    columns = np.where(counts > 0, np.nansum(taught, axis=0) / np.maximum(counts, 1), whole)
+    columns = np.where(counts > 0, np.nansum(taught, axis=0) / np.maximum(counts, 1), overall)
     return np.where(missing, rows[:, None] + columns[None], taught)

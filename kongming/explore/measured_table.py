@@ -14,7 +14,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.csv_rows import Row, read_rows
-from kongming.explore.settings import told
+from kongming.explore.settings import summable
 from kongming.records.errors import InputError
 
 Point = Mapping[str, float | str]
@@ -145,7 +145,7 @@ def target_of(row: Row, column: str) -> float:
     if not row.text(column):
         return math.nan
     try:
-        return told(number(row, column), column)
+        return summable(number(row, column), column)
     except InputError as error:
         raise error.at(row.where(column)) from error
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.explore import settings
-from kongming.explore.cost import TOLD, CostFunction, by_expression, learned
+from kongming.explore.cost import REPORTED, CostFunction, by_expression, learned
 from kongming.explore.errors import ExploreError
 from kongming.explore.features import Features
 from kongming.explore.learners import LEARNERS, PAPER
@@ -90,11 +90,11 @@ class DecisionTreeProfiler:
         self.space = space
         self.budget_in = settings.one_of(budget_in, "budget_in", ("runs", "cost"))
         self.budget: float = (
-            settings.whole(budget, "budget", FEWEST_RUNS)
+            settings.integer(budget, "budget", FEWEST_RUNS)
             if budget_in == "runs"
             else settings.within(budget, "budget", 0.0, open_=True)
         )
-        self.batch = settings.whole(batch, "batch", 1)
+        self.batch = settings.integer(batch, "batch", 1)
         self.policy = settings.one_of(policy, "policy", POLICIES)
         self.model = settings.one_of(model, "model", ("auto", "paper", *LEARNERS))
         self.weights = settings.three_weights(weights)
@@ -106,17 +106,17 @@ class DecisionTreeProfiler:
                 allowed="an expression, told",
             )
         self.cost = cost
-        self._price = None if cost in (None, TOLD) else by_expression(space, str(cost))
+        self._price = None if cost in (None, REPORTED) else by_expression(space, str(cost))
         self.level = settings.within(level, "level", 0.0, 1.0, open_=True)
         self.stop_pct = (
             None if stop_pct is None else settings.within(stop_pct, "stop_pct", 0.0, open_=True)
         )
         seed = secrets.randbelow(2**31) if random_state is None else random_state
-        self.random_state = settings.whole(seed, "random_state", 0)
+        self.random_state = settings.integer(seed, "random_state", 0)
         self.metric = metric
         self.split = settings.one_of(split, "split", ("oblique", "axis"))
         self.criterion = settings.one_of(criterion, "criterion", ("linear", "residual", "variance"))
-        self.iterations = settings.whole(iterations, "iterations", 0)
+        self.iterations = settings.integer(iterations, "iterations", 0)
         self.rebuild = bool(rebuild)
         self.repeats = bool(repeats)
         self._runs: list[Run] = []
@@ -136,7 +136,7 @@ class DecisionTreeProfiler:
 
         Points that were suggested and not told yet are pending: they count, and are not repeated.
         """
-        count = self.batch if n is None else settings.whole(n, "n", 1)
+        count = self.batch if n is None else settings.integer(n, "n", 1)
         if self.budget_in == "runs":
             count = min(count, int(self.budget) - len(self._runs) - len(self._pending))
         if count < 1 or self._known_enough():
@@ -173,10 +173,12 @@ class DecisionTreeProfiler:
         if value is not None:
             if error is not None or at_least is not None:
                 raise ExploreError("was told together with a value.", field="error", found=error)
-            told = value if isinstance(value, Mapping) else {self.metric or VALUE: value}
-            if not told:
+            measured = value if isinstance(value, Mapping) else {self.metric or VALUE: value}
+            if not measured:
                 raise ExploreError("has no metric.", field="value", found="{}")
-            values = {str(name): settings.told(each, str(name)) for name, each in told.items()}
+            values = {
+                str(name): settings.summable(each, str(name)) for name, each in measured.items()
+            }
         elif error is None and at_least is None:
             error = "failed"
         if error is not None and not isinstance(error, str):
@@ -186,7 +188,7 @@ class DecisionTreeProfiler:
             values,
             error,
             None if cost is None else settings.within(cost, "cost", 0.0),
-            None if at_least is None else settings.told(at_least, "at_least"),
+            None if at_least is None else settings.summable(at_least, "at_least"),
         )
         waiting = [_key(row) for row in self._pending]
         if _key(codes) in waiting:
@@ -240,8 +242,8 @@ class DecisionTreeProfiler:
         """The metric that guides the choice."""
         if self.metric is not None:
             return self.metric
-        told = (name for run in self._runs if run.values for name in run.values)
-        return next(told, VALUE)
+        metrics = (name for run in self._runs if run.values for name in run.values)
+        return next(metrics, VALUE)
 
     def _measured(self, metric: str) -> Measured:
         return measured(self._runs, metric, len(self.space.names), first=metric == self._guide)
@@ -249,11 +251,11 @@ class DecisionTreeProfiler:
     def _situation(self, rng: np.random.Generator) -> Situation:
         d = len(self.space.names)
         runs = self._measured(self._guide)
-        pool, whole = self._listed()
+        pool, complete = self._listed()
         return Situation(
             space=self.space,
             pool=pool,
-            whole=whole,
+            complete=complete,
             runs=runs.codes,
             values=runs.means,
             counts=runs.counts,

@@ -161,10 +161,10 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
             seen[list(rows)] = True
             spent = float(world.costs[row])
             cost += spent
-            told = {"cost": spent} if world.priced else {}
+            options = {"cost": spent} if world.priced else {}
             value = None if np.isnan(table.values[row]) else float(table.values[row])
             failures.append(value is None)
-            profiler.tell(point, value, error=table.errors[row], **told)
+            profiler.tell(point, value, error=table.errors[row], **options)
     if all(failures):
         reasons = Counter(error for error in table.errors if error is not None).most_common(3)
         named = ", ".join(reason for reason, _ in reasons)

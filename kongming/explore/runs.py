@@ -78,13 +78,13 @@ class Measured(NamedTuple):
 
 def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True) -> Measured:
     """The runs that measured a metric, by point."""
-    told = [
+    observations = [
         (run.codes, value, run.values is None)
         for run in runs
         if (value := run.measured(metric, first=first)) is not None
     ]
-    codes = rows([codes for codes, _, _ in told], width)
-    observed = np.array([value for _, value, _ in told], dtype=np.float64)
+    codes = rows([codes for codes, _, _ in observations], width)
+    observed = np.array([value for _, value, _ in observations], dtype=np.float64)
     places: dict[bytes, int] = {}
     point = np.array(
         [places.setdefault((row + 0.0).tobytes(), len(places)) for row in codes], dtype=np.intp
@@ -92,7 +92,7 @@ def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True
     first_of = np.unique(point, return_index=True)[1] if len(point) else point
     counts = np.bincount(point, minlength=len(places))
     sums = np.bincount(point, observed, minlength=len(places))
-    bounds = np.array([ended for _, _, ended in told], dtype=bool)
+    bounds = np.array([ended for _, _, ended in observations], dtype=bool)
     # A point that was measured as well is known better than by its bound.
     censored = np.ones(len(places), dtype=bool)
     np.logical_and.at(censored, point, bounds)

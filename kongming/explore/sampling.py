@@ -73,17 +73,17 @@ class Group:
             at = np.searchsorted(cumulated, rng.uniform(0.0, cumulated[-1], count), side="right")
             return codes[np.minimum(at, len(codes) - 1)]
         if self.judge is None:
-            return np.stack([one.draw(count, rng) for one in self.dimensions], axis=1)
-        found: list[Floats] = []
+            return np.stack([dimension.draw(count, rng) for dimension in self.dimensions], axis=1)
+        chunks: list[Floats] = []
         have, tries, size = 0, 0, max(64, min(count, _CHUNK))
         while have < count and tries < (most_tries or _MOST_TRIES):
-            codes = np.stack([one.draw(size, rng) for one in self.dimensions], axis=1)
+            codes = np.stack([dimension.draw(size, rng) for dimension in self.dimensions], axis=1)
             codes, allowed = self.judge(codes)
-            found.append(codes[allowed])
-            have += len(found[-1])
+            chunks.append(codes[allowed])
+            have += len(chunks[-1])
             tries += size
             size = min(2 * size, _CHUNK)
-        return np.concatenate(found)[:count]
+        return np.concatenate(chunks)[:count]
 
 
 def groups(

@@ -27,7 +27,7 @@ def finite(value: object, field: str) -> float:
     return number
 
 
-def told(value: object, field: str) -> float:
+def summable(value: object, field: str) -> float:
     """A finite number whose square, summed over all runs, is one as well."""
     number = finite(value, field)
     if abs(number) > LARGEST:
@@ -53,7 +53,7 @@ def within(
     return number
 
 
-def whole(value: object, field: str, least: int) -> int:
+def integer(value: object, field: str, least: int) -> int:
     if isinstance(value, np.integer):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:

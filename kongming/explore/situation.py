@@ -19,14 +19,14 @@ class Situation:
     """The runs so far. Codes are those of ``Space``.
 
     ``runs`` (n, d) are the distinct points that succeeded, ``values`` (n,) their means; ``failed``
-    and ``pending`` are further codes. ``pool`` stands for the space: all of it if ``whole``.
+    and ``pending`` are further codes. ``pool`` stands for the space: all of it if ``complete``.
     ``cost_of`` gives (n,) costs of codes, or is None where all cost the same. ``noise``: the
     standard deviation of repeats, None if unknown; ``grow`` fits the policy's tree.
     """
 
     space: Space
     pool: Floats
-    whole: bool
+    complete: bool
     runs: Floats
     values: Floats
     counts: np.ndarray

@@ -51,7 +51,11 @@ class Space:
         self.dimensions = tuple(dimensions)
         self.names = tuple(dimension.name for dimension in self.dimensions)
         self.forbid = tuple(forbid)
-        texts = {one.name: tuple(map(str, one.values)) for one in self.dimensions if one.is_text}
+        texts = {
+            dimension.name: tuple(map(str, dimension.values))
+            for dimension in self.dimensions
+            if dimension.is_text
+        }
 
         def parsed(text: str, field: str) -> Expression:
             try:
@@ -63,9 +67,9 @@ class Space:
             parsed(text, f"forbid[{place}]") for place, text in enumerate(self.forbid)
         )
         self._conditions = {
-            one.name: parsed(one.when, f"{one.name}.when")
-            for one in self.dimensions
-            if one.when is not None
+            dimension.name: parsed(dimension.when, f"{dimension.name}.when")
+            for dimension in self.dimensions
+            if dimension.when is not None
         }
         self._order = self._condition_order()
         if rows is not None:
@@ -191,7 +195,7 @@ class Space:
     def to_dict(self) -> dict[str, Any]:
         """What ``from_document`` reads: JSON values alone."""
         document: dict[str, Any] = {
-            "dimensions": {one.name: one.to_dict() for one in self.dimensions},
+            "dimensions": {dimension.name: dimension.to_dict() for dimension in self.dimensions},
             "forbid": list(self.forbid),
         }
         if self._rows is not None:
@@ -221,10 +225,10 @@ class Space:
         rows = [self._encode(point) for point in points]
         codes = np.array(rows, dtype=np.float64).reshape(len(rows), len(self.names))
         columns = self.columns(codes)
-        for place, one in enumerate(self.dimensions):
-            if one.name not in self._conditions:
+        for place, dimension in enumerate(self.dimensions):
+            if dimension.name not in self._conditions:
                 continue
-            exists = self._conditions[one.name](columns) != 0.0
+            exists = self._conditions[dimension.name](columns) != 0.0
             wrong = exists == np.isnan(codes[:, place])
             if wrong.any():
                 row = int(np.argmax(wrong))
@@ -232,9 +236,9 @@ class Space:
                     "is missing."
                     if exists[row]
                     else "exists only under a condition, which does not hold.",
-                    field=one.name,
+                    field=dimension.name,
                     found=self.decode(codes[[row]])[0],
-                    allowed=one.allowed if exists[row] else one.when,
+                    allowed=dimension.allowed if exists[row] else dimension.when,
                 )
         _, allowed = self.judged(codes)
         if not allowed.all():
@@ -253,11 +257,11 @@ class Space:
                     "is not a dimension.", field=str(name), allowed=", ".join(self.names)
                 )
         row = []
-        for one in self.dimensions:
-            value = point.get(one.name)
-            if value is None and one.name not in self._conditions:
-                raise ExploreError("is missing.", field=one.name, allowed=one.allowed)
-            row.append(math.nan if value is None else one.encode(value))
+        for dimension in self.dimensions:
+            value = point.get(dimension.name)
+            if value is None and dimension.name not in self._conditions:
+                raise ExploreError("is missing.", field=dimension.name, allowed=dimension.allowed)
+            row.append(math.nan if value is None else dimension.encode(value))
         return row
 
     def _forbidden(self, codes: Floats) -> ExploreError:
@@ -275,8 +279,8 @@ class Space:
         decoders = self._decoders
         return [
             {
-                one.name: one.decode(code) if known is None else known[code]
-                for one, known, code in zip(self.dimensions, decoders, row, strict=True)
+                dimension.name: dimension.decode(code) if known is None else known[code]
+                for dimension, known, code in zip(self.dimensions, decoders, row, strict=True)
                 if not math.isnan(code)
             }
             for row in codes.tolist()
@@ -284,7 +288,7 @@ class Space:
 
     @cached_property
     def _decoders(self) -> list[Mapping[float, Value] | None]:
-        return [one.decoder() for one in self.dimensions]
+        return [dimension.decoder() for dimension in self.dimensions]
 
     def contains(self, point: Point) -> bool:
         """Whether a point is allowed."""
@@ -296,12 +300,12 @@ class Space:
 
     def judged(self, codes: Floats) -> tuple[Floats, np.ndarray]:
         """The codes with NaN where a condition does not hold, and which (n,) are allowed."""
-        kept, allowed = self._judge(tuple(range(len(self.names))))(codes)
+        masked, allowed = self._judge(tuple(range(len(self.names))))(codes)
         rows = getattr(self, "_rows", None)
         if rows is not None and len(codes):
             known = self._known_rows
-            allowed = allowed & np.array([row.tobytes() in known for row in kept + 0.0])
-        return kept, allowed
+            allowed = allowed & np.array([row.tobytes() in known for row in masked + 0.0])
+        return masked, allowed
 
     @cached_property
     def _known_rows(self) -> set[bytes]:
@@ -382,18 +386,18 @@ class Space:
         def judge(codes: Floats) -> tuple[Floats, np.ndarray]:
             if not len(codes):
                 return codes, np.zeros(0, dtype=bool)
-            kept = codes
+            masked = codes
             columns = self.columns(codes, places)
             for name in order:
                 absent = self._conditions[name](columns) == 0.0
                 if absent.any():
-                    kept = kept.copy() if kept is codes else kept
-                    kept[absent, at[name]] = np.nan
-                    columns[name] = self.dimensions[places[at[name]]].column(kept[:, at[name]])
+                    masked = masked.copy() if masked is codes else masked
+                    masked[absent, at[name]] = np.nan
+                    columns[name] = self.dimensions[places[at[name]]].column(masked[:, at[name]])
             allowed = np.ones(len(codes), dtype=bool)
             for clause in clauses:
                 allowed &= ~_holds(clause, columns)
-            return kept, allowed
+            return masked, allowed
 
         return judge
 
@@ -431,7 +435,7 @@ class Space:
         """Name the clauses that together forbid everything; none of them can be left out."""
         names = {self.names[place] for place in group.places}
         places = [place for place, clause in enumerate(self._clauses) if clause.names <= names]
-        codes = np.stack([one.draw(20_000, rng) for one in group.dimensions], axis=1)
+        codes = np.stack([dimension.draw(20_000, rng) for dimension in group.dimensions], axis=1)
         columns = self.columns(codes, group.places)
         holds = {place: _holds(self._clauses[place], columns) for place in places}
         for place in list(places):

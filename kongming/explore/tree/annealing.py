@@ -263,9 +263,9 @@ def _widest(search: _Search, normal: Floats, offset: float, score: float) -> tup
     length = float(np.linalg.norm(direction))
     if length < 1e-12:
         return normal, offset
-    found, at = direction / length, np.array([machine.intercept_[0] / length])
-    scores = search.scores(search.sides(found[None], at))
-    return (found, float(at[0])) if scores[0] <= score + 1e-9 else (normal, offset)
+    candidate, at = direction / length, np.array([machine.intercept_[0] / length])
+    scores = search.scores(search.sides(candidate[None], at))
+    return (candidate, float(at[0])) if scores[0] <= score + 1e-9 else (normal, offset)
 
 
 def _between_samples(projected: Floats, offset: float) -> float:

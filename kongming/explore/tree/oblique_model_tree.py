@@ -142,7 +142,7 @@ class ObliqueModelTree(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             if len(rows) < 2 * least or len(rows) == node.tried or node.error <= floor:
                 continue
             node.tried = len(rows)
-            found = best_split(
+            split = best_split(
                 X[rows],
                 y[rows],
                 shape=self.split,
@@ -151,12 +151,12 @@ class ObliqueModelTree(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
                 iterations=self.iterations,
                 rng=rng,
             )
-            if found is None:
+            if split is None:
                 continue
-            left = X[rows] @ found.normal <= found.offset
+            left = X[rows] @ split.normal <= split.offset
             if not least <= left.sum() <= len(rows) - least:
                 continue
-            node.normal, node.offset = found.normal, found.offset
+            node.normal, node.offset = split.normal, split.offset
             for part in (rows[left], rows[~left]):
                 line = fit_line(X[part], y[part], node.line)
                 node.children.append(Node(part, line, node.depth + 1))
