@@ -46,7 +46,9 @@ class Dataset:
     ``inducers`` the surrogates or programs that loaded it, or that environment. ``idle`` is (p,),
     the log of the median over the solo rows: the environment of the solo runs. All readings are as
     of the larger suite, which signatures are of: ``suite_offset`` (p,) is what was added to the log
-    readings of the quick one (``columns.suite_offsets``).
+    readings of the quick one (``columns.suite_offsets``). ``known_up_to`` is the least ``y`` that
+    is a lower bound only: of a run that was ended before its program was, if no other that came to
+    its end took longer.
     """
 
     app: str
@@ -72,6 +74,7 @@ class Dataset:
     kinds: tuple[str, ...]
     run_ids: tuple[str, ...]
     cpu: int
+    known_up_to: float = math.inf
     dropped_columns: tuple[Dropped, ...] = ()
     dropped_runs: tuple[Dropped, ...] = ()
 
@@ -194,7 +197,7 @@ def build(
         )
     remaining = tuple(names[j] for j in varying)
     X = met[:, varying]
-    y = _log_slowdowns(usable, solo)
+    y, known_up_to = _completed(_log_slowdowns(usable, solo), [run.cut_off for run in usable])
     awake = keeping_awake(usable)
     factor = awake_factor(y[awake], waiting)
     # What is left is due to pressure, which the models learn.
@@ -225,6 +228,7 @@ def build(
         kinds=tuple(run.kind for run in usable),
         run_ids=tuple(run.id for run in usable),
         cpu=_common_cpu(usable),
+        known_up_to=known_up_to,
         dropped_columns=tuple(sorted(dropped, key=lambda d: d.name)),
         dropped_runs=tuple(dropped_runs),
     )
@@ -251,6 +255,22 @@ def _log_slowdowns(runs: Sequence[Run], solo: SoloTime) -> Floats:
             for run in runs
         ]
     )
+
+
+def _completed(y: Floats, cut_off: Sequence[bool]) -> tuple[Floats, float]:
+    """Return the log slowdowns ``y`` (n,) with the mean of those above it in the place of each that
+    is a lower bound (Efron 1967, redistribution to the right: each complete run is as likely), and
+    the least lower bound that none is above; infinity without any."""
+    cut = np.array(cut_off, dtype=np.bool_)
+    result = y.copy()
+    known_up_to = math.inf
+    for i in np.flatnonzero(cut):
+        above = y[~cut & (y > y[i])]
+        if len(above):
+            result[i] = above.mean()
+        else:
+            known_up_to = min(known_up_to, float(y[i]))
+    return result, known_up_to
 
 
 def in_environments(runs: Iterable[Run], reference: str) -> list[Run]:
@@ -333,7 +353,10 @@ def _inducers(run: Run) -> tuple[str, ...]:
 
 
 def _level_key(run: Run) -> str:
-    """Return a key that is equal for repeats of a run, from which the repeat noise is computed."""
+    """Return a key that is equal for repeats of a run, from which the repeat noise is computed. A
+    run that was cut off has none: its cost is not its own."""
+    if run.cut_off:
+        return f"cut off:{run.id}"
     loads = sorted(str(level) for level in run.levels)
     return f"{run.kind}:{'+'.join(loads)}" + "".join(
         f"|{name}" for name in (*sorted(run.neighbours), *_environment(run))

@@ -61,9 +61,8 @@ def fit(
         estimator.fit(X, y, context=_context(dataset, chosen, inner or ()))
     else:
         estimator.fit(X, y)
-    return Fitted(
-        kind, estimator, idle, dataset.spread, spaces.credible_bounds(dataset.y[chosen], noise)
-    )
+    bounds = spaces.credible_bounds(dataset.y[chosen], noise, dataset.known_up_to)
+    return Fitted(kind, estimator, idle, dataset.spread, bounds)
 
 
 def _context(dataset: Dataset, rows: NDArray[np.intp], folds: Sequence[Sequence[int]]) -> Context:

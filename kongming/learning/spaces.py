@@ -78,8 +78,11 @@ def bounded(predicted: Floats, bounds: tuple[float, float]) -> Floats:
     return np.asarray(np.minimum(np.maximum(predicted, bounds[0]), bounds[1]), dtype=np.float64)
 
 
-def credible_bounds(training: Floats, noise: float) -> tuple[float, float]:
+def credible_bounds(
+    training: Floats, noise: float, known_up_to: float = math.inf
+) -> tuple[float, float]:
     """Return the bounds of a predicted log slowdown, from those in training and the repeat noise
-    (log).
+    (log). Beyond ``known_up_to``, a log slowdown, the training runs are lower bounds.
     """
-    return float(np.min(training)) - noise, float(np.max(training)) + CEILING
+    low = float(np.min(training)) - noise
+    return low, max(low, min(float(np.max(training)) + CEILING, known_up_to))

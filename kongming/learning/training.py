@@ -195,7 +195,7 @@ def _model(kind: Kind, fitted: Fitted, data: Dataset, validation: Validation) ->
     return {
         "space": kind.space,
         "bounds": list(fitted.bounds),
-        "worst": float(data.y.max()),
+        "worst": min(float(data.y.max()), fitted.bounds[1]),
         "frozen": fitted.estimator.freeze(),
         "weights": _named(data, _weights(fitted, data)),
         **findings,

@@ -166,6 +166,11 @@ class Run:
         return self.metric if self.better == "lower" else 1.0 / self.metric
 
     @property
+    def cut_off(self) -> bool:
+        """Whether it was ended before its program was, so that its cost is a lower bound."""
+        return bool(self.passive.get(CUT_OFF))
+
+    @property
     def waiting_share(self) -> float | None:
         """The share of the wall time that the program was off the processor; None if its processor
         time is not known."""

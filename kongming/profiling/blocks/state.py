@@ -41,6 +41,7 @@ class CampaignState:
     neighbours: dict[str, AnyRunner] = field(default_factory=dict)
     walls: dict[str, float] = field(default_factory=dict)
     alone: dict[str, list[float]] = field(default_factory=dict)
+    overtime_s: dict[str, float] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
     signatures: dict[str, list[Signature]] = field(default_factory=dict)
     watch: control.Watch = field(default_factory=lambda: control.Watch(""))

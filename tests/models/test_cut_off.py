@@ -1,0 +1,113 @@
+"""Runs that were ended before their program was are lower bounds, and are learned as such."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kongming.learning import dataset, model_file, predict
+from kongming.learning.training import train_application
+from kongming.records.run import CUT_OFF, Run
+from tests import builders
+from tests.models import synthetic
+
+SLOWED = 14.0
+"""How many times longer the program takes under any load."""
+
+ENDED_AT = 5.0
+
+
+def waits_its_turn(sensitivity: Mapping[str, float], times: Mapping[str, float]) -> float:
+    """As slow under one load as under another: so is a program that commits to a disk again and
+    again, and waits for its processor each time, on a core that is shared."""
+    slowest = max(times[name] / synthetic.IDLE[name] for name in times)
+    return SLOWED if slowest > 1.3 else 1.0
+
+
+def campaign(complete: int) -> list[Run]:
+    """The first ``complete`` runs under a load come to their end, the others are cut off."""
+    runs = synthetic.campaign("commits", {}, law=waits_its_turn)
+    alone = 3.0
+    loaded = [run.id for run in runs if run.kind == "induced"]
+    return [
+        replace(run, metric=ENDED_AT * alone, wall_s=ENDED_AT * alone, passive={CUT_OFF: 1.0})
+        if run.id in loaded[complete:]
+        else run
+        for run in runs
+    ]
+
+
+def under_load(data: dataset.Dataset) -> dict[str, float]:
+    """The environment of a training run under a load at its full intensity."""
+    rows = [i for i, names in enumerate(data.inducers) if names == ("memory.random.128M",)]
+    row = max(rows, key=lambda i: float(data.known[i].sum()))
+    return dict(zip(data.columns, np.exp(data.known[row]).tolist(), strict=True))
+
+
+def test_what_was_cut_off_is_as_slow_as_what_came_to_its_end() -> None:
+    data = dataset.build(campaign(complete=6))
+    assert data.known_up_to == math.inf
+    targets = data.y[[kind == "induced" for kind in data.kinds]]
+    assert targets == pytest.approx(math.log(SLOWED), abs=0.1)
+    file = model_file.read(train_application(campaign(complete=6), models=("STACK",)))
+    answer = predict.predict_environment(file, under_load(data))
+    assert answer.slowdown.median == pytest.approx(SLOWED, rel=0.15)
+
+
+def test_where_nothing_came_to_its_end_a_prediction_is_at_least_what_is_known() -> None:
+    data = dataset.build(campaign(complete=0))
+    assert data.known_up_to == pytest.approx(math.log(ENDED_AT), abs=0.1)
+    file = model_file.read(train_application(campaign(complete=0), models=("STACK",)))
+    answer = predict.predict_environment(file, under_load(data))
+    assert answer.slowdown.at_least
+    assert answer.slowdown.median == pytest.approx(ENDED_AT, rel=0.1)
+    alone = predict.predict_environment(file, synthetic.IDLE)
+    assert not alone.slowdown.at_least
+
+
+def test_what_was_cut_off_says_nothing_of_the_repeat_noise() -> None:
+    runs = campaign(complete=0)
+    repeated = [replace(run, levels=(builders.level("compute.int"),)) for run in runs]
+    data = dataset.build(
+        [run if run.kind == "solo" else again for run, again in zip(runs, repeated, strict=True)]
+    )
+    keys = [key for key, kind in zip(data.levels, data.kinds, strict=True) if kind == "induced"]
+    assert len(keys) == len(set(keys)) > 2
+
+
+@given(
+    st.lists(st.tuples(st.floats(1.0, 40.0), st.booleans()), min_size=1, max_size=12),
+)
+def test_a_lower_bound_is_never_learned_as_less(under_load: Sequence[tuple[float, bool]]) -> None:
+    random = np.random.default_rng(1)
+    loads = [
+        builders.run(
+            "any",
+            3.0 * slowdown,
+            synthetic.environment({"memory": 0.1 * (number + 1)}, random),
+            levels=(builders.level("stream.triad", intensity=(number + 1) / 20.0),),
+            passive={CUT_OFF: 1.0} if cut else {},
+        )
+        for number, (slowdown, cut) in enumerate(under_load)
+    ]
+    solo = builders.run("any", 3.0, synthetic.environment({}, random))
+    data = dataset.build([solo, *loads])
+    by_id = dict(zip(data.run_ids, data.y.tolist(), strict=True))
+    ended = [math.log(slowdown) for slowdown, cut in under_load if not cut]
+    open_ended = []
+    for run, (slowdown, cut) in zip(loads, under_load, strict=True):
+        learned, measured = by_id[run.id], math.log(slowdown)
+        if not cut:
+            assert learned == pytest.approx(measured)
+        elif any(other > measured for other in ended):
+            assert measured < learned <= max(ended) + 1e-12
+        else:
+            assert learned == pytest.approx(measured)
+            open_ended.append(measured)
+    assert data.known_up_to == pytest.approx(min(open_ended, default=math.inf))
