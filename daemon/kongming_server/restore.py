@@ -284,10 +284,10 @@ class Restore:
         hub = self._hub
         stored = []
         if apps is None:
-            stored = await hub.stored(lambda: hub.store.signatures(asked=True))
+            stored = await hub.stored(lambda: hub.store.signatures(requested=True))
         else:
             for app in apps:
-                stored += await hub.stored(lambda a=app: hub.store.signatures(app=a, asked=True))  # type: ignore[misc]
+                stored += await hub.stored(lambda a=app: hub.store.signatures(app=a, requested=True))  # type: ignore[misc]
         hub.engine.put_signatures(stored)
 
 

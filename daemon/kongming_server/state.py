@@ -153,7 +153,7 @@ class Hub:
             if record.id in refused or agent is None or isinstance(record, Run):
                 continue
             if isinstance(record, Signature):
-                if reported.asked:
+                if reported.requested:
                     self.engine.put_signatures([record])
             elif reported.purpose == Purpose.REFERENCE.value:
                 by = agent.bound_to

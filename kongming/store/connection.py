@@ -154,15 +154,15 @@ class Connection:
         except BaseException:
             engine.dispose()
             raise
-        made = cls(engine, shown or engine.url.render_as_string(hide_password=True))
-        made.is_new = is_new
+        store = cls(engine, shown or engine.url.render_as_string(hide_password=True))
+        store.is_new = is_new
         if bound is not None:
             bound.silent_s = statement_s + GRACE_S
-        made._refusal = refusal
+        store._refusal = refusal
         if file is not None and refusal is None:
-            made._file = StoreFile(file)
-            made._file.watch(engine)
-        return made
+            store._file = StoreFile(file)
+            store._file.watch(engine)
+        return store
 
     def close(self) -> None:
         self._engine.dispose()

@@ -39,8 +39,8 @@ def without_mode(url: sa.URL) -> tuple[sa.URL, bool]:
         )
     if database.startswith("file:"):
         database = urllib.parse.unquote(database.removeprefix("file:"))
-    kept = {key: value for key, value in url.query.items() if key not in ("mode", "uri")}
-    return url.set(database=database, query=kept), True
+    query = {key: value for key, value in url.query.items() if key not in ("mode", "uri")}
+    return url.set(database=database, query=query), True
 
 
 def may_write(path: Path) -> bool:
@@ -48,7 +48,9 @@ def may_write(path: Path) -> bool:
     if not _allowed(path):
         return False
     beside = files_beside(path)
-    return all(map(_allowed, beside if all(one.exists() for one in beside) else [beside[0].parent]))
+    return all(
+        map(_allowed, beside if all(file.exists() for file in beside) else [beside[0].parent])
+    )
 
 
 def files_beside(path: Path) -> tuple[Path, Path]:

@@ -112,13 +112,13 @@ class Records(Unpacking):
         kind: str | None = None,
         campaign: str | None = None,
         ok: bool | None = None,
-        asked: bool | None = None,
+        requested: bool | None = None,
         limit: int | None = None,
         fingerprints: bool = True,
     ) -> list[Run]:
         """Return the runs that match all filters, oldest first; ``limit`` selects the newest ones.
 
-        ``asked`` True selects those that an operator or a server asked for.
+        ``requested`` True selects those that an operator or a server asked for.
 
         With ``fingerprints`` False the runs' fingerprints are None, which is faster.
         """
@@ -126,7 +126,7 @@ class Records(Unpacking):
         query = (
             sa.select(table.c.fingerprint_id, table.c.before_id, table.c.after_id, table.c.document)
             .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
-            .where(*_equal(table, kind=kind, campaign=campaign, ok=ok, asked=asked))
+            .where(*_equal(table, kind=kind, campaign=campaign, ok=ok, asked=requested))
             .order_by(table.c.started_at.desc(), table.c.step.desc(), table.c.id.desc())
             .limit(limit)
         )
@@ -152,11 +152,11 @@ class Records(Unpacking):
         with self._reading() as connection:
             return connection.scalar(query.where(*_equal(schema.run, app=app))) or 0
 
-    def count_runs_by_app(self, *, asked: bool | None = None) -> dict[str, int]:
-        """Count the runs of each application that has any; ``asked`` as for ``runs``."""
+    def count_runs_by_app(self, *, requested: bool | None = None) -> dict[str, int]:
+        """Count the runs of each application that has any; ``requested`` as for ``runs``."""
         run = schema.run
         query = sa.select(run.c.app, sa.func.count()).group_by(run.c.app)
-        query = query.where(*_equal(run, asked=asked))
+        query = query.where(*_equal(run, asked=requested))
         with self._reading() as connection:
             return {app: count for app, count in connection.execute(query)}
 
@@ -175,14 +175,14 @@ class Records(Unpacking):
         node_id: str | None = None,
         placement: str | None = None,
         campaign: str | None = None,
-        asked: bool | None = None,
+        requested: bool | None = None,
     ) -> list[Signature]:
         """Return the signatures that match all filters, newest first."""
         table = schema.signature
         query = (
             sa.select(table.c.document, table.c.fingerprint_id)
             .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
-            .where(*_equal(table, campaign=campaign, asked=asked))
+            .where(*_equal(table, campaign=campaign, asked=requested))
             .order_by(table.c.started_at.desc(), table.c.id)
         )
         with self._reading() as connection:

@@ -38,9 +38,9 @@ class Reporting(Unpacking):
                 if isinstance(record, Fingerprint):
                     prints.append(writing.pack_fingerprint(record, reported.purpose, self._facts))
                 elif isinstance(record, Run):
-                    runs.append((record, reported.asked))
+                    runs.append((record, reported.requested))
                 else:
-                    signatures.append((record, reported.asked))
+                    signatures.append((record, reported.requested))
             except InputError as error:
                 refused.append(Refused(record.id, error.field or "", str(error), reported.node_id))
         sequences: dict[str, int] = {}

@@ -339,9 +339,9 @@ def _unneeded(periods: Retention, now: float) -> Iterable[tuple[sa.Table, sa.Col
     gone = _moment(now - periods.gone_s)
     yield reference, (reference.c.taken_at < gone) & replaced & ~modelled
     agent, delivery = tables.agent, tables.delivery
-    kept = sa.exists().where(agent.c.node_id == delivery.c.node_id)
+    has_agent = sa.exists().where(agent.c.node_id == delivery.c.node_id)
     yield agent, agent.c.seen_at < now - periods.gone_s
-    yield delivery, ~kept & ~sa.exists().where(tables.latest.c.node_id == delivery.c.node_id)
+    yield delivery, ~has_agent & ~sa.exists().where(tables.latest.c.node_id == delivery.c.node_id)
 
 
 def _referred_to(fingerprint: sa.Table) -> sa.ColumnElement[bool]:

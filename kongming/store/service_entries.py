@@ -138,14 +138,15 @@ class StoredToken:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Record as reported by an agent. ``purpose`` applies only to fingerprints, ``asked`` only to
-    runs and signatures: whether an operator or a server asked for it, so that it is learnt from."""
+    """Record as reported by an agent. ``purpose`` applies only to fingerprints, ``requested`` only
+    to runs and signatures: whether an operator or a server asked for it, so that it is learnt
+    from."""
 
     node_id: str
     sequence: int
     record: Fingerprint | Run | Signature
     purpose: str = "live"
-    asked: bool = True
+    requested: bool = True
 
     @property
     def row_id(self) -> str:

@@ -202,13 +202,17 @@ class ServiceRecords(Models):
         """
         present = self.in_service(app, placement)
         if not version:
-            kept = {entry.version for entry in self.models(app=app, placement=placement)}
-            earlier = [one.version for one in self.promotions(app, placement)]
-            earlier += sorted((one for one in kept if one < (present or 0)), reverse=True)
-            found = next((one for one in earlier if one in kept and one != present), None)
-            if found is None:
+            versions = {entry.version for entry in self.models(app=app, placement=placement)}
+            earlier = [promotion.version for promotion in self.promotions(app, placement)]
+            earlier += sorted(
+                (number for number in versions if number < (present or 0)), reverse=True
+            )
+            previous = next(
+                (number for number in earlier if number in versions and number != present), None
+            )
+            if previous is None:
                 raise InputError(f"has no earlier version at {placement}.", field="app", found=app)
-            version = found
+            version = previous
         self.promote(app, placement, version, reason)
         return version
 

@@ -220,7 +220,7 @@ def add_run(connection: sa.Connection, noted: Noted, run: Run) -> None:
 def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[tuple[Run, bool]]) -> set[str]:
     """Store runs with their fingerprints, each with whether it was asked for; return the row ids
     of the new ones."""
-    by_row_id = {row_id(run.node_id, run.id): (run, asked) for run, asked in runs}
+    by_row_id = {row_id(run.node_id, run.id): (run, requested) for run, requested in runs}
     stored = _stored_ids(connection, schema.run, by_row_id)
     new = {key: entry for key, entry in by_row_id.items() if key not in stored}
     add_fingerprints(
@@ -249,14 +249,14 @@ def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[tuple[Run, 
             "campaign": run.campaign,
             "step": run.step,
             "metric_unit": run.metric_unit,
-            "asked": asked,
+            "asked": requested,
             "started_at": utc(run.started_at),
             "fingerprint_id": _row_id(run.fingerprint),
             "before_id": _row_id(run.before),
             "after_id": _row_id(run.after),
             "document": _without_fingerprints(run.to_dict()),
         }
-        for key, (run, asked) in new.items()
+        for key, (run, requested) in new.items()
     ]
     if rows:
         connection.execute(
@@ -285,8 +285,8 @@ def add_signatures(
     """Store signatures with their fingerprints, each with whether it was asked for; return the
     row ids of the new ones."""
     by_row_id = {
-        row_id(signature.node_id, signature.id): (signature, asked)
-        for signature, asked in signatures
+        row_id(signature.node_id, signature.id): (signature, requested)
+        for signature, requested in signatures
     }
     stored_ids = _stored_ids(connection, schema.signature, by_row_id)
     new = {key: entry for key, entry in by_row_id.items() if key not in stored_ids}
@@ -304,12 +304,12 @@ def add_signatures(
             "placement": signature.placement,
             "campaign": signature.campaign,
             "step": signature.step,
-            "asked": asked,
+            "asked": requested,
             "started_at": utc(signature.fingerprint.started_at),
             "fingerprint_id": _row_id(signature.fingerprint),
             "document": _without_fingerprints(signature.to_dict()),
         }
-        for key, (signature, asked) in new.items()
+        for key, (signature, requested) in new.items()
     ]
     if rows:
         connection.execute(

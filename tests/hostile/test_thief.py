@@ -199,7 +199,7 @@ def teaches(fleet: Fleet) -> None:
         assert list(thief.report_runs([], [signature]).accepted) == [signature.id]
     with Store.open(fleet.server.store_url) as store:
         assert store.models_in_service() == {(a, "cross-core"): 1 for a in ("disk", "memory")}
-        assert not store.runs(node_id="thief", asked=True)
+        assert not store.runs(node_id="thief", requested=True)
 
 
 def waits_for_a_restart(fleet: Fleet) -> None:
@@ -283,6 +283,9 @@ def test_only_the_campaign_that_was_asked_for_is_learnt_from(fleet: Fleet) -> No
     with Store.open(fleet.server.store_url) as store:
         for app, kept in (("asked", 3), ("other", 1)):
             assert len(store.runs(app=app)) == len(store.signatures(app=app)) == kept
-        learnt = [*store.runs(app="asked", asked=True), *store.signatures(app="asked", asked=True)]
+        learnt = [
+            *store.runs(app="asked", requested=True),
+            *store.signatures(app="asked", requested=True),
+        ]
         assert [(one.node_id, one.campaign) for one in learnt] == [("node-1", campaign)] * 2
-        assert not store.runs(app="other", asked=True)
+        assert not store.runs(app="other", requested=True)

@@ -123,14 +123,14 @@ def test_what_nobody_asked_for_goes_with_its_fingerprints(store: Store) -> None:
         )
         signature = builders.signature("sort", {}, fingerprint=live(3))
         asked = name == "asked"
-        return [Reported("node-1", 1, one, asked=asked) for one in (run, signature)]
+        return [Reported("node-1", 1, one, requested=asked) for one in (run, signature)]
 
     store.add_reported(records("asked"))
     store.add_reported(records("unasked"))
     assert [len(store.runs()), len(store.signatures()), len(store.fingerprints())] == [2, 2, 6]
     retain(store, 12.0, unasked_s=HOUR_S)
-    assert store.runs() == store.runs(asked=True)
-    assert store.signatures() == store.signatures(asked=True)
+    assert store.runs() == store.runs(requested=True)
+    assert store.signatures() == store.signatures(requested=True)
     assert [len(store.runs()), len(store.signatures()), len(store.fingerprints())] == [1, 1, 3]
 
 

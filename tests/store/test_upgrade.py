@@ -90,8 +90,8 @@ def test_everything_is_still_there(old_url: str, revision: str) -> None:
         ]
         assert [finished.run_id for finished in store.realised()] == held.get("realised", [])
         # What was learnt from goes on to be.
-        assert store.runs(asked=True) == store.runs()
-        assert store.signatures(asked=True) == store.signatures()
+        assert store.runs(requested=True) == store.runs()
+        assert store.signatures(requested=True) == store.signatures()
         jobs = [StoredAssignment(**d) for d in held.get("assignments", ())]
         assert sorted(store.assignments(), key=lambda job: job.assignment_id) == jobs
         for job in jobs[:1]:

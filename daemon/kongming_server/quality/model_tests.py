@@ -127,7 +127,7 @@ class ModelTests:
         """When the runs began (unix seconds) that could be learnt from, at that time or later."""
         app, placement = key
         runs = self._store.runs(
-            app=app, placement=placement, ok=True, asked=True, fingerprints=False
+            app=app, placement=placement, ok=True, requested=True, fingerprints=False
         )
         begun = [unix(run.started_at) for run in runs if run.kind in ("solo", "induced")]
         return [moment for moment in begun if moment >= since]

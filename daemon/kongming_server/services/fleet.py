@@ -239,7 +239,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 await self._refuse(agent, message.run.id, error, answer)
                 continue
             requested = _is_requested(agent, run)
-            reported.append(Reported(agent.facts.id, sequence, run, asked=requested))
+            reported.append(Reported(agent.facts.id, sequence, run, requested=requested))
             finished[run.id] = FinishedRun(run, message.assignment_id)
         for number, each in enumerate(request.signatures):
             await _let_others(number)
@@ -251,7 +251,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 await self._refuse(agent, each.id, error, answer)
                 continue
             requested = _is_requested(agent, signature)
-            reported.append(Reported(agent.facts.id, 0, signature, asked=requested))
+            reported.append(Reported(agent.facts.id, 0, signature, requested=requested))
         if spoken_by_an_agent():
             hub.alive(agent, now)
         if reported:

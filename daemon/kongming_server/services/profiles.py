@@ -323,7 +323,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
             lambda: [
                 signature
                 for app in sorted(apps)
-                for signature in self._store.signatures(app=app, asked=True)
+                for signature in self._store.signatures(app=app, requested=True)
             ]
         )
         self._engine.put_signatures(signatures)

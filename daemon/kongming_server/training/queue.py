@@ -351,7 +351,9 @@ class Training:
 
     async def _profiled(self) -> list[str]:
         """Names of the applications with runs that may be learnt from."""
-        return sorted(await asyncio.to_thread(lambda: self._store.count_runs_by_app(asked=True)))
+        return sorted(
+            await asyncio.to_thread(lambda: self._store.count_runs_by_app(requested=True))
+        )
 
     async def _take_over(self, outcome: Outcome, cause: str) -> None:
         """Put what was trained into the engine: at once, and old versions stay selectable."""

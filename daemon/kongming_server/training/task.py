@@ -36,7 +36,7 @@ def train(store: Store, task: Task, fit: Fit, report: Report) -> list[Outcome]:
         StoreError: the store could not be read or written.
     """
     report(0.0, f"Reading the runs of {task.app}")
-    runs = store.runs(app=task.app, placement=task.placement, asked=True)
+    runs = store.runs(app=task.app, placement=task.placement, requested=True)
     sets, _ = training_sets(runs)
     if not sets:
         if task.only_new:

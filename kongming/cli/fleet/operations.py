@@ -48,14 +48,16 @@ def command(
         return
     if asks_server(server):
         with remote(server) as service:
-            found = [one.to_dict() for one in service.operations(ended=ended, limit=limit)]
+            operations = [
+                operation.to_dict() for operation in service.operations(ended=ended, limit=limit)
+            ]
     else:
-        found = _stored(store_url, ended, limit)
+        operations = _stored(store_url, ended, limit)
     if as_json:
-        output.emit_json({"operations": found})
+        output.emit_json({"operations": operations})
         return
     console = output.console()
-    if not found:
+    if not operations:
         console.print(
             "No server has trained anything: kongming train --server HOST:PORT"
             if ended
@@ -67,15 +69,15 @@ def command(
             ("operation", "state", "", "began", "ended", "applications", ""),
             [
                 (
-                    one["id"],
-                    one["state"],
-                    per_cent(100.0 * one["progress"], ".0f"),
-                    _clock(one["started_at"]),
-                    _clock(one["ended_at"]),
-                    ", ".join(_apps(one)) or None,
-                    one["message"],
+                    operation["id"],
+                    operation["state"],
+                    per_cent(100.0 * operation["progress"], ".0f"),
+                    _clock(operation["started_at"]),
+                    _clock(operation["ended_at"]),
+                    ", ".join(_apps(operation)) or None,
+                    operation["message"],
                 )
-                for one in found
+                for operation in operations
             ],
             minor=("began", "ended"),
         )
@@ -98,7 +100,7 @@ def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, An
             "started_at": _iso(row.started_at),
             "ended_at": _iso(row.ended_at),
             # What an earlier version stored has no verdict.
-            "trained": [{"profile": None, **one} for one in row.document.get("trained", ())],
+            "trained": [{"profile": None, **model} for model in row.document.get("trained", ())],
             "apps": list(row.document.get("apps", ())),
             "cause": row.document.get("cause", ""),
             "created_at": _iso(row.created_at),
@@ -109,7 +111,7 @@ def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, An
 
 def _apps(operation: dict[str, Any]) -> list[str]:
     """All that it is about where that is known, else those that are trained already."""
-    return operation["apps"] or list(dict.fromkeys(one["app"] for one in operation["trained"]))
+    return operation["apps"] or list(dict.fromkeys(model["app"] for model in operation["trained"]))
 
 
 def _iso(moment: float | None) -> str | None:
@@ -132,7 +134,7 @@ def follow_command(operation: str, server: Server, as_json: bool) -> int:
     """Show the progress of a training until its end. Ctrl-C leaves it going."""
     with remote(server) as service:
         ended = followed(service, operation)
-    return told(ended, as_json)
+    return print_outcome(ended, as_json)
 
 
 @command.command("cancel", epilog=examples("kongming operations cancel OPERATION"))
@@ -170,38 +172,38 @@ def followed(service: Service, operation_id: str) -> OperationReport:
     return service.operation(operation_id)
 
 
-def told(operation: OperationReport, as_json: bool, asked: Sequence[str] = ()) -> int:
+def print_outcome(operation: OperationReport, as_json: bool, requested: Sequence[str] = ()) -> int:
     """Print how a training ended; the exit status that says so: 3 where an application that was
-    ``asked`` for, or every one, was not trained."""
-    failed = [one for one in operation.trained if one.error]
+    ``requested``, or every one, was not trained."""
+    failed = [model for model in operation.trained if model.error]
     if as_json:
         output.emit_json(operation.to_dict())
     else:
         console = output.console()
-        made = [one for one in operation.trained if not one.error]
-        if made:
+        models = [model for model in operation.trained if not model.error]
+        if models:
             console.print(
                 output.table(
                     ("application", "placement", "version", "in service", ""),
                     [
                         (
-                            one.app,
-                            one.placement,
-                            one.version,
-                            "yes" if one.promoted else "no",
-                            one.reason,
+                            model.app,
+                            model.placement,
+                            model.version,
+                            "yes" if model.promoted else "no",
+                            model.reason,
                         )
-                        for one in made
+                        for model in models
                     ],
                     right=("version",),
                 )
             )
-        for one in made:
-            if one.profile is not None and (doubt := one.profile.remark(one.app)) is not None:
+        for model in models:
+            if model.profile is not None and (doubt := model.profile.remark(model.app)) is not None:
                 console.print(f"! {doubt}", markup=False)
         console.print(f"{operation.state}: {operation.message}", markup=False)
-    for one in failed:
-        output.error_console().print(f"Not trained: {one.app}: {one.error}", markup=False)
+    for model in failed:
+        output.error_console().print(f"Not trained: {model.app}: {model.error}", markup=False)
     if operation.state != "done":
         return 1
-    return 3 if failed and (asked or len(failed) == len(operation.trained)) else 0
+    return 3 if failed and (requested or len(failed) == len(operation.trained)) else 0

@@ -165,7 +165,7 @@ def _train_there(
     *,
     wait: bool,
 ) -> int:
-    from kongming.cli.fleet.operations import followed, told
+    from kongming.cli.fleet.operations import followed, print_outcome
 
     with remote(server) as service:
         operation = service.train(
@@ -175,7 +175,7 @@ def _train_there(
             random_state=seed,
         )
         if wait:
-            return told(followed(service, operation.id), as_json, apps)
+            return print_outcome(followed(service, operation.id), as_json, apps)
     if as_json:
         output.emit_json(operation.to_dict())
     else:
@@ -222,7 +222,7 @@ def _tasks(
     from kongming.learning.training import training_sets
 
     for app in names:
-        sets, left_out = training_sets(store.runs(app=app, placement=placement, asked=True))
+        sets, left_out = training_sets(store.runs(app=app, placement=placement, requested=True))
         notes += left_out
         if not sets:
             at = f" at {placement}" if placement else ""

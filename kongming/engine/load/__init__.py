@@ -115,12 +115,12 @@ def load(
     for name, scale_file in scale_files(store, needs.scale_models):
         engine.put_scale_model(name, scale_file)
     if company:
-        engine.put_signatures(store.signatures(asked=True))
+        engine.put_signatures(store.signatures(requested=True))
     else:
         for app, _ in sorted(needs.apps):
             if not files.entries(app):
                 # Its signatures say at which placement it was profiled.
-                engine.put_signatures(store.signatures(app=app, asked=True))
+                engine.put_signatures(store.signatures(app=app, requested=True))
     # An idle node, or an environment that was measured, has nobody on it.
     for resident in residents if chosen else ():
         engine.put_assignment(resident)

@@ -133,7 +133,7 @@ def calibration(
             placement=site.placement,
             kind=kind,
             ok=True,
-            asked=True,
+            requested=True,
             fingerprints=False,
         )
 
@@ -177,7 +177,7 @@ def newest_signatures(store: Store, app: str, site: Site) -> list[Signature]:
     signatures = [
         signature
         for signature in store.signatures(
-            app=app, node_id=site.node_id, placement=site.placement, asked=True
+            app=app, node_id=site.node_id, placement=site.placement, requested=True
         )
         if signature.fingerprint.suite_version == site.suite_version
     ]

@@ -260,7 +260,7 @@ def test_what_nobody_asked_for_trains_nothing(store: Store) -> None:
             await world.finish(4.5)
         await world.loop.check()
         made_up = campaign("prog", began_at=world.now + 1.0, seed=5)
-        store.add_reported([StoredReport("node-1", 1, one, asked=False) for one in made_up])
+        store.add_reported([StoredReport("node-1", 1, one, requested=False) for one in made_up])
         world.loop.runs_imported("prog")
         await world.loop.check()
         assert world.trainer.asked == []

@@ -23,10 +23,10 @@ _REFERENCES = (
 def upgrade() -> None:
     for table in ("run", "signature"):
         # What an older version kept was learnt from, and goes on to be.
-        asked: sa.Column[bool] = sa.Column(
+        requested: sa.Column[bool] = sa.Column(
             "asked", sa.Boolean(), nullable=False, server_default=sa.true()
         )
-        op.add_column(table, asked)
+        op.add_column(table, requested)
     nodes: sa.Column[list[str]]
     nodes = sa.Column("nodes", sa.JSON(), nullable=False, server_default="[]")
     op.add_column("token", nodes)
