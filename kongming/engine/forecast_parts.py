@@ -156,7 +156,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 def forecast_of(
     prediction: Prediction, node_id: str, domain: int, placement: str, model: Served
 ) -> Forecast:
-    known = prediction.said() | {"placement": placement}
+    known = prediction.prediction_fields() | {"placement": placement}
     return Forecast(
         **known, node_id=node_id, domain=domain, basis="model", model_version=model.version
     )

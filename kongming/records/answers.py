@@ -14,7 +14,7 @@ from typing import Any, Literal
 from kongming.records import moments
 from kongming.records.fingerprint import NodeFacts
 from kongming.records.judgement import Judgement
-from kongming.records.prediction import Interval, Said
+from kongming.records.prediction import Interval, PredictionFields
 from kongming.records.scaling import Scaled
 
 Basis = Literal["model", "node-only"]
@@ -67,7 +67,7 @@ class ResidentImpact(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast(Answer, Said):
+class Forecast(Answer, PredictionFields):
     """A prediction for a node, and what it rests on.
 
     ``model`` is empty, ``model_version`` 0 and ``solo_s`` and ``runtime_s`` None where the basis

@@ -41,8 +41,8 @@ def excesses(prints: Sequence[Fingerprint]) -> list[float]:
     """By how much the controls of each fingerprint read above the quiet ones of all, in logs; 0
     where it has none. All are of one placement, suite and load."""
     logs = [
-        {name: math.log(s) for name, s in one.times().items() if name in NAMES and s > 0.0}
-        for one in prints
+        {name: math.log(s) for name, s in fingerprint.times().items() if name in NAMES and s > 0.0}
+        for fingerprint in prints
     ]
     quiet = {
         name: _quiet([row[name] for row in logs if name in row])
@@ -64,16 +64,16 @@ def undisturbed(signatures: Sequence[Signature]) -> list[Signature]:
     stays."""
     if len(signatures) < 2 or not applies(signatures[0].placement):
         return list(signatures)
-    above = excesses([one.fingerprint for one in signatures])
+    above = excesses([signature.fingerprint for signature in signatures])
     limit = max(LIMIT, min(above))
-    return [one for one, value in zip(signatures, above, strict=True) if value <= limit]
+    return [signature for signature, value in zip(signatures, above, strict=True) if value <= limit]
 
 
 def left_out(runs: Sequence[Run]) -> frozenset[str]:
     """The ids of the disturbed runs to leave out: none where more than a quarter of the runs was
     disturbed, since those left would be of the machine's quiet moments alone."""
-    found = disturbed(runs)
-    return found if 4 * len(found) <= len(runs) else frozenset()
+    ids = disturbed(runs)
+    return ids if 4 * len(ids) <= len(runs) else frozenset()
 
 
 def disturbed(runs: Iterable[Run]) -> frozenset[str]:
@@ -83,16 +83,18 @@ def disturbed(runs: Iterable[Run]) -> frozenset[str]:
     for run in runs:
         if applies(run.placement):
             load = (run.campaign, run.node_id, run.placement, run.levels, run.neighbours)
-            for one in (run.before, run.after):
-                if one is not None:
-                    alike.setdefault((load, one.suite, one.suite_version), []).append((run, one))
-    found: dict[str, list[float]] = {}
+            for fingerprint in (run.before, run.after):
+                if fingerprint is not None:
+                    alike.setdefault(
+                        (load, fingerprint.suite, fingerprint.suite_version), []
+                    ).append((run, fingerprint))
+    by_run: dict[str, list[float]] = {}
     for pairs in alike.values():
-        above = excesses([one for _, one in pairs])
+        above = excesses([fingerprint for _, fingerprint in pairs])
         for (run, _), value in zip(pairs, above, strict=True):
-            found.setdefault(run.id, []).append(value)
+            by_run.setdefault(run.id, []).append(value)
     return frozenset(
-        run_id for run_id, values in found.items() if math.fsum(values) / len(values) > LIMIT
+        run_id for run_id, values in by_run.items() if math.fsum(values) / len(values) > LIMIT
     )
 
 
@@ -116,12 +118,12 @@ class Watch:
     def excess(self, alike: object, prints: Sequence[Fingerprint | None]) -> float:
         """Learn of fingerprints taken under one load; returns by how much their controls read above
         the quiet ones under it, on average, in logs. 0 where there is no control."""
-        taken = [one for one in prints if one is not None]
+        taken = [fingerprint for fingerprint in prints if fingerprint is not None]
         if not self._applies or not taken:
             return 0.0
         values = []
-        for one in taken:
-            seen = self._seen.setdefault((alike, one.suite, one.suite_version), [])
-            seen.append(one)
+        for fingerprint in taken:
+            seen = self._seen.setdefault((alike, fingerprint.suite, fingerprint.suite_version), [])
+            seen.append(fingerprint)
             values.append(excesses(seen)[-1])
         return math.fsum(values) / len(values)

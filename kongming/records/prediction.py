@@ -83,7 +83,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class PredictionFields:
     """What every prediction says of an application, whoever asked: each field stands here once, and
     in the messages of ``proto/`` under the same name.
 
@@ -110,13 +110,13 @@ class Said:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def said(self) -> dict[str, Any]:
+    def prediction_fields(self) -> dict[str, Any]:
         """The fields of this class by name, their values as they are."""
-        return {field.name: getattr(self, field.name) for field in fields(Said)}
+        return {field.name: getattr(self, field.name) for field in fields(PredictionFields)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction(Said):
+class Prediction(PredictionFields):
     """Predicted runtime of one application in one environment, by a model."""
 
     solo_s: float
