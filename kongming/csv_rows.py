@@ -38,7 +38,7 @@ class Row:
         return text
 
     def number_in(
-        self, column: str, *, least: float = 0.0, above: bool = False, whole: bool = False
+        self, column: str, *, least: float = 0.0, above: bool = False, integer: bool = False
     ) -> float:
         """A finite number of ``least`` or more (``above``: not ``least`` itself).
 
@@ -46,7 +46,7 @@ class Row:
             InputError: the cell is empty, no number, or out of range.
         """
         text = self.text(column)
-        allowed = f"a {'whole ' if whole else ''}number {'above' if above else 'from'} {least:g}"
+        allowed = f"a {'whole ' if integer else ''}number {'above' if above else 'from'} {least:g}"
         try:
             # What Python takes for numbers besides: 1_000 and the digits of other scripts.
             value = float(text) if text.isascii() and "_" not in text else math.nan
@@ -59,7 +59,7 @@ class Row:
             not math.isfinite(value)
             or value < least
             or (above and value == least)
-            or (whole and value != int(value))
+            or (integer and value != int(value))
         ):
             raise InputError(
                 "is out of range.", field=self.where(column), found=text, allowed=allowed

@@ -278,7 +278,7 @@ def main() -> int:
         fitting = int(left_s / (len(ordered) * asked.repeats * per_job_s))
         jobs = asked.jobs or min(max(fitting, LEAST_JOBS), MOST_JOBS)
         made = Synthetic("poisson", jobs, asked.load, zipf=0.0, seed=asked.seed)
-        arriving = made.made(known.apps, known.solo_s, layout.fleet.capacity, math.inf)
+        arriving = made.generate(known.apps, known.solo_s, layout.fleet.capacity, math.inf)
         arriving = replace(arriving, arrival_s=arriving.arrival_s - arriving.arrival_s[0])
         real: dict[str, list[Ran]] = {name: [] for name in ordered}
         for repeat in range(asked.repeats):

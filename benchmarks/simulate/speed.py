@@ -54,7 +54,9 @@ def table() -> PairTable:
 def one(policy: str, nodes: int, slots: int, jobs: int, load: float) -> dict[str, Any]:
     pairs, fleet = table(), alike(nodes, slots)
     start = time.perf_counter()
-    arriving = Synthetic("poisson", jobs, load).made(pairs.apps, pairs.solo_s, fleet.capacity, 1.2)
+    arriving = Synthetic("poisson", jobs, load).generate(
+        pairs.apps, pairs.solo_s, fleet.capacity, 1.2
+    )
     made = time.perf_counter()
     study = Study(arriving, fleet, pairs, made_up(pairs, 0.1, 0), Rules(), Queueing())
     outcome = study.run(policy)

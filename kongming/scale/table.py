@@ -213,7 +213,7 @@ def _hints(columns: Columns) -> dict[str, str]:
 
 def _numbers(row: Row, columns: Columns, scale_column: str | None) -> tuple[float, ...]:
     """Return machines, scale, seconds and iterations of a row."""
-    machines = row.number_in(columns.machines, least=1.0, whole=True)
+    machines = row.number_in(columns.machines, least=1.0, integer=True)
     scale = 1.0 if scale_column is None else row.number_in(scale_column, above=True)
     seconds = row.number_in(columns.seconds, above=True)
     iterations = 1.0

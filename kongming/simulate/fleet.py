@@ -80,11 +80,11 @@ def read_fleet(path: Path) -> Fleet:
     """
     kinds = []
     for row in read_rows(path, COLUMNS[:2], COLUMNS):
-        slots = row.number_in("slots", least=1, whole=True) if row.text("slots") else 2.0
+        slots = row.number_in("slots", least=1, integer=True) if row.text("slots") else 2.0
         kinds.append(
             Kind(
                 name=row.name("name"),
-                nodes=int(row.number_in("nodes", least=1, whole=True)),
+                nodes=int(row.number_in("nodes", least=1, integer=True)),
                 slots=int(slots),
                 speed=row.optional("speed") or 1.0,
                 weight=row.number_in("weight") if row.text("weight") else 1.0,

@@ -171,7 +171,7 @@ def together(logs: Iterable[float]) -> float:
     """Return the log slowdown next to several neighbours from those next to each of them: slowdowns
     add up; that a CPU is kept awake makes a program faster once."""
     values = list(logs)
-    return math.fsum(max(one, 0.0) for one in values) + min([0.0, *values])
+    return math.fsum(max(value, 0.0) for value in values) + min([0.0, *values])
 
 
 def known_truth(table: PairTable) -> Beliefs:

@@ -163,7 +163,7 @@ class Synthetic:
             if not valid:
                 raise InputError("is out of range.", field=name, found=value, allowed=allowed)
 
-    def made(self, apps: Sequence[str], solo_s: Floats, capacity: float, limit: float) -> Trace:
+    def generate(self, apps: Sequence[str], solo_s: Floats, capacity: float, limit: float) -> Trace:
         """Generate the trace. Raises UntrainedError if the solo time of an application is
         unknown."""
         unknown = [app for app, solo in zip(apps, solo_s, strict=True) if math.isnan(solo)]

@@ -142,7 +142,7 @@ def test_a_prediction_that_is_too_short_kills_as_a_limit_alone(
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from(["poisson", "bursty", "daily"]))
 def test_time_min_kills_nobody_whom_the_user_would_not(seed: int, arrivals: str) -> None:
-    jobs = Generated(arrivals, 400, 0.9, 64, seed=seed).made()
+    jobs = Generated(arrivals, 400, 0.9, 64, seed=seed).generate()
     done = {name: schedule(name, jobs) for name in LIMITS}
     for name in ("time-min", "time-min-late"):
         np.testing.assert_array_equal(done[name].killed, done["user"].killed)
@@ -153,7 +153,7 @@ def test_time_min_kills_nobody_whom_the_user_would_not(seed: int, arrivals: str)
 
 
 def test_a_prediction_knows_what_has_ended_and_holds_its_share() -> None:
-    jobs = Generated("poisson", 4000, 0.7, 64, zipf=0.0, apps=4, seed=3).made()
+    jobs = Generated("poisson", 4000, 0.7, 64, zipf=0.0, apps=4, seed=3).generate()
     predicted = predicted_quantiles(jobs, 0.95)
     known = np.isfinite(predicted)
     assert known.mean() > 0.9
@@ -162,7 +162,7 @@ def test_a_prediction_knows_what_has_ended_and_holds_its_share() -> None:
     # Later runs change nothing.
     run_s = jobs.run_s.copy()
     run_s[2000:] *= 3.0
-    changed = Generated("poisson", 4000, 0.7, 64, zipf=0.0, apps=4, seed=3).made()
+    changed = Generated("poisson", 4000, 0.7, 64, zipf=0.0, apps=4, seed=3).generate()
     changed.run_s[:] = run_s
     np.testing.assert_array_equal(predicted_quantiles(changed, 0.95)[:2000], predicted[:2000])
 

@@ -225,7 +225,7 @@ def test_a_fleet_of_kinds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arrivals", ["poisson", "bursty"])
 def test_made_up_jobs_bring_the_load_asked_for(arrivals: str) -> None:
-    trace = Synthetic(arrivals, 20_000, 0.6, seed=2).made(APPS, SOLOS, 50.0, 1.2)
+    trace = Synthetic(arrivals, 20_000, 0.6, seed=2).generate(APPS, SOLOS, 50.0, 1.2)
     load = trace.work_s.sum() / (trace.arrival_s[-1] * 50.0)
     assert load == pytest.approx(0.6, rel=0.06)
     shares = np.sort(np.bincount(trace.app_of, minlength=3) / len(trace))[::-1]

@@ -43,7 +43,7 @@ class Queue:
             return [
                 Generated(
                     arrivals, self.jobs, self.load, capacity, self.zipf, self.burst, seed=seed
-                ).made()
+                ).generate()
                 for seed in range(self.seed, self.seed + (self.seeds or SEEDS))
             ]
         if self.seeds is not None:

@@ -79,22 +79,22 @@ def _gained(
     entries = document["quality"]
     targets = [entry["target"] for entry in entries]
     for name in document["policies"]:
-        found = [entry["policies"][name] for entry in entries]
+        results = [entry["policies"][name] for entry in entries]
         axes.plot(
             targets,
-            [max(one["gained_pct"], 0.0) for one in found],
+            [max(result["gained_pct"], 0.0) for result in results],
             color=colours[name],
             linestyle="--" if name == "oracle" else "-",
         )
-        for target, one in zip(targets, found, strict=True):
-            kept = one["violated_share"] <= VIOLATED
+        for target, result in zip(targets, results, strict=True):
+            holds_target = result["violated_share"] <= VIOLATED
             axes.plot(
                 [target],
-                [max(one["gained_pct"], 0.0)],
+                [max(result["gained_pct"], 0.0)],
                 marker="o",
                 markersize=6.0,
                 markeredgecolor=colours[name],
-                markerfacecolor=colours[name] if kept else theme.page,
+                markerfacecolor=colours[name] if holds_target else theme.page,
             )
     axes.annotate(
         f"hollow: more than {per_cent(100.0 * VIOLATED, '.0f')} of jobs fell below the target",

@@ -276,9 +276,9 @@ def command(
         pairs, predicted, prediction_error, model, placement, estimate_missing, store_url, seed
     )
     machines = alike(nodes, slots) if fleet is None else read_fleet(fleet)
-    asked = Jobs(trace, synthetic, jobs, load, zipf, burst, apps, limit, seed)
+    workload = Jobs(trace, synthetic, jobs, load, zipf, burst, apps, limit, seed)
     file = pairs_of(source, lambda text: output.error_console().print(text, markup=False))
-    arriving = _trace(asked, file, machines)
+    arriving = _trace(workload, file, machines)
     table = file.table.only(arriving.apps).filled(everything=estimate_missing)
     beliefs = beliefs_for(source, file, table)
     names = _policies(policies, beliefs is not None)
@@ -292,10 +292,10 @@ def command(
         seed,
     )
     with output.progress("simulating", float(len(arriving))) as bar:
-        found = documented(
+        results = documented(
             study, names, targets, lambda text, started: bar.update(float(started), text=text)
         )
-    document = _document(study, file, asked) | found
+    document = _document(study, file, workload) | results
     if out is not None:
         out.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", "utf-8")
     if plot is not None:
@@ -318,19 +318,24 @@ def _processors(nodes: int, slots: int) -> int | None:
     return nodes * slots if given else None
 
 
-def _trace(asked: Jobs, file: PairFile, fleet: Fleet) -> Trace:
+def _trace(workload: Jobs, file: PairFile, fleet: Fleet) -> Trace:
     from kongming.records.errors import InputError
     from kongming.simulate import Synthetic, read_trace
 
-    table = file.table.only(asked.apps) if asked.apps else file.table
-    if asked.trace is not None:
-        if asked.apps:
+    table = file.table.only(workload.apps) if workload.apps else file.table
+    if workload.trace is not None:
+        if workload.apps:
             raise InputError("is an option of generated jobs.", field="--app", hint="Leave it out.")
-        return read_trace(asked.trace, table.apps, table.solo_s, asked.limit).used()
-    made = Synthetic(
-        asked.synthetic or "poisson", asked.jobs, asked.load, asked.zipf, asked.burst, asked.seed
+        return read_trace(workload.trace, table.apps, table.solo_s, workload.limit).used()
+    generator = Synthetic(
+        workload.synthetic or "poisson",
+        workload.jobs,
+        workload.load,
+        workload.zipf,
+        workload.burst,
+        workload.seed,
     )
-    return made.made(table.apps, table.solo_s, fleet.capacity, asked.limit).used()
+    return generator.generate(table.apps, table.solo_s, fleet.capacity, workload.limit).used()
 
 
 def _policies(given: Sequence[str], predicting: bool) -> tuple[str, ...]:
@@ -338,7 +343,7 @@ def _policies(given: Sequence[str], predicting: bool) -> tuple[str, ...]:
     from kongming.records.errors import UnknownNameError
     from kongming.simulate import DEFAULT, NAMES
 
-    names = tuple(dict.fromkeys(n.strip() for one in given for n in one.split(",") if n.strip()))
+    names = tuple(dict.fromkeys(n.strip() for text in given for n in text.split(",") if n.strip()))
     wanted = NAMES if names == ("all",) else names or DEFAULT
     for name in wanted:
         if name not in NAMES:
@@ -358,7 +363,7 @@ def _targets(quality: str | None, plot: Path | None) -> tuple[float, ...]:
 
     if quality is None:
         return () if plot is None else QUALITIES
-    found = []
+    targets = []
     for text in quality.split(","):
         try:
             target = float(text)
@@ -371,8 +376,8 @@ def _targets(quality: str | None, plot: Path | None) -> tuple[float, ...]:
                 found=text,
                 allowed="numbers above 0, up to 1, with commas between them",
             )
-        found.append(target)
-    return tuple(sorted(set(found)))
+        targets.append(target)
+    return tuple(sorted(set(targets)))
 
 
 def _check_plot(plot: Path | None) -> None:
@@ -389,7 +394,7 @@ def _check_plot(plot: Path | None) -> None:
     require("Drawing figures", "plots", "matplotlib")
 
 
-def _document(study: Study, file: PairFile, asked: Jobs) -> dict[str, Any]:
+def _document(study: Study, file: PairFile, workload: Jobs) -> dict[str, Any]:
     trace, fleet, queueing = study.trace, study.fleet, study.queueing
     span = float(trace.arrival_s[-1] - trace.arrival_s[0])
     work = float(trace.work_s.sum())
@@ -422,7 +427,7 @@ def _document(study: Study, file: PairFile, asked: Jobs) -> dict[str, Any]:
         "pairs": _told_pairs(study.table, file),
         "predictions": _told_beliefs(study.beliefs, study.table),
         "settings": {
-            "limit": asked.limit if math.isfinite(asked.limit) else None,
+            "limit": workload.limit if math.isfinite(workload.limit) else None,
             "patience": queueing.patience if math.isfinite(queueing.patience) else None,
             "best_fit": queueing.best_fit,
             "pack": study.rules.pack,

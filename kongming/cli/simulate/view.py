@@ -37,7 +37,7 @@ def show(document: Mapping[str, Any]) -> None:
 
 def remarks(document: Mapping[str, Any]) -> list[str]:
     """Return notes on the sources of the numbers, and on which of them were not measured."""
-    pairs, said, settings = document["pairs"], document["predictions"], document["settings"]
+    pairs, predictions, settings = document["pairs"], document["predictions"], document["settings"]
     noise = "" if pairs["noise_pct"] is None else f", repeat noise {per_cent(pairs['noise_pct'])}"
     lines = [f"pairs: {pairs['measured']} measured ({pairs['source']}{noise})"]
     if pairs["estimated"]:
@@ -47,10 +47,14 @@ def remarks(document: Mapping[str, Any]) -> list[str]:
             f"{len(pairs['estimated'])} pairs were not measured, but estimated from the others: "
             f"{shown}{more}"
         )
-    if said is not None:
-        error = "" if said["error_pct"] is None else f", median error {per_cent(said['error_pct'])}"
-        lines.append(f"predictions: {said['source']}{error}")
-        if said["made_up"]:
+    if predictions is not None:
+        error = (
+            ""
+            if predictions["error_pct"] is None
+            else f", median error {per_cent(predictions['error_pct'])}"
+        )
+        lines.append(f"predictions: {predictions['source']}{error}")
+        if predictions["made_up"]:
             lines.append("No model made these predictions: the gain of kongming is hypothetical.")
     patience = settings["patience"]
     if patience is None:
@@ -114,13 +118,13 @@ def _quality(entries: Sequence[Mapping[str, Any]]) -> _Table:
     columns = ["quality", *names]
     rows: list[list[object]] = []
     for entry in entries:
-        found = [entry["policies"][name] for name in names]
+        results = [entry["policies"][name] for name in names]
         rows.append(
             [
                 f"{entry['target']:g}",
                 *(
-                    f"{max(one['gained_pct'], 0.0):.0f} / {_percent(one['held_share'])}"
-                    for one in found
+                    f"{max(result['gained_pct'], 0.0):.0f} / {_percent(result['held_share'])}"
+                    for result in results
                 ),
             ]
         )

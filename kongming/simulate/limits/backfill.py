@@ -94,7 +94,7 @@ class _Queue:
         if len(waiting) < 2 or not self._free:
             return
         reserved_at, spare = self._reservation(now)
-        kept = waiting[:1]
+        still_waiting = waiting[:1]
         for job in waiting[1:]:
             needs = self._needs[job]
             ends_before = now + self._fit[job] <= reserved_at
@@ -103,8 +103,8 @@ class _Queue:
                 self._backfilled[job] = True
                 spare -= 0 if ends_before else needs
             else:
-                kept.append(job)
-        self._waiting = kept
+                still_waiting.append(job)
+        self._waiting = still_waiting
 
     def _reservation(self, now: float) -> tuple[float, int]:
         """When the first job that waits can start as planned, and the processors left over then."""

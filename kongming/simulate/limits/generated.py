@@ -61,7 +61,7 @@ class Generated:
             if not valid:
                 raise InputError("is out of range.", field=name, found=value, allowed=allowed)
 
-    def made(self) -> LimitedJobs:
+    def generate(self) -> LimitedJobs:
         """Generate the jobs."""
         random = np.random.default_rng([self.seed, 18])
         width = 2 ** random.integers(0, int(math.log2(self.capacity / 4)) + 1, self.apps)

@@ -67,7 +67,7 @@ def read_jobs(path: Path, capacity: int) -> LimitedJobs:
     for row in read_rows(path, COLUMNS, COLUMNS):
         columns["arrival_s"].append(row.number_in("arrival_s"))
         columns["app"].append(apps.setdefault(row.name("app"), len(apps)))
-        columns["processors"].append(row.number_in("processors", least=1, whole=True))
+        columns["processors"].append(row.number_in("processors", least=1, integer=True))
         for name in ("run_s", "limit_s"):
             columns[name].append(row.number_in(name, above=True))
     values = {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
