@@ -375,8 +375,10 @@ def _by_key(
 ) -> dict[tuple[str, str, str], EnvironmentPrediction]:
     by_key = once_each(
         predicted,
-        lambda one: (one.app, one.environment, one.model),
-        told=lambda one: f"{one.model} for {one.app} in {one.environment}",
+        lambda prediction: (prediction.app, prediction.environment, prediction.model),
+        describe=lambda prediction: (
+            f"{prediction.model} for {prediction.app} in {prediction.environment}"
+        ),
         allowed="one record of a model for all runs in an environment",
     )
     for (app, environment, model), prediction in by_key.items():

@@ -167,13 +167,19 @@ def _coverage(cases: Cases, pairs: _Pairs) -> dict[str, Any]:
     """Coverage of ``auto``'s intervals: of single repeats by the ``run`` ones, and of the means of
     repeats, less what their own error explains, by the ``expected`` ones; and how often a
     prediction was of the edge of the training runs, or outside them."""
-    said = [pairs.prediction(pair, AUTO) for pair in pairs.measured]
+    predictions = [pairs.prediction(pair, AUTO) for pair in pairs.measured]
     runs = [
-        None if one is None or one.lower is None or one.upper is None else (one.lower, one.upper)
-        for one in said
+        None
+        if prediction is None or prediction.lower is None or prediction.upper is None
+        else (prediction.lower, prediction.upper)
+        for prediction in predictions
     ]
-    known = [one for one, bounds in zip(said, runs, strict=True) if one and bounds]
-    level = one_level({one.level for one in known})
+    known = [
+        prediction
+        for prediction, bounds in zip(predictions, runs, strict=True)
+        if prediction and bounds
+    ]
+    level = one_level({prediction.level for prediction in known})
     predicted = cases.predicted[cases.models.index(AUTO)] if AUTO in cases.models else cases.solo
     reach = 0.0 if level is None else NormalDist().inv_cdf((1.0 + level) / 2.0)
     errors = reach * np.sqrt(np.nan_to_num(pairs.variances()))
@@ -184,10 +190,14 @@ def _coverage(cases: Cases, pairs: _Pairs) -> dict[str, Any]:
         "level": level,
         "run": interval_coverage(cases, runs, pairs.repeats),
         "expected": interval_coverage(
-            cases, [None if one is None else one.expected for one in said], means[:, None].tolist()
+            cases,
+            [None if prediction is None else prediction.expected for prediction in predictions],
+            means[:, None].tolist(),
         ),
-        "at_edge": mean(np.array([one.at_least for one in known], dtype=np.float64)),
-        "extrapolating": mean(np.array([one.extrapolating for one in known], dtype=np.float64)),
+        "at_edge": mean(np.array([prediction.at_least for prediction in known], dtype=np.float64)),
+        "extrapolating": mean(
+            np.array([prediction.extrapolating for prediction in known], dtype=np.float64)
+        ),
     }
 
 
@@ -376,8 +386,10 @@ def _by_key(
 ) -> dict[tuple[str, str, str], PairPrediction]:
     return once_each(
         predicted,
-        lambda one: (one.app, one.neighbour, one.model),
-        told=lambda one: f"{one.model} for {one.app} next to {one.neighbour}",
+        lambda prediction: (prediction.app, prediction.neighbour, prediction.model),
+        describe=lambda prediction: (
+            f"{prediction.model} for {prediction.app} next to {prediction.neighbour}"
+        ),
         allowed="one prediction of a model for a pair",
     )
 

@@ -178,14 +178,16 @@ def once_each(
     predicted: Iterable[_Predicted],
     key: Callable[[_Predicted], tuple[str, str, str]],
     *,
-    told: Callable[[_Predicted], str],
+    describe: Callable[[_Predicted], str],
     allowed: str,
 ) -> dict[tuple[str, str, str], _Predicted]:
-    """Return predictions by ``key``. Raises InputError, which tells one by ``told``, if a key is
-    there twice."""
-    found: dict[tuple[str, str, str], _Predicted] = {}
-    for one in predicted:
-        if key(one) in found:
-            raise InputError("is there twice.", field="predicted", found=told(one), allowed=allowed)
-        found[key(one)] = one
-    return found
+    """Return predictions by ``key``. Raises InputError, which names one by ``describe``, if a key
+    is there twice."""
+    by_key: dict[tuple[str, str, str], _Predicted] = {}
+    for prediction in predicted:
+        if key(prediction) in by_key:
+            raise InputError(
+                "is there twice.", field="predicted", found=describe(prediction), allowed=allowed
+            )
+        by_key[key(prediction)] = prediction
+    return by_key

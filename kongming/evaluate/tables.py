@@ -151,7 +151,7 @@ def accuracy(block: Document, models: Sequence[str] | None = None) -> Table:
 
     ``models``: those to show; default: all.
     """
-    models = [one for one in block["geomean_pct"] if models is None or one in models]
+    models = [model for model in block["geomean_pct"] if models is None or model in models]
     floors = block["noise_floor_pct"]
     rows = [
         [

@@ -59,20 +59,20 @@ class Reason:
 
 def from_signals(signals: Signals, effect: float) -> list[Reason]:
     """What the system's own signals say of a stretch of time in which ``effect`` was to be seen."""
-    found = []
+    causes = []
     ticks = signals.seconds * TICKS_PER_S * signals.cpus
     # A stolen tick more or less is no evidence.
     if signals.steal is not None and signals.steal > max(effect / 2.0, 2.0 / max(ticks, 1.0)):
-        found.append(
+        causes.append(
             ("steal", f"The hypervisor took {format_percent(signals.steal)} of the CPUs (steal).")
         )
     most = max(OTHER_CPUS, OTHER_SHARE * signals.cpus)
     if signals.others is not None and signals.others > most:
         cpus = f"{signals.others:.2f} of {count(signals.cpus, 'CPU')}"
-        found.append(("processes", f"Other processes used {cpus}{_named(signals)}."))
+        causes.append(("processes", f"Other processes used {cpus}{_named(signals)}."))
     if signals.throttled is not None and signals.throttled > effect / 2.0:
         periods = count(signals.throttled_periods or 0, "period")
-        found.append(
+        causes.append(
             (
                 "quota",
                 f"A CPU quota (cgroup) stopped processes in {periods}, "
@@ -81,15 +81,15 @@ def from_signals(signals: Signals, effect: float) -> list[Reason]:
         )
     if signals.overheated:
         times = count(signals.overheated, "time")
-        found.append(("heat", f"The processor slowed down {times} because it was too hot."))
+        causes.append(("heat", f"The processor slowed down {times} because it was too hot."))
     if signals.memory is not None and signals.memory > MEMORY_SHARE:
-        found.append(
+        causes.append(
             (
                 "memory-pressure",
                 f"Processes waited for memory {format_percent(signals.memory)} of the time.",
             )
         )
-    return [Reason(resource, text, signals.since) for resource, text in found]
+    return [Reason(resource, text, signals.since) for resource, text in causes]
 
 
 def usual(prints: Iterable[Times]) -> dict[str, float]:
@@ -103,42 +103,42 @@ def usual(prints: Iterable[Times]) -> dict[str, float]:
 
 def from_fingerprint(times: Times, like: Times, since: str | None = None) -> list[Reason]:
     """Where a fingerprint is slower than ``like`` by more than noise."""
-    found = []
+    reasons = []
     for resource, (ratio, limit) in _ratios(times, like).items():
         if ratio > limit:
             what = "Arithmetic in registers" if resource == "compute" else "Memory"
             text = f"{what} was {format_percent(math.expm1(ratio))} slower than usual here"
             cause = "something takes the processor" if resource == "compute" else "it is shared"
-            found.append(Reason(resource, f"{text}: {cause}.", since))
-    return found
+            reasons.append(Reason(resource, f"{text}: {cause}.", since))
+    return reasons
 
 
 def unlike(now: Times, then: Times) -> list[Reason]:
     """Where the machine differs between two measurements, in either direction, so that what was
     measured then is no baseline for now."""
-    found = []
+    reasons = []
     for resource, (ratio, limit) in _ratios(now, then).items():
         if abs(ratio) > limit:
             what = "arithmetic in registers" if resource == "compute" else "memory"
             change = "slower" if ratio > 0.0 else "faster"
             size = format_percent(abs(math.expm1(ratio)))
-            found.append(
+            reasons.append(
                 Reason(resource, f"The machine itself changed: {what} is {size} {change}.")
             )
-    return found
+    return reasons
 
 
 def over_turns(
-    turns: Sequence[tuple[str, Sequence[Reason]]], whole: Sequence[Reason]
+    turns: Sequence[tuple[str, Sequence[Reason]]], overall_reasons: Sequence[Reason]
 ) -> list[Reason]:
     """What disturbed a measurement of several turns, each given by its start and its reasons: what
-    disturbed a quarter of them, and what the signals over all of it say (``whole``)."""
-    found: list[Reason] = []
+    disturbed a quarter of them, and what the signals over all of it say (``overall_reasons``)."""
+    disturbances: list[Reason] = []
     by_resource: dict[str, list[tuple[int, Reason]]] = {}
     for number, (_, reasons) in enumerate(turns):
         for reason in reasons:
             by_resource.setdefault(reason.resource, []).append((number, reason))
-    overall = {reason.resource: reason for reason in whole}
+    overall = {reason.resource: reason for reason in overall_reasons}
     for resource in dict.fromkeys([*overall, *by_resource]):
         seen = by_resource.get(resource, [])
         often = len(seen) >= 2 and 4 * len(seen) >= len(turns)
@@ -149,8 +149,8 @@ def over_turns(
         text = reason.text
         if seen and len(turns) > 1:
             text += f" Seen in {len(seen)} of {count(len(turns), 'turn')}."
-        found.append(Reason(resource, text, turns[first][0] if turns else None, first == 0))
-    return found
+        disturbances.append(Reason(resource, text, turns[first][0] if turns else None, first == 0))
+    return disturbances
 
 
 def _ratios(times: Times, like: Times) -> dict[str, tuple[float, float]]:
@@ -168,6 +168,9 @@ def _named(signals: Signals) -> str:
     if not signals.seen:
         return ", none of which can be seen from here (another container or user)"
     # What rounds to 0.00 explains nothing, unless it is all that was seen.
-    seen = [one for one in signals.seen if one.cpus >= 0.005] or signals.seen[:1]
-    each = [f"{one.name} {one.cpus:.2f} (process {one.pid} since {one.since})" for one in seen]
+    seen = [process for process in signals.seen if process.cpus >= 0.005] or signals.seen[:1]
+    each = [
+        f"{process.name} {process.cpus:.2f} (process {process.pid} since {process.since})"
+        for process in seen
+    ]
     return f": {', '.join(each)}"

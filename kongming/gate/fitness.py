@@ -124,7 +124,7 @@ class Answer:
 
 
 def decide(
-    turns: Sequence[Turn], whole: Signals, goal: Goal, *, most: int = MOST, command: bool = False
+    turns: Sequence[Turn], overall: Signals, goal: Goal, *, most: int = MOST, command: bool = False
 ) -> Answer:
     """Judge ``turns``, and the signals over all of them. With ``command`` its runs are what has to
     repeat well, otherwise each surrogate but those of ``BY_LUCK``. Where turns have a run of a
@@ -144,16 +144,16 @@ def decide(
         )
         for turn in turns
     ]
-    reasons = over_turns(seen, from_signals(whole, goal.effect))
+    reasons = over_turns(seen, from_signals(overall, goal.effect))
     reasons += _clock(turns, goal)
     pairs = [(turn.baseline_s, turn.run_s) for turn in turns if turn.baseline_s and turn.run_s]
     if not pairs:
         reasons += [reason for subject in subjects for reason in _noisy(subject, goal, most)]
-        return Answer(goal, most, subjects, tuple(reasons), whole, len(turns))
+        return Answer(goal, most, subjects, tuple(reasons), overall, len(turns))
     subject = _pair([after / before for before, after in pairs], goal, most)
     before, after = zip(*pairs, strict=True)
     comparison = None if reasons else compare_turns(before, after, goal)
-    return Answer(goal, most, (subject,), tuple(reasons), whole, len(turns), comparison)
+    return Answer(goal, most, (subject,), tuple(reasons), overall, len(turns), comparison)
 
 
 def _subject(name: str, times: Sequence[float], goal: Goal, most: int) -> Subject:

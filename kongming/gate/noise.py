@@ -18,10 +18,10 @@ from kongming.gate.robust import (
     TRIMMED,
     autocorrelation_time,
     chi_square_quantile,
-    kept,
     logs,
     t_quantile,
     trimmed,
+    untrimmed,
 )
 from kongming.records.errors import InputError
 
@@ -117,7 +117,7 @@ def repetitions(sigma: float, goal: Goal, *, samples: int = 2) -> int:
     ``samples`` 1 they are pairs of runs, and ``sigma`` is that of the log ratio of a pair."""
     needed = LEAST_RUNS
     while True:
-        degrees = samples * (kept(needed) - 1)
+        degrees = samples * (untrimmed(needed) - 1)
         reach = t_quantile(1.0 - goal.false_positives, degrees) + t_quantile(goal.power, degrees)
         exact = samples * (reach * sigma / goal.log_effect) ** 2
         if exact <= needed:
@@ -155,7 +155,7 @@ def repetitions_at_most(times: Sequence[float], goal: Goal) -> int:
 def smallest_effect(sigma: float, runs: int, goal: Goal, *, samples: int = 2) -> float:
     """The effect that ``runs`` repetitions of each program show at the goal's rates; ``samples`` as
     for ``repetitions``."""
-    degrees = samples * (kept(runs) - 1)
+    degrees = samples * (untrimmed(runs) - 1)
     reach = t_quantile(1.0 - goal.false_positives, degrees) + t_quantile(goal.power, degrees)
     return math.expm1(reach * sigma * math.sqrt(samples / runs))
 

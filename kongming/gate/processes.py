@@ -58,18 +58,18 @@ def family(all_of: Mapping[int, Process], pid: int) -> set[int]:
     children: dict[int, list[int]] = {}
     for process in all_of.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found, waiting = set(), [pid]
+    members, waiting = set(), [pid]
     while waiting:
-        one = waiting.pop()
-        if one in all_of and one not in found:
-            found.add(one)
-            waiting += children.get(one, [])
-    return found
+        member = waiting.pop()
+        if member in all_of and member not in members:
+            members.add(member)
+            waiting += children.get(member, [])
+    return members
 
 
 def own_ticks(all_of: Mapping[int, Process], pid: int) -> int:
     """CPU time of ``pid`` and its descendants, of those that have ended and were reaped too."""
-    return sum(all_of[one].ticks + all_of[one].reaped for one in family(all_of, pid))
+    return sum(all_of[member].ticks + all_of[member].reaped for member in family(all_of, pid))
 
 
 def competing(

@@ -42,7 +42,7 @@ def autocorrelation_time(values: Sequence[float], z: float = Z_95) -> float:
     return 1.0 if alike <= z / math.sqrt(n) else min((1.0 + alike) / (1.0 - alike), n)
 
 
-def kept(count: int) -> int:
+def untrimmed(count: int) -> int:
     return count - 2 * int(TRIMMED * count)
 
 
@@ -50,7 +50,7 @@ def trimmed(values: Sequence[float]) -> tuple[float, float, int]:
     """Trimmed mean; the standard deviation of one value that gives the mean's standard error as
     ``sd / sqrt(n)``; degrees of freedom."""
     ordered, n = sorted(values), len(values)
-    cut, left = int(TRIMMED * n), kept(n)
+    cut, left = int(TRIMMED * n), untrimmed(n)
     middle = ordered[cut : n - cut]
     winsorised = [middle[0]] * cut + middle + [middle[-1]] * cut
     # Yuen: the squared standard error is (n - 1) s_w^2 / (h (h - 1)).

@@ -118,9 +118,9 @@ def _measure(settings: Settings, on_progress: Callable[[float, float, str], None
         turns.append(Turn(signals, times, seconds.get(0), seconds.get(1)))
         last = now
         longest = max(longest, time.monotonic() - turn_began)
-    whole = between(first, last, watcher.node.cpus)
+    overall = between(first, last, watcher.node.cpus)
     return decide(
-        turns, whole, settings.goal, most=settings.most, command=settings.command is not None
+        turns, overall, settings.goal, most=settings.most, command=settings.command is not None
     )
 
 

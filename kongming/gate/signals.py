@@ -76,7 +76,7 @@ class Signals:
             "seconds": self.seconds,
             "steal": self.steal,
             "other_cpus": self.others,
-            "processes": [one.to_dict() for one in self.seen],
+            "processes": [process.to_dict() for process in self.seen],
             "throttled": self.throttled,
             "throttled_periods": self.throttled_periods,
             "cpu_hz": self.hz,

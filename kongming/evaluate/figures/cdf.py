@@ -77,11 +77,11 @@ def _compared(errors: Mapping[str, Floats]) -> dict[str, Floats]:
 
 def _errors_by_model(cases: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
     """Sorted errors in per cent of each model, those with the least median first."""
-    found: dict[str, list[float]] = {}
+    by_model: dict[str, list[float]] = {}
     for case in cases:
-        for model, said in case["predictions"].items():
-            found.setdefault(model, []).append(said["error_pct"])
-    errors = {model: np.sort(np.array(values)) for model, values in found.items()}
+        for model, prediction in case["predictions"].items():
+            by_model.setdefault(model, []).append(prediction["error_pct"])
+    errors = {model: np.sort(np.array(values)) for model, values in by_model.items()}
     return dict(sorted(errors.items(), key=lambda item: float(np.median(item[1]))))
 
 

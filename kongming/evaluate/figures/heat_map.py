@@ -39,10 +39,10 @@ def heat_map(
     for pair in document["pairs"]:
         at = apps.index(pair["app"]), partners.index(pair["neighbour"])
         measured[at] = pair["slowdown"]
-        said = pair["predictions"].get(model)
-        if said is not None:
+        prediction = pair["predictions"].get(model)
+        if prediction is not None:
             # value / measured is free of the scale, so this is the predicted slowdown.
-            predicted[at] = pair["slowdown"] * said["value"] / pair["measured"]
+            predicted[at] = pair["slowdown"] * prediction["value"] / pair["measured"]
     both = (("measured", measured), (f"predicted by {model}", predicted))
     return themes.write(lambda theme: _draw(theme, apps, partners, both), folder, name)
 

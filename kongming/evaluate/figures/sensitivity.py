@@ -146,7 +146,7 @@ def _extent(
     return box
 
 
-def _overlap(one: Bbox, other: Bbox) -> float:
-    width = min(one.x1, other.x1) - max(one.x0, other.x0)
-    height = min(one.y1, other.y1) - max(one.y0, other.y0)
+def _overlap(first: Bbox, second: Bbox) -> float:
+    width = min(first.x1, second.x1) - max(first.x0, second.x0)
+    height = min(first.y1, second.y1) - max(first.y0, second.y0)
     return float(width * height) if width > 0.0 and height > 0.0 else 0.0
