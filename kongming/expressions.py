@@ -75,11 +75,11 @@ class _Grammar:
         names = ", ".join(self.variables)
         return f"numbers, {names}, + - * / ** < <= > >={logic} and {', '.join(FUNCTIONS)}"
 
-    def refused(self, found: str) -> InputError:
+    def refused(self, part: str) -> InputError:
         return InputError(
             f"{self.text!r} is neither a term nor a supported expression.",
             field=self.field,
-            found=found,
+            found=part,
             allowed=self.allowed,
         )
 

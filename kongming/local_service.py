@@ -85,7 +85,10 @@ class LocalService:
         return replace(
             ranking,
             elapsed_s=time.monotonic() - began,
-            sets=tuple(replace(one, warnings=(*one.warnings, *warnings)) for one in ranking.sets),
+            sets=tuple(
+                replace(node_set, warnings=(*node_set.warnings, *warnings))
+                for node_set in ranking.sets
+            ),
         )
 
     def explain(self, question: Question) -> Explanation:
@@ -121,7 +124,9 @@ class LocalService:
         placement = placement_or_default(placement, self._trained(app))
         chosen = self._store.roll_back(app, placement, version, "an operator of the store said so")
         return next(
-            one for one in self.models(app) if (one.placement, one.version) == (placement, chosen)
+            model
+            for model in self.models(app)
+            if (model.placement, model.version) == (placement, chosen)
         )
 
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
@@ -171,8 +176,8 @@ class LocalService:
         waiting = iter(records)
         while batch := list(itertools.islice(waiting, _BATCH)):
             new = self._store.add_all(
-                runs=[one for one in batch if isinstance(one, Run)],
-                signatures=[one for one in batch if isinstance(one, Signature)],
+                runs=[record for record in batch if isinstance(record, Run)],
+                signatures=[record for record in batch if isinstance(record, Signature)],
             )
             runs, signatures = runs + new["run"], signatures + new["signature"]
             duplicates += len(batch) - new["run"] - new["signature"]

@@ -40,6 +40,6 @@ def unreadable(
     """Return what to raise where a file cannot be opened; ``hint``: the way out where it is missing
     and none is like it; ``field``: the option that named it."""
     if isinstance(error, FileNotFoundError):
-        found = did_you_mean(path) or hint or None
-        return InputError(f"There is no file {path}.", field=field, hint=found)
+        suggestion = did_you_mean(path) or hint or None
+        return InputError(f"There is no file {path}.", field=field, hint=suggestion)
     return InputError(f"{path} cannot be read: {error.strerror}.", field=field)

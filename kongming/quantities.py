@@ -38,12 +38,12 @@ def format_bytes(count: float | None) -> str:
 
 def format_duration(seconds: float) -> str:
     """``45 s``, ``2 min 05 s``, ``1 h 02 min``: a time to wait for."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    rounded = max(0, round(seconds))
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
 
 
 def per_cent(value: float, spec: str = ".1f") -> str:

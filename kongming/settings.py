@@ -185,12 +185,12 @@ def load(
     """
     values = {} if path is None else _by_key(kind, _read(path))
     values |= {key: value for key, value in (options or {}).items() if value is not None}
-    return _made(kind, values)
+    return _build(kind, values)
 
 
 def parse(kind: type[Config], document: Mapping[str, Any]) -> Config:
     """The settings of a document as TOML gives it. Raises as ``load``."""
-    return _made(kind, _by_key(kind, document))
+    return _build(kind, _by_key(kind, document))
 
 
 def as_file(kind: type[Any]) -> str:
@@ -232,8 +232,8 @@ def _by_key(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _made(kind: type[Config], values: Mapping[str, Any]) -> Config:
-    known = {one.key: one for one in table(kind)}
+def _build(kind: type[Config], values: Mapping[str, Any]) -> Config:
+    known = {setting.key: setting for setting in table(kind)}
     changed: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         if key not in known:

@@ -28,7 +28,7 @@ def at_once(procedure: Callable[_P, Steps[_T]]) -> Callable[_P, _T]:
     """A procedure in steps as one that goes through all of them."""
 
     @functools.wraps(procedure)
-    def whole(*arguments: _P.args, **named: _P.kwargs) -> _T:
+    def run_through(*arguments: _P.args, **named: _P.kwargs) -> _T:
         return finish(procedure(*arguments, **named))
 
-    return whole
+    return run_through

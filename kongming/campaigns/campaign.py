@@ -72,9 +72,9 @@ def key_of(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def seed_of(asked: int | None) -> int:
+def seed_of(seed: int | None) -> int:
     """Return the given seed, or a random one."""
-    return random.SystemRandom().randrange(2**31) if asked is None else asked
+    return random.SystemRandom().randrange(2**31) if seed is None else seed
 
 
 def budget(seconds: float | None) -> Callable[[], bool]:

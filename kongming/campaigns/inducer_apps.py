@@ -80,7 +80,7 @@ def _signatures(store: Store, settings: ProfileSettings, name: str) -> list[Sign
 
     cpus = settings.inducer_apps[name].cpus
     cpu = choose(settings.node, settings.placement, cpus).app[0]
-    found = store.signatures(
+    signatures = store.signatures(
         app=name,
         identity=settings.inducers[name],
         node_id=settings.node.id,
@@ -88,7 +88,12 @@ def _signatures(store: Store, settings: ProfileSettings, name: str) -> list[Sign
     )
     wanted = (settings.timed, settings.suite.version, cpu)
     return [
-        one
-        for one in reversed(found)
-        if (one.fingerprint.suite, one.fingerprint.suite_version, one.fingerprint.cpu) == wanted
+        signature
+        for signature in reversed(signatures)
+        if (
+            signature.fingerprint.suite,
+            signature.fingerprint.suite_version,
+            signature.fingerprint.cpu,
+        )
+        == wanted
     ]

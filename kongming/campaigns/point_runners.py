@@ -50,7 +50,7 @@ class PointRunner(Protocol):
         before the caller asks for the next; closing the iterator ends those that go on."""
 
 
-class _Kept(Generic[_Runner]):
+class _RunnerCache(Generic[_Runner]):
     """The runners that were used last, by what they were set up with."""
 
     def __init__(self) -> None:
@@ -110,15 +110,15 @@ class NodeRunner:
         self.cpus = [
             tuple(available[slot * app.cpus : (slot + 1) * app.cpus]) for slot in range(jobs)
         ]
-        self._kept: list[_Kept[Runner]] = [_Kept() for _ in range(jobs)]
+        self._caches: list[_RunnerCache[Runner]] = [_RunnerCache() for _ in range(jobs)]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with ExitStack() as closing:
-            for kept in self._kept:
-                closing.callback(kept.close)
+            for cache in self._caches:
+                closing.callback(cache.close)
 
     def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
         """Yield the runs of ``points`` as they end, each with its seconds as its cost.
@@ -156,7 +156,7 @@ class NodeRunner:
                 return PointRun(
                     point, outcome.metric, elapsed, outcome.error, None, "service", started_at
                 )
-            runner = self._kept[slot].get(
+            runner = self._caches[slot].get(
                 # Set-up sees the environment too.
                 (app.setup, app.cleanup, dict(app.env) if app.setup is not None else None),
                 lambda: Runner(app, self._folder, evict_node=self._jobs == 1),
@@ -189,13 +189,13 @@ class MachinesRunner:
 
     def __init__(self, app: Application, make: Callable[[Application], ExperimentRunner]) -> None:
         self._app, self._make = app, make
-        self._kept: _Kept[ExperimentRunner] = _Kept()
+        self._cache: _RunnerCache[ExperimentRunner] = _RunnerCache()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._kept.close()
+        self._cache.close()
 
     def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
         """Yield the runs of ``points``, each with its machine-seconds as its cost."""
@@ -209,7 +209,7 @@ class MachinesRunner:
             app = replace(filled(self._app, others), env=filled(self._app, point).env)
             began, started_at = time.monotonic(), moments.now()
             try:
-                runner = self._kept.get(app.to_dict(), functools.partial(self._make, app))
+                runner = self._cache.get(app.to_dict(), functools.partial(self._make, app))
                 measured = runner.run(Experiment(Configuration(machines, scale)))
             except ApplicationRunError as error:
                 yield _failed(point, began, started_at, str(error))

@@ -80,9 +80,9 @@ class DaskPlacer(Placer):
         return self._listed
 
     def _names(self, address: str, worker: dict[str, Any]) -> tuple[str, ...]:
-        said = resource_name(worker.get("resources", {}))
-        if said is not None:
-            return (said,)
+        name = resource_name(worker.get("resources", {}))
+        if name is not None:
+            return (name,)
         host = self._host_names.get(address)
         return (str(worker["name"]), *(() if host is None else (host,)))
 

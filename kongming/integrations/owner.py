@@ -19,12 +19,12 @@ def new_id(framework: str) -> str:
 def left_over(ids: Iterable[str], framework: str) -> list[str]:
     """Return those of this host whose process has ended without releasing them."""
     host = _host(framework)
-    found = []
+    leftovers = []
     for id_ in ids:
         process = id_.removeprefix(host).rpartition(":")[0]
         if id_.startswith(host) and _ended(process):
-            found.append(id_)
-    return found
+            leftovers.append(id_)
+    return leftovers
 
 
 def _host(framework: str) -> str:

@@ -58,8 +58,8 @@ class Place:
         self.node_id: str | None = None
         self._placer = placer
         self._domain = 0
-        # Due to be reserved; asked of the server; of no use any more.
-        self._reserved = self._asked = self._ended = False
+        # Due to be reserved; requested from the server; of no use any more.
+        self._reserved = self._requested = self._ended = False
 
     def end(self) -> None:
         """Say that the task has ended, or never came."""
@@ -191,12 +191,12 @@ class Placer(ABC):
         """Raises KongmingError."""
         members = tuple(self._members())
         try:
-            ranking, found = self._ask(lambda service: self._rank(service, members))
+            ranking, candidates = self._ask(lambda service: self._rank(service, members))
         except UnknownNameError:
             # A node has left since they were listed.
             self._listed_at = -float("inf")
-            ranking, found = self._ask(lambda service: self._rank(service, members))
-        slots = {node_id: target.slots for node_id, target in found.items()}
+            ranking, candidates = self._ask(lambda service: self._rank(service, members))
+        slots = {node_id: target.slots for node_id, target in candidates.items()}
         with self._lock:
             if self._closed:
                 raise UnavailableError("This placer is closed.")
@@ -205,9 +205,9 @@ class Placer(ABC):
             node = choose(ranking.nodes, slots, counts, own=self._own.scores, **self._limits)
             if node is None:
                 why = ", ".join(f"{count} {reason}" for reason, count in ranking.refused.items())
-                raise CannotAnswerError(f"None of {len(found)} nodes can be ranked ({why}).")
+                raise CannotAnswerError(f"None of {len(candidates)} nodes can be ranked ({why}).")
             placed = counts.get(node.node_id, 0)
-            place.options = self._options(found[node.node_id], placed)
+            place.options = self._options(candidates[node.node_id], placed)
             place.node_id, place._domain = node.node_id, node.domain
             self._placed[node.node_id][place.id] = place
             self._slots[node.node_id] = slots[node.node_id]
@@ -236,7 +236,7 @@ class Placer(ABC):
         place._ended = True
         if place._reserved:
             assert self._reports is not None
-            self._reports.release(place.id, lambda: place._asked)
+            self._reports.release(place.id, lambda: place._requested)
 
     def _reserve(self, service: RemoteService, place: Place) -> None:
         assert place.node_id is not None
@@ -245,7 +245,7 @@ class Placer(ABC):
             # Before its turn among the reports came.
             return
         # An answer that is lost says nothing of what the server did.
-        place._asked = True
+        place._requested = True
         service.reserve(
             place.id,
             self.app,
@@ -262,17 +262,17 @@ class Placer(ABC):
         """Raises KongmingError."""
         if time.monotonic() - self._listed_at > _LISTED_S:
             self._nodes, self._listed_at = service.nodes(), time.monotonic()
-        found = targets(members, self._nodes, self._node_of)
-        if not found:
+        candidates = targets(members, self._nodes, self._node_of)
+        if not candidates:
             names = sorted({member.names[0] for member in members})
             raise CannotAnswerError(
                 f"The server knows none of the nodes {', '.join(names[:5])}.",
                 hint="Say by nodes={...} which of its nodes they are; see docs/ray-and-dask.md.",
             )
         question = RankQuestion(
-            self.app, nodes=tuple(found), limit=len(found), placement=self._placement
+            self.app, nodes=tuple(candidates), limit=len(candidates), placement=self._placement
         )
-        return service.rank(question), found
+        return service.rank(question), candidates
 
     def _ask(self, ask: Callable[[RemoteService], _Answer]) -> _Answer:
         """Ask the server, unless it failed a moment ago. Raises KongmingError."""

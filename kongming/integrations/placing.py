@@ -40,8 +40,8 @@ class Target:
 
 def resource_name(resources: Iterable[str]) -> str | None:
     """The node's name that a custom resource says, None where none does."""
-    found = sorted(name for name in resources if name.startswith(RESOURCE))
-    return found[0].removeprefix(RESOURCE) if found else None
+    names = sorted(name for name in resources if name.startswith(RESOURCE))
+    return names[0].removeprefix(RESOURCE) if names else None
 
 
 def targets(
@@ -53,15 +53,15 @@ def targets(
     the first dot. Of several nodes of one name none is meant.
     """
     ids = _ids(reports)
-    found: dict[str, list[Member]] = defaultdict(list)
+    groups: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         node_id = next(
             (id_ for name in _names(member, node_of) if (id_ := _lookup(name, ids)) is not None),
             None,
         )
         if node_id is not None and member.slots > 0:
-            found[node_id].append(member)
-    return {node_id: Target(tuple(group)) for node_id, group in found.items()}
+            groups[node_id].append(member)
+    return {node_id: Target(tuple(group)) for node_id, group in groups.items()}
 
 
 _RECENT_S = 30.0
@@ -134,8 +134,8 @@ def _names(member: Member, node_of: NodeOf | None) -> Iterable[str]:
     """What the user says a member is; its own names where that is nothing."""
     if node_of is None:
         return member.names
-    said = node_of.get if isinstance(node_of, Mapping) else node_of
-    mapped = [node for name in (member.id, *member.names) if (node := said(name)) is not None]
+    lookup = node_of.get if isinstance(node_of, Mapping) else node_of
+    mapped = [node for name in (member.id, *member.names) if (node := lookup(name)) is not None]
     return mapped or member.names
 
 

@@ -99,9 +99,9 @@ def command(file: str, effect: str, baseline: str | None) -> int:
     benchmarks = _load(file, "FILE")
     checked = {name: check(runs, name, goal) for name, runs in benchmarks.items()}
     if baseline is None:
-        for one in checked.values():
-            click.echo(str(one))
-        return 0 if all(one.fit for one in checked.values()) else UNFIT
+        for answer in checked.values():
+            click.echo(str(answer))
+        return 0 if all(answer.fit for answer in checked.values()) else UNFIT
     before = _load(baseline, "--baseline")
     verdicts = set()
     for name, runs in benchmarks.items():

@@ -107,8 +107,8 @@ class RayPlacer(Placer):
 
     def _member(self, node: dict[str, Any]) -> Member:
         resources = node["Resources"]
-        said = node.get("Labels", {}).get(LABEL) or resource_name(resources)
-        names = (node["NodeManagerHostname"],) if said is None else (said,)
+        name = node.get("Labels", {}).get(LABEL) or resource_name(resources)
+        names = (node["NodeManagerHostname"],) if name is None else (name,)
         return Member(node["NodeID"], names, int(resources.get("CPU", 0.0) // self._cpus))
 
     def _options(self, target: Target, placed: int) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class Table:
     def _field(self, key: str) -> str:
         return f"{self._where}.{key}" if self._where else key
 
-    def _wrong(self, key: str, found: object, allowed: str) -> ApplicationFileError:
+    def _wrong(self, key: str, value: object, allowed: str) -> ApplicationFileError:
         return ApplicationFileError(
-            "is not valid.", field=self._field(key), found=found, allowed=allowed
+            "is not valid.", field=self._field(key), found=value, allowed=allowed
         )

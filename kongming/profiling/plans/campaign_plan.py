@@ -270,8 +270,8 @@ def make_plan(
         solos, signatures = _QUICK_SOLO * repeats, _QUICK_SIGNATURES
     else:
         solos, signatures = max(3, min(_FEW_SOLOS, levels // 2)), 1
-    whole = name == "quick" and levels is None
-    often = heaviest(ladder, placement) if whole else ()
+    complete = name == "quick" and levels is None
+    often = heaviest(ladder, placement) if complete else ()
 
     groups: list[_Group] = []
     for level in ladder:
@@ -279,7 +279,7 @@ def make_plan(
             for part in _parts(apps, rng):
                 groups.append([Step(0, 0, "induced", app, level, repeat) for app in part])
     for neighbour in inducer_apps:
-        for repeat in range(observations * (_HEAVY_OBSERVATIONS if whole else 1)):
+        for repeat in range(observations * (_HEAVY_OBSERVATIONS if complete else 1)):
             for part in _parts([app for app in apps if app != neighbour], rng):
                 groups.append([Step(0, 0, "induced", app, (), repeat, neighbour) for app in part])
     for repeat in range(signatures):

@@ -107,20 +107,20 @@ class Output:
     """First and last MiB of a program's output of any length."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
-        self._kept = kept_bytes
+        self._kept_bytes = kept_bytes
         self._head = bytearray()
         self._tail = bytearray()
         self.total_bytes = 0
 
     def add(self, data: bytes) -> None:
         self.total_bytes += len(data)
-        room = self._kept - len(self._head)
+        room = self._kept_bytes - len(self._head)
         if room > 0:
             self._head += data[:room]
             data = data[room:]
         self._tail += data
-        if len(self._tail) > 2 * self._kept:
-            del self._tail[: -self._kept]
+        if len(self._tail) > 2 * self._kept_bytes:
+            del self._tail[: -self._kept_bytes]
 
     @property
     def truncated(self) -> bool:
