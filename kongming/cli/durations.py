@@ -12,7 +12,7 @@ __all__ = ["DURATION", "DURATION_OR_NONE", "Duration"]
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
 _PART = re.compile(rf"({_NUMBER})(ms|[smhd])")
-_WHOLE = re.compile(rf"(?:(?:{_NUMBER})(?:ms|[smhd]))+")
+_FORMAT = re.compile(rf"(?:(?:{_NUMBER})(?:ms|[smhd]))+")
 
 
 class Duration(click.ParamType[float]):
@@ -30,7 +30,7 @@ class Duration(click.ParamType[float]):
             return value
         text = str(value).strip().lower()
         seconds = math.nan
-        if _WHOLE.fullmatch(text):
+        if _FORMAT.fullmatch(text):
             seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
         elif re.fullmatch(_NUMBER, text):
             seconds = float(text)

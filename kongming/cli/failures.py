@@ -113,10 +113,10 @@ def _meant(error: click.UsageError) -> str:
         if isinstance(group, click.Group) and not group.invoke_without_command:
             return f"Options stand after the command: {error.ctx.command_path} COMMAND --OPTION. "
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
-    found = re.search(r"^'(.*?)' is not one of", getattr(error, "message", ""))
-    if found is None or not isinstance(kind, click.Choice):
+    match = re.search(r"^'(.*?)' is not one of", getattr(error, "message", ""))
+    if match is None or not isinstance(kind, click.Choice):
         return ""
-    near = UnknownNameError("choice", found[1], map(str, kind.choices)).suggestions[:2]
+    near = UnknownNameError("choice", match[1], map(str, kind.choices)).suggestions[:2]
     return f"Did you mean {' or '.join(near)}? " if near else ""
 
 

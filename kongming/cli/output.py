@@ -85,21 +85,21 @@ def _console(*, stderr: bool) -> Console:
                 else:
                     yield Segment(printable(segment.text, lines=True), segment.style)
 
-    made = PrintableConsole(stderr=stderr, highlight=False, emoji=False)
+    console = PrintableConsole(stderr=stderr, highlight=False, emoji=False)
     # Rich takes a pipe for 80 columns and cuts names off.
-    if not made.is_terminal and "COLUMNS" not in made._environ:
-        made.width = PIPE_WIDTH
+    if not console.is_terminal and "COLUMNS" not in console._environ:
+        console.width = PIPE_WIDTH
     if tables.is_wide():
-        made.width = WIDE_WIDTH
-    return made
+        console.width = WIDE_WIDTH
+    return console
 
 
 def print_warnings(texts: Iterable[str], label: str = "warning") -> None:
     """Print warnings on stderr, folded between words; without a known width each is one line."""
-    made = error_console()
-    folded = made.is_terminal or "COLUMNS" in made._environ
+    console = error_console()
+    folded = console.is_terminal or "COLUMNS" in console._environ
     for text in texts:
-        made.print(f"{label}: {text}", markup=False, soft_wrap=not folded)
+        console.print(f"{label}: {text}", markup=False, soft_wrap=not folded)
 
 
 def table(
@@ -117,7 +117,7 @@ def table(
     """
     from kongming.cli import tables
 
-    return tables.made(columns, rows, title, right, minor)
+    return tables.make_table(columns, rows, title, right, minor)
 
 
 class Progress(Protocol):

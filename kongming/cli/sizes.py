@@ -28,8 +28,8 @@ class Size(click.ParamType[float]):
     ) -> float:
         if isinstance(value, float):
             return value
-        found = _SIZE.fullmatch(str(value).strip().lower())
-        size = math.nan if found is None else float(found[1]) * _UNITS[found[2]]
+        match = _SIZE.fullmatch(str(value).strip().lower())
+        size = math.nan if match is None else float(match[1]) * _UNITS[match[2]]
         if not _LEAST <= size < math.inf:
             reason = "is too small" if size < _LEAST else "is not a size with a unit"
             self.fail(

@@ -89,15 +89,15 @@ def _leaving(columns: Sequence[Column], minor: Sequence[int]) -> list[int]:
 
 def _fitted(columns: Sequence[Column], available: int) -> list[int] | None:
     room = available - _EDGES - _BETWEEN * (len(columns) - 1)
-    for widths in ([one.full for one in columns], [one.low for one in columns]):
+    for widths in ([column.full for column in columns], [column.low for column in columns]):
         if sum(widths) <= room:
             return widths
-    widths = [one.least for one in columns]
+    widths = [column.least for column in columns]
     left = room - sum(widths)
     if left < 0:
         return None
     # What is left goes to the prose, to the narrowest first.
-    growing = [place for place, one in enumerate(columns) if widths[place] < one.low]
+    growing = [place for place, column in enumerate(columns) if widths[place] < column.low]
     while left > 0 and growing:
         place = min(growing, key=widths.__getitem__)
         widths[place] += 1
@@ -122,13 +122,13 @@ class Table:
 
         columns = [self._measured(place, console, options) for place in range(len(self.columns))]
         if is_wide():
-            yield self._side_by_side(dict(enumerate(one.full for one in columns)))
+            yield self._side_by_side(dict(enumerate(column.full for column in columns)))
             return
         minor = [self.columns.index(name) for name in self.minor]
         widths = layout(columns, minor, options.max_width)
         if widths is None:
             # Columns without content take no line.
-            filled = [place for place, one in enumerate(columns) if not one.empty]
+            filled = [place for place, column in enumerate(columns) if not column.empty]
             leaving = [place for place in minor if place in filled][: max(0, len(filled) - _LINES)]
             shown = [place for place in filled if place not in leaving]
             yield from self._stacked(options.max_width, shown)
@@ -169,19 +169,19 @@ class Table:
         from rich import box
         from rich.table import Table as RichTable
 
-        made = RichTable(
+        table = RichTable(
             title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
         )
         for place, width in widths.items():
             name = self.columns[place]
             justify: Literal["left", "right"] = "right" if name in self.right else "left"
             # Rich would take some of the width of another column.
-            made.add_column(
+            table.add_column(
                 name, justify=justify, min_width=width, max_width=max(1, width), overflow="fold"
             )
         for row in self.rows:
-            made.add_row(*(row[place] for place in widths))
-        return made
+            table.add_row(*(row[place] for place in widths))
+        return table
 
     def _stacked(self, available: int, shown: Sequence[int]) -> Iterable[RenderableType]:
         from rich.table import Table as RichTable
@@ -201,7 +201,7 @@ class Table:
             yield Text("")
 
 
-def made(
+def make_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
     title: str | None,

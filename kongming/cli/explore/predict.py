@@ -50,8 +50,8 @@ def command(model: Path, points: Sequence[str], strict: bool, as_json: bool) -> 
 
     fitted = read_model(model)
     profiler = fitted.profiler
-    asked = [parse_point(profiler.space, text) for text in points]
-    forecast = profiler.predict(asked)
+    parsed_points = [parse_point(profiler.space, text) for text in points]
+    forecast = profiler.predict(parsed_points)
     answers: list[dict[str, Any]] = [
         {
             "at": dict(point),
@@ -61,7 +61,7 @@ def command(model: Path, points: Sequence[str], strict: bool, as_json: bool) -> 
             "extrapolating": bool(forecast.extrapolating[k]),
             "failure_probability": float(forecast.failure_probability[k]),
         }
-        for k, point in enumerate(asked)
+        for k, point in enumerate(parsed_points)
     ]
     if strict and any(answer["extrapolating"] for answer in answers):
         where = points[next(k for k, answer in enumerate(answers) if answer["extrapolating"])]

@@ -44,13 +44,13 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     with remote(server) as service:
-        found = service.assignments(node, ended=ended)
+        assignments = service.assignments(node, ended=ended)
         names = {report.facts.id: report.facts.name for report in service.nodes()}
     if as_json:
-        output.emit_json({"assignments": [assignment.to_dict() for assignment in found]})
+        output.emit_json({"assignments": [assignment.to_dict() for assignment in assignments]})
         return
     console = output.console()
-    if not found:
+    if not assignments:
         console.print("Nothing is reserved or bound.")
         return
     now = time.time()
@@ -66,7 +66,7 @@ def command(
                     ago(_since(assignment), now),
                     _expires(assignment, now),
                 )
-                for assignment in found
+                for assignment in assignments
             ],
             right=("since", "expires in"),
             minor=("since", "expires in"),
@@ -112,7 +112,7 @@ def reserve(
 ) -> None:
     """Hold a place for APP on NODE, under an ID of your own."""
     with remote(server) as service:
-        made = service.reserve(
+        assignment = service.reserve(
             assignment_id,
             app,
             node,
@@ -123,7 +123,7 @@ def reserve(
         )
         remarks = _of_unknown(service, app)
     output.print_warnings(remarks)
-    _tell(made, as_json, node)
+    _tell(assignment, as_json, node)
 
 
 @command.command("bind", epilog=examples("kongming assignments bind job-1"))
@@ -136,12 +136,12 @@ def reserve(
 def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool) -> None:
     """Tell that the application of ID has started."""
     with remote(server) as service:
-        made = service.bind(assignment_id, app=app, node=node)
+        assignment = service.bind(assignment_id, app=app, node=node)
         remarks = _of_unknown(service, app) if app else []
         if not node and not _wants_json(as_json):
-            node = _name_of(service, made.node_id)
+            node = _name_of(service, assignment.node_id)
     output.print_warnings(remarks)
-    _tell(made, as_json, node)
+    _tell(assignment, as_json, node)
 
 
 @command.command("release", epilog=examples("kongming assignments release job-1"))
@@ -152,9 +152,9 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
 def release(assignment_id: str, server: Server, as_json: bool) -> None:
     """Tell that the application of ID has ended, or never came."""
     with remote(server) as service:
-        made = service.release(assignment_id)
-        node = "" if _wants_json(as_json) else _name_of(service, made.node_id)
-    _tell(made, as_json, node)
+        assignment = service.release(assignment_id)
+        node = "" if _wants_json(as_json) else _name_of(service, assignment.node_id)
+    _tell(assignment, as_json, node)
 
 
 def _name_of(service: RemoteService, node_id: str) -> str:

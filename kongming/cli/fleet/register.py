@@ -39,17 +39,20 @@ def command(
     if names:
         apps = select(apps, names)
     with prediction_service(server, store_url, create=True) as service:
-        made = [
+        applications = [
             service.register_application(name, identity(app), app.to_dict())
             for name, app in apps.items()
         ]
     if as_json:
-        output.emit_json({"apps": [application.to_dict() for application in made]})
+        output.emit_json({"apps": [application.to_dict() for application in applications]})
         return
     output.console().print(
         output.table(
             ("application", "identity", "runs", "trained at"),
-            [(a.name, a.identity[:8], a.runs or None, ", ".join(a.trained) or None) for a in made],
+            [
+                (a.name, a.identity[:8], a.runs or None, ", ".join(a.trained) or None)
+                for a in applications
+            ],
             right=("runs",),
             minor=("identity",),
         )

@@ -55,7 +55,7 @@ def server_options(function: _Function) -> _Function:
         server = Server(target or None, ca, cert, key, token_file, tls, timeout_s, named)
         return function(server=server, **values)
 
-    made: Any = packed
+    decorated: Any = packed
     for option in (
         click.option(
             "--timeout",
@@ -89,8 +89,8 @@ def server_options(function: _Function) -> _Function:
             help="Ask this kongming-server.",
         ),
     ):
-        made = option(made)
-    return made  # type: ignore[no-any-return]
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
 def _own_or_group(ctx: click.Context, name: str, value: Any) -> tuple[Any, bool]:

@@ -64,7 +64,7 @@ def _line(node: NodeReport) -> str:
     slowdown = "-" if node.general_slowdown is None else f"{node.general_slowdown:.2f}"
     residents = ", ".join(f"{placed.app} {placed.state}" for placed in node.assignments)
     worst = sorted(node.slowdown.items(), key=lambda item: -item[1])[:3]
-    told = ", ".join(f"{name} {ratio:.2f}" for name, ratio in worst if ratio > 1.05)
+    slowdowns = ", ".join(f"{name} {ratio:.2f}" for name, ratio in worst if ratio > 1.05)
     parts = [f"{clock}  {node.facts.name or node.facts.id}  {state}", f"slowdown {slowdown}"]
-    parts += [part for part in (told, residents) if part]
+    parts += [part for part in (slowdowns, residents) if part]
     return "  ".join(parts)

@@ -70,25 +70,30 @@ def export(
     from kongming.audit.anonymising import Salt, anonymised
     from kongming.audit.readings import read_observations, write_observations
 
-    found = read_observations(files)
+    observations = read_observations(files)
     if anonymise:
-        found = anonymised(found, Salt() if salt is None else Salt(salt), keep_tags=keep)
-    write_observations(out, found.table, found.sessions, anonymised=found.anonymised)
+        observations = anonymised(
+            observations, Salt() if salt is None else Salt(salt), keep_tags=keep
+        )
+    write_observations(
+        out, observations.table, observations.sessions, anonymised=observations.anonymised
+    )
     size = out.stat().st_size
     if as_json:
         output.emit_json(
             {
                 "file": str(out),
                 "bytes": size,
-                "readings": found.table.num_rows,
-                "sessions": len(found.sessions),
-                "machines": len(found.machines),
-                "anonymised": found.anonymised,
+                "readings": observations.table.num_rows,
+                "sessions": len(observations.sessions),
+                "machines": len(observations.machines),
+                "anonymised": observations.anonymised,
             }
         )
         return
     output.console().print(
-        f"{out}: {found.table.num_rows} readings of {count(len(found.machines), 'machine')}"
-        f"{', anonymised' if found.anonymised else ''} ({output.format_bytes(size)})",
+        f"{out}: {observations.table.num_rows} readings of "
+        f"{count(len(observations.machines), 'machine')}"
+        f"{', anonymised' if observations.anonymised else ''} ({output.format_bytes(size)})",
         markup=False,
     )

@@ -87,11 +87,11 @@ def command(
         last = store.reference(node.id, version, cpu)
         since = max(moments.ago(KEPT_FOR_S), "" if last is None else last.taken_at)
         known = [
-            kept
-            for kept in store.fingerprints(
+            reading
+            for reading in store.fingerprints(
                 node_id=node.id, suite_version=version, purpose="reference", cpu=cpu
             )
-            if kept.started_at > since and kept.suite == suite_name
+            if reading.started_at > since and reading.suite == suite_name
         ]
         missing = max(1, readings - len(known))
         began = time.monotonic()
@@ -115,7 +115,7 @@ def command(
         taken_at = moments.now()
         store.put_reference(node.id, version, cpu, times, len(known), taken_at)
     spreads = {
-        name: _spread_pct([kept.times()[name] for kept in known if name in kept.times()])
+        name: _spread_pct([reading.times()[name] for reading in known if name in reading.times()])
         for name in times
     }
     if as_json:

@@ -16,7 +16,11 @@ Variants = Mapping[str, Mapping[str, Any]]
 def distinct(variants: Variants) -> dict[str, Mapping[str, Any]]:
     """Return the variants without a quick one of the same surrogates as the full one."""
     full = size(variants["full"])
-    return {name: one for name, one in variants.items() if name == "full" or size(one) != full}
+    return {
+        name: variant
+        for name, variant in variants.items()
+        if name == "full" or size(variant) != full
+    }
 
 
 def size(variant: Mapping[str, Any]) -> int:
@@ -38,7 +42,7 @@ def errors_table(variants: Variants) -> Table:
         surrogates = f"{label(name)}, {count(size(variant), 'surrogate')}"
         columns += [f"{surrogates}: median", f"{label(name)}: mean"]
     rows = []
-    for model in dict.fromkeys(key for one in variants.values() for key in one["errors"]):
+    for model in dict.fromkeys(key for variant in variants.values() for key in variant["errors"]):
         cells = [model]
         for variant in variants.values():
             scores = variant["errors"].get(model, {})

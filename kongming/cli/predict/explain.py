@@ -132,52 +132,53 @@ def _explain_now(question: Question, store_url: str | None) -> Explanation:
         where = placement_for(store, question.app, question.placement)
         trained = model_of(store, question.app, where)
         taken = measure(trained, question.model, None)
-        asked = replace(question, node=taken.node.id, placement=where)
-        return explain_measured(store, taken, asked)
+        question = replace(question, node=taken.node.id, placement=where)
+        return explain_measured(store, taken, question)
 
 
 _MOVED = 1.2
 """Ratio to idle from which a surrogate is expected to have a part."""
 
 
-def _is_unweighted(one: Contribution) -> bool:
-    ratio = one.seconds_per_op / one.idle_seconds_per_op
-    return abs(one.log_slowdown) < 0.0005 and not 1.0 / _MOVED < ratio < _MOVED
+def _is_unweighted(contribution: Contribution) -> bool:
+    ratio = contribution.seconds_per_op / contribution.idle_seconds_per_op
+    return abs(contribution.log_slowdown) < 0.0005 and not 1.0 / _MOVED < ratio < _MOVED
 
 
 def _show(answer: Explanation, node: str, limit: int) -> None:
-    said = answer.prediction
+    prediction = answer.prediction
     console = output.console()
     parts = answer.contributions[:limit]
-    title = f"{said.app} on {node}, {said.placement}: slowdown {said.slowdown.median:.2f}"
+    slowdown = f"slowdown {prediction.slowdown.median:.2f}"
+    title = f"{prediction.app} on {node}, {prediction.placement}: {slowdown}"
     console.print(
         output.table(
             ("surrogate", "family", "now", "idle", "ratio", "part of the slowdown"),
             [
                 (
-                    one.surrogate,
-                    one.family,
-                    output.format_seconds(one.seconds_per_op),
-                    output.format_seconds(one.idle_seconds_per_op),
-                    f"{one.seconds_per_op / one.idle_seconds_per_op:.2f}",
-                    per_cent(100.0 * math.expm1(one.log_slowdown), "+.1f"),
+                    part.surrogate,
+                    part.family,
+                    output.format_seconds(part.seconds_per_op),
+                    output.format_seconds(part.idle_seconds_per_op),
+                    f"{part.seconds_per_op / part.idle_seconds_per_op:.2f}",
+                    per_cent(100.0 * math.expm1(part.log_slowdown), "+.1f"),
                 )
-                for one in parts
+                for part in parts
             ],
             title=title,
             right=("now", "idle", "ratio", "part of the slowdown"),
             minor=("idle", "now", "family"),
         )
     )
-    if any(_is_unweighted(one) for one in parts):
+    if any(_is_unweighted(part) for part in parts):
         console.print(
             "A part of 0 % at a ratio far from 1: the model gives that surrogate no weight."
         )
     left = len(answer.contributions) - len(parts)
     if left:
         console.print(f"{left} more have smaller parts; --limit or --json shows them.")
-    for what, ids in (("added", said.added), ("removed", said.removed)):
+    for what, ids in (("added", prediction.added), ("removed", prediction.removed)):
         if ids:
             console.print(f"{what} since the fingerprint was taken: {', '.join(ids)}", markup=False)
-    for remark in (*said.notes, *(f"! {warning}" for warning in said.warnings)):
+    for remark in (*prediction.notes, *(f"! {warning}" for warning in prediction.warnings)):
         console.print(remark, markup=False)

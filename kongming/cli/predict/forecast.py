@@ -157,8 +157,8 @@ def _show(forecast: Forecast, title: str, slows: tuple[tuple[str, str], ...]) ->
         )
         for impact in forecast.residents.values()
     ]
-    for name, told in (*residents, *slows):
-        grid.add_row("slows", name, told)
+    for name, slowdown in (*residents, *slows):
+        grid.add_row("slows", name, slowdown)
     if forecast.fingerprint_age_s is not None:
         age = output.format_duration(forecast.fingerprint_age_s)
         grid.add_row("as of", f"{age} ago", "stale" if forecast.stale else "")

@@ -113,10 +113,10 @@ def job_options(*, named: bool) -> Callable[[_Function], _Function]:
                 given["driver"] = values.pop("driver")
             return function(job=Job(**given), **values)
 
-        made: Any = packed
+        decorated: Any = packed
         for option in (*(_NAMED if named else ()), *_OPTIONS):
-            made = option(made)
-        return made  # type: ignore[no-any-return]
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]
 
     return decorate
 
@@ -213,15 +213,15 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
         console.print(f"There are not {machines} nodes for {app} among {candidates}.")
         return
     rows = []
-    for number, one in enumerate(sets, 1):
+    for number, node_set in enumerate(sets, 1):
         names = [
             f"{node.name or node.node_id[:12]}{'=' if node.tied_with_first else ''}"
-            for node in one.nodes
+            for node in node_set.nodes
         ]
         shown = ", ".join(names[:_NODES])
         if len(names) > _NODES:
             shown += f" and {len(names) - _NODES} more"
-        runtime = one.runtime_s
+        runtime = node_set.runtime_s
         rows.append(
             (
                 f"{number}",
@@ -231,11 +231,11 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
                 else f"{output.format_seconds(runtime.median)} "
                 f"({output.format_seconds(runtime.lower)} to "
                 f"{output.format_seconds(runtime.upper)})",
-                f"{one.slowdown.median:.2f}",
-                f"{max(node.worst_resident_slowdown for node in one.nodes):.2f}"
-                if any(node.residents for node in one.nodes)
+                f"{node_set.slowdown.median:.2f}",
+                f"{max(node.worst_resident_slowdown for node in node_set.nodes):.2f}"
+                if any(node.residents for node in node_set.nodes)
                 else None,
-                "extrapolating" if one.extrapolating else "",
+                "extrapolating" if node_set.extrapolating else "",
             )
         )
     console.print(
@@ -246,7 +246,7 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
             minor=("worst",),
         )
     )
-    if any(node.tied_with_first for one in sets for node in one.nodes):
+    if any(node.tied_with_first for node_set in sets for node in node_set.nodes):
         console.print("= : another node is equally good; ties are in random order.")
-    for warning in dict.fromkeys(text for one in sets for text in one.warnings):
+    for warning in dict.fromkeys(text for node_set in sets for text in node_set.warnings):
         console.print(f"! {warning}", markup=False)

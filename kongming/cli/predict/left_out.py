@@ -54,18 +54,20 @@ def _by_reason(ranking: Ranking, candidates: Sequence[NodeReport]) -> dict[str, 
     ranked = {node.node_id for node in ranking.nodes}
     ranked |= {node.node_id for chosen in ranking.sets for node in chosen.nodes}
     absent = [report for report in candidates if report.facts.id not in ranked]
-    found: dict[str, list[NodeReport]] = defaultdict(list)
+    by_reason: dict[str, list[NodeReport]] = defaultdict(list)
     for report in absent:
-        found[_reason(report)].append(report)
-    others = found.pop("", [])
-    missing = [reason for reason, number in ranking.refused.items() if number != len(found[reason])]
+        by_reason[_reason(report)].append(report)
+    others = by_reason.pop("", [])
+    missing = [
+        reason for reason, number in ranking.refused.items() if number != len(by_reason[reason])
+    ]
     # The one reason that nodes do not show themselves is that of all others, if none is only beyond
     # the limit of the answer.
     if len(missing) == 1 and len(absent) == sum(ranking.refused.values()):
-        found[missing[0]] += others
+        by_reason[missing[0]] += others
     return {
         reason: nodes
-        for reason, nodes in found.items()
+        for reason, nodes in by_reason.items()
         if len(nodes) == ranking.refused.get(reason)
     }
 

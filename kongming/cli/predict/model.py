@@ -192,16 +192,16 @@ def _card(
                 "reason": variant["reason"],
                 "noise_floor_pct": variant["noise_floor_pct"],
                 "left_out": variant["groups"],
-                "errors": {key: one["scores"] for key, one in variant["models"].items()},
+                "errors": {key: model["scores"] for key, model in variant["models"].items()},
                 "selected": {
-                    key: one["selection"]
-                    for key, one in variant["models"].items()
-                    if "selection" in one
+                    key: model["selection"]
+                    for key, model in variant["models"].items()
+                    if "selection" in model
                 },
                 "members": {
-                    key: _shares(one["frozen"]["members"])
-                    for key, one in variant["models"].items()
-                    if "members" in one["frozen"]
+                    key: _shares(model["frozen"]["members"])
+                    for key, model in variant["models"].items()
+                    if "members" in model["frozen"]
                 },
             }
             for name, variant in variants.items()
@@ -226,19 +226,19 @@ def _card(
 
 def _node(store: Store, node_id: str) -> dict[str, Any]:
     """Return the facts of the node; only its id if the store does not know it."""
-    found: NodeFacts | None = {node.id: node for node in store.nodes()}.get(node_id)
-    if found is None:
+    facts: NodeFacts | None = {node.id: node for node in store.nodes()}.get(node_id)
+    if facts is None:
         return {"id": node_id, "name": None}
     return {
-        "id": found.id,
-        "name": found.name,
-        "cpu_model": found.cpu_model,
-        "architecture": found.architecture,
-        "cpus": len(found.cpus),
-        "llc_bytes": found.llc_bytes,
-        "memory_bytes": found.memory_bytes,
-        "kernel": found.kernel,
-        "hypervisor": found.hypervisor,
+        "id": facts.id,
+        "name": facts.name,
+        "cpu_model": facts.cpu_model,
+        "architecture": facts.architecture,
+        "cpus": len(facts.cpus),
+        "llc_bytes": facts.llc_bytes,
+        "memory_bytes": facts.memory_bytes,
+        "kernel": facts.kernel,
+        "hypervisor": facts.hypervisor,
     }
 
 

@@ -84,7 +84,7 @@ def _panel(axes: Axes, theme: Theme, what: str, curves: Sequence[Curve]) -> None
 def _ticks(most: float) -> list[float]:
     """Return round numbers from 1 to ``most``, at most seven."""
     for steps in (_FINE, _COARSE):
-        found = [value for value in steps if value <= most]
-        if len(found) <= 7:
-            return found
+        ticks = [value for value in steps if value <= most]
+        if len(ticks) <= 7:
+            return ticks
     return [4.0**k for k in range(int(math.log(most, 4.0)) + 1)]

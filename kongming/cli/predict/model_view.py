@@ -65,7 +65,9 @@ def _facts(card: Card) -> list[tuple[str, str]]:
     noise = "" if solo["noise_pct"] is None else f", repeat noise {per_cent(solo['noise_pct'])}"
     dropped = f", {len(runs['dropped'])} left out" if runs["dropped"] else ""
     when = "" if runs["first_at"] is None else f", {_span(runs['first_at'], runs['last_at'])}"
-    columns = [f"{size(one)} ({label(name)})" for name, one in distinct(card["variants"]).items()]
+    columns = [
+        f"{size(variant)} ({label(name)})" for name, variant in distinct(card["variants"]).items()
+    ]
     full = card["variants"]["full"]
     error = full["errors"][full["chosen"]].get("mean_pct")
     facts = [
@@ -85,7 +87,7 @@ def _facts(card: Card) -> list[tuple[str, str]]:
         ("interval", _sureness(card["interval"])),
     ]
     if card["elsewhere"]:
-        places = [f"{one['placement']} on {one['node_id'][:12]}" for one in card["elsewhere"]]
+        places = [f"{place['placement']} on {place['node_id'][:12]}" for place in card["elsewhere"]]
         facts.append(("elsewhere", ", ".join(places)))
     return facts
 
@@ -107,18 +109,18 @@ def _machine(node: Mapping[str, Any]) -> str:
     )
 
 
-def _sureness(said: Mapping[str, Any]) -> str:
-    sure = "calibrated" if said["calibrated"] else "not calibrated"
+def _sureness(interval: Mapping[str, Any]) -> str:
+    idle = interval["idle"]
+    sure = "calibrated" if interval["calibrated"] else "not calibrated"
     learnt = (
-        f"widening {said['widening']:.2f} by {count(said['coruns'], 'co-run')} of "
-        f"{count(said['applications'], 'other application')}"
-        if said["applications"]
+        f"widening {interval['widening']:.2f} by {count(interval['coruns'], 'co-run')} of "
+        f"{count(interval['applications'], 'other application')}"
+        if interval["applications"]
         else "no co-runs of other applications"
     )
     return (
-        f"{per_cent(100.0 * said['level'], 'g')}, {sure}: {said['left_out']} groups left out in "
-        "turn, "
-        f"{learnt}; {said['idle']['lower']:.2f} to {said['idle']['upper']:.2f} when idle"
+        f"{per_cent(100.0 * interval['level'], 'g')}, {sure}: {interval['left_out']} groups left "
+        f"out in turn, {learnt}; {idle['lower']:.2f} to {idle['upper']:.2f} when idle"
     )
 
 

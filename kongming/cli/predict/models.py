@@ -125,8 +125,8 @@ def _described(service: PredictionService, entry: ModelReport) -> dict[str, Any]
     is_newer = False
     file = None
     try:
-        found = service.model(entry.app, entry.placement, entry.version)
-        model = json.loads(found.document)
+        report = service.model(entry.app, entry.placement, entry.version)
+        model = json.loads(report.document)
         # As the server does that would answer with it.
         file = model_file.read(model)
     except AccessError:
@@ -172,17 +172,17 @@ def _within(document: object, *path: str) -> Any:
 
 def _variants(model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return by variant (the set of columns) its chosen model and the errors of validation."""
-    found = {}
+    variants = {}
     for name, variant in (_within(model, "variants") or {}).items():
         chosen = _within(variant, "chosen")
-        found[name] = {
+        variants[name] = {
             "model": chosen,
             "columns": len(_within(variant, "columns") or ()),
             "mean_error_pct": _within(variant, "models", str(chosen), "scores", "mean_pct"),
             "median_error_pct": _within(variant, "models", str(chosen), "scores", "median_pct"),
             "noise_floor_pct": _within(variant, "noise_floor_pct"),
         }
-    return found
+    return variants
 
 
 def table_of(documents: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> Table:

@@ -127,7 +127,7 @@ def command(
     job.check()
     measuring_here = {"--now": now, "--fingerprint": file is not None, "--dir": bool(directory)}
     # KONGMING_SERVER alone does not prevent a measurement of this node.
-    asked = asks_server(server) and (server.named or not any(measuring_here.values()))
+    on_server = asks_server(server) and (server.named or not any(measuring_here.values()))
     if job.is_asked:
         _job(
             job,
@@ -142,7 +142,7 @@ def command(
             stale_policy=stale,
         )
         return
-    if node is not None or asked:
+    if node is not None or on_server:
         _elsewhere(
             app,
             node,
@@ -151,7 +151,7 @@ def command(
             server,
             store_url,
             as_json,
-            asked=asked,
+            on_server=on_server,
             placement=placement,
             model=model,
             strict=strict,
@@ -203,7 +203,7 @@ def _elsewhere(
     store_url: str | None,
     as_json: bool,
     *,
-    asked: bool,
+    on_server: bool,
     placement: str | None,
     model: str | None,
     strict: bool,
@@ -213,7 +213,7 @@ def _elsewhere(
     from kongming.cli.predict.forecast import forecast_colocated, forecast_on, refuse_measuring
     from kongming.records.questions import ColocationQuestion, Question
 
-    refuse_measuring(measuring, "--server" if asked else "--node")
+    refuse_measuring(measuring, "--server" if on_server else "--node")
     if not others:
         question = Question(
             app=app,
@@ -242,7 +242,7 @@ def _job(
     server: Server,
     store_url: str | None,
     as_json: bool,
-    **asked: Any,
+    **fields: Any,
 ) -> None:
     """Predict a whole job on several machines."""
     from kongming.cli.predict.forecast import forecast_on, refuse_measuring
@@ -254,10 +254,10 @@ def _job(
         raise InputError(
             "is missing.",
             field="--nodes",
-            hint=f"Find the best: kongming rank {asked['app']} --machines {job.machines}. On idle "
+            hint=f"Find the best: kongming rank {fields['app']} --machines {job.machines}. On idle "
             "machines: kongming scale predict",
         )
-    question = Question(scaling=job.scaling(), nodes=job.nodes, driver=job.driver, **asked)
+    question = Question(scaling=job.scaling(), nodes=job.nodes, driver=job.driver, **fields)
     forecast_on(server, store_url, question, as_json, job)
 
 

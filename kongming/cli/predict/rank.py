@@ -97,7 +97,7 @@ def command(
     server: Server,
     store_url: str | None,
     as_json: bool,
-    **asked: Any,
+    **fields: Any,
 ) -> int:
     """Rank nodes for APP: by its own slowdown there, and by the slowdown of the residents.
 
@@ -117,7 +117,7 @@ def command(
         scaling=job.scaling() if job.is_asked else None,
         slowdown_limit=slowdown_limit or 0.0,
         resident_slowdown_limit=resident_slowdown_limit or 0.0,
-        **asked,
+        **fields,
     )
     with prediction_service(server, store_url, job.scale_files(server)) as service:
         ranking = service.rank(question)
@@ -136,12 +136,12 @@ def _near(service: PredictionService, app: str) -> tuple[str, ...]:
     return () if app in known else UnknownNameError("application", app, known).suggestions
 
 
-def _candidates(service: PredictionService, asked: Sequence[str]) -> tuple[NodeReport, ...]:
+def _candidates(service: PredictionService, nodes: Sequence[str]) -> tuple[NodeReport, ...]:
     """Return what is known of the nodes that were to be ranked."""
     return tuple(
         report
         for report in service.nodes()
-        if not asked or {report.facts.name, report.facts.id} & set(asked)
+        if not nodes or {report.facts.name, report.facts.id} & set(nodes)
     )
 
 

@@ -79,10 +79,10 @@ def signatures_of(store: Store, app: str, file: ModelFile) -> list[Signature]:
     """
     from kongming.engine.load.models import newest_signatures, site_of
 
-    found = newest_signatures(store, app, site_of(file))
-    if not found:
+    signatures = newest_signatures(store, app, site_of(file))
+    if not signatures:
         check_known(store, app)
-    return found
+    return signatures
 
 
 @contextmanager

@@ -100,9 +100,9 @@ def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]
     from kongming.records.judging import judge, without_spoiled
 
     # What is trained on is what is judged.
-    kept, _ = without_spoiled(runs)
-    profiled = any(run.kind == "induced" for run in kept)
-    solo = solo_time(kept)
+    retained, _ = without_spoiled(runs)
+    profiled = any(run.kind == "induced" for run in retained)
+    solo = solo_time(retained)
     # Cost is 1/metric where higher is better; people know the metric.
     turned = bool(runs) and runs[0].better == "higher"
     return {
@@ -113,7 +113,7 @@ def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]
         "noise_pct": None if solo is None else solo.noise_pct,
         "runs": len(runs),
         "failed": sum(not run.ok for run in runs),
-        "judged": judge(kept).described(runs[0].app) if profiled else None,
+        "judged": judge(retained).described(runs[0].app) if profiled else None,
     }
 
 
@@ -125,13 +125,13 @@ def _model(document: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
         held = document or {}
         full = held["variants"]["full"]
         profile = held.get("profile")
-        found = {
+        quality = {
             "not_better_than": full["models"][full["chosen"]].get("not_better_than"),
             "trained_on": None
             if profile is None
             else Judgement.from_dict(profile).described(held["app"]),
         }
-        return {held["node_id"]: found}
+        return {held["node_id"]: quality}
     except MALFORMED:
         return {}
 
@@ -162,7 +162,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
             shown_metric(profile["solo"], unit),
             None if profile["noise_pct"] is None else per_cent(profile["noise_pct"]),
             _verdict(profile),
-            ", ".join(_TRIVIAL.get(one, one) for one in profile["not_better_than"] or ()) or None,
+            ", ".join(_TRIVIAL.get(answer, answer) for answer in profile["not_better_than"] or ())
+            or None,
             profile["runs"],
             profile["failed"] or None,
             "yes" if profile["signature"] else "no",

@@ -118,7 +118,7 @@ def command(
         output.emit_json(document)
     else:
         _show(document)
-    if any(found["slowdown"] is None for found in measured):
+    if any(measurement["slowdown"] is None for measurement in measured):
         reasons = sorted({run.error for run in runs if run.error})
         raise MeasurementError("A co-run failed: " + "; ".join(reasons))
     return 1 if view.failed else 0
@@ -132,7 +132,7 @@ def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
 
     coruns = [r for r in runs if r.app == app and r.neighbours == (other,) and r.ok]
     alone = [r for r in runs if r.app == app and r.kind == "solo" and r.ok]
-    found: dict[str, Any] = {
+    measurement: dict[str, Any] = {
         "app": app,
         "neighbour": other,
         "runtime_s": None,
@@ -142,12 +142,14 @@ def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
         "noise_floor_pct": noise_floor_pct([run.cost for run in coruns]),
     }
     if alone and coruns:
-        found["runtime_s"] = geometric_mean([r.metric for r in coruns if r.metric is not None])
-        found["solo_s"] = geometric_mean([r.metric for r in alone if r.metric is not None])
-        found["slowdown"] = geometric_mean([r.cost for r in coruns]) / geometric_mean(
+        measurement["runtime_s"] = geometric_mean(
+            [r.metric for r in coruns if r.metric is not None]
+        )
+        measurement["solo_s"] = geometric_mean([r.metric for r in alone if r.metric is not None])
+        measurement["slowdown"] = geometric_mean([r.cost for r in coruns]) / geometric_mean(
             [r.cost for r in alone]
         )
-    return found
+    return measurement
 
 
 def compared(
@@ -155,13 +157,13 @@ def compared(
 ) -> dict[str, Any]:
     """Return the document of ``kongming pair``, with the measurement for each prediction."""
     floors = [m["noise_floor_pct"] for m in measured if m["noise_floor_pct"] is not None]
-    for predicted, found in zip(predictions, measured, strict=True):
-        said, slowdown = predicted.get("slowdown"), found["slowdown"]
-        predicted["measured"] = found
-        predicted["noise_floor_pct"] = found["noise_floor_pct"]
+    for predicted, measurement in zip(predictions, measured, strict=True):
+        interval, slowdown = predicted.get("slowdown"), measurement["slowdown"]
+        predicted["measured"] = measurement
+        predicted["noise_floor_pct"] = measurement["noise_floor_pct"]
         predicted["error_pct"] = None
-        if said is not None and slowdown is not None:
-            predicted["error_pct"] = 100.0 * abs(said["median"] - slowdown) / slowdown
+        if interval is not None and slowdown is not None:
+            predicted["error_pct"] = 100.0 * abs(interval["median"] - slowdown) / slowdown
     return {
         "placement": placement,
         "predictions": predictions,
@@ -189,17 +191,17 @@ def _predicted(
 
 def _show(document: dict[str, Any]) -> None:
     rows = []
-    for predicted, found in zip(document["predictions"], document["measured"], strict=True):
-        said = predicted.get("slowdown")
+    for predicted, measurement in zip(document["predictions"], document["measured"], strict=True):
+        interval = predicted.get("slowdown")
         rows.append(
             (
-                found["app"],
-                found["neighbour"],
-                "-" if said is None else f"{said['median']:.2f}",
-                "" if said is None else f"{said['lower']:.2f} to {said['upper']:.2f}",
-                "-" if found["slowdown"] is None else f"{found['slowdown']:.2f}",
+                measurement["app"],
+                measurement["neighbour"],
+                "-" if interval is None else f"{interval['median']:.2f}",
+                "" if interval is None else f"{interval['lower']:.2f} to {interval['upper']:.2f}",
+                "-" if measurement["slowdown"] is None else f"{measurement['slowdown']:.2f}",
                 _percent(predicted["error_pct"]),
-                _percent(found["noise_floor_pct"]),
+                _percent(measurement["noise_floor_pct"]),
             )
         )
     columns = (
@@ -220,7 +222,7 @@ def _show(document: dict[str, Any]) -> None:
     )
     console = output.console()
     console.print(table)
-    if any(found["noise_floor_pct"] is None for found in document["measured"]):
+    if any(measurement["noise_floor_pct"] is None for measurement in document["measured"]):
         console.print(
             "The noise floor, what repeats differ by, is known from --repeats 2 on.", markup=False
         )

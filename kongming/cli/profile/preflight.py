@@ -19,13 +19,13 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 def problems(apps: Mapping[str, Application]) -> dict[str, str]:
     """Return by application a program that is not found, or a misspelt ``{dir}``."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name, app in apps.items():
         for key, command in _commands(app):
             reason = _misspelt(command) or _not_found(app, command)
             if reason is not None:
-                found.setdefault(name, f"{key}: {reason}")
-    return found
+                reasons.setdefault(name, f"{key}: {reason}")
+    return reasons
 
 
 def _commands(app: Application) -> Iterator[tuple[str, Command]]:
@@ -50,11 +50,11 @@ def _not_found(app: Application, command: Command) -> str | None:
     word = first_word(command)
     if not word or not re.fullmatch(r"[\w.+-]+", word):
         return None
-    asked = subprocess.run(
+    lookup = subprocess.run(
         ["/bin/sh", "-c", 'command -v "$0"', word],
         env=os.environ | dict(app.env),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=False,
     )
-    return None if asked.returncode == 0 else f"there is no program {word!r} in PATH."
+    return None if lookup.returncode == 0 else f"there is no program {word!r} in PATH."

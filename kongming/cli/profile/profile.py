@@ -280,13 +280,13 @@ def _report(
         console.print("The budget is spent; the same command continues where this one stopped.")
         return
     show_judged(judged)
-    kept = [
+    trainable = [
         app
         for app, row in view.rows.items()
         if row.dropped is None and judged[app].verdict != "spoiled"
     ]
-    if kept:
-        console.print(f"Next: kongming train {' '.join(kept)}")
+    if trainable:
+        console.print(f"Next: kongming train {' '.join(trainable)}")
 
 
 def show_judged(judged: Mapping[str, Judgement]) -> None:
@@ -300,10 +300,12 @@ def show_judged(judged: Mapping[str, Judgement]) -> None:
         for app, judgement in judged.items():
             if judgement.verdict == verdict:
                 console.print(f"The profile of {app} is {judgement}", style=style, markup=False)
-    again = [app for app, one in judged.items() if one.advice(app) == measure_again([app])]
+    again = [
+        app for app, judgement in judged.items() if judgement.advice(app) == measure_again([app])
+    ]
     if again:
         console.print(measure_again(again), markup=False)
-    others = (one.advice(app) for app, one in judged.items() if app not in again)
+    others = (judgement.advice(app) for app, judgement in judged.items() if app not in again)
     for advice in dict.fromkeys(filter(None, others)):
         console.print(advice, markup=False)
 
@@ -315,7 +317,9 @@ def _already(store: Store, campaign: str, apps: Iterable[str], *, as_json: bool)
     runs = store.runs(campaign=campaign)
     judged = {app: judge(run for run in runs if run.app == app) for app in sorted(apps)}
     if as_json:
-        apps_document = {app: {"judged": one.described(app)} for app, one in judged.items()}
+        apps_document = {
+            app: {"judged": judgement.described(app)} for app, judgement in judged.items()
+        }
         output.emit_json(
             {"campaign": campaign, "complete": True, "failed": 0, "apps": apps_document}
         )

@@ -58,7 +58,7 @@ def command(
         known = {entry.name for entry in store.applications()}
         if app is not None and app not in known:
             raise UnknownNameError("profiled application", app, known)
-        found = store.runs(
+        runs = store.runs(
             app=app,
             kind=kind,
             placement=placement,
@@ -67,12 +67,12 @@ def command(
         )
         solo = _solo_costs(store, app)
         where = store.url
-    shown = found[-limit:] if limit else found
+    shown = runs[-limit:] if limit else runs
     if as_json:
         output.emit_json(
             {
-                "total": len(found),
-                "runs": [_document(run, solo, whole=fingerprints) for run in shown],
+                "total": len(runs),
+                "runs": [_document(run, solo, with_fingerprints=fingerprints) for run in shown],
             }
         )
         return
@@ -109,8 +109,8 @@ def command(
             minor=("placement", "started", "reason", "kind"),
         )
     )
-    if len(shown) < len(found):
-        console.print(f"The newest {len(shown)} of {len(found)} runs; --limit 0 shows all.")
+    if len(shown) < len(runs):
+        console.print(f"The newest {len(shown)} of {len(runs)} runs; --limit 0 shows all.")
 
 
 Key = tuple[str, str, str, str]
@@ -133,9 +133,9 @@ def _slowdown(run: Run, solo: dict[Key, float]) -> float | None:
     return None if median is None or not run.ok else run.cost / median
 
 
-def _document(run: Run, solo: dict[Key, float], *, whole: bool) -> dict[str, Any]:
+def _document(run: Run, solo: dict[Key, float], *, with_fingerprints: bool) -> dict[str, Any]:
     document = run.to_dict()
-    if not whole:
+    if not with_fingerprints:
         del document["fingerprint"], document["before"]
     return document | {"ok": run.ok, "slowdown": _slowdown(run, solo)}
 

@@ -27,7 +27,7 @@ def applications(
         return select(load(file), tuple(dict.fromkeys(names)))
     from kongming.records.application import Application
 
-    found = {}
+    apps = {}
     for name in names:
         document = store.application(name)
         if document is None:
@@ -37,5 +37,5 @@ def applications(
                 [app.name for app in store.applications()],
                 hint="Profile it first: kongming profile APPS.toml",
             )
-        found[name] = Application.from_dict(document.document)
-    return found
+        apps[name] = Application.from_dict(document.document)
+    return apps

@@ -103,12 +103,12 @@ class CurveOptions:
 
 
 def curve_options(function: _Function) -> _Function:
-    """MODEL and the options of a curve over machine counts: parameter ``asked`` (CurveOptions)."""
+    """MODEL and the options of a curve over machine counts, as ``request`` (CurveOptions)."""
 
     @functools.wraps(function)
     def packed(**values: Any) -> Any:
         own = {name: values.pop(name) for name in CurveOptions.__dataclass_fields__}
-        return function(asked=CurveOptions(**own), **values)
+        return function(request=CurveOptions(**own), **values)
 
     decorated: Any = packed
     for option in (

@@ -161,29 +161,29 @@ def predict(
 )
 @scale_options.curve_options
 @options.wide_option
-def show_curve(asked: scale_options.CurveOptions) -> None:
+def show_curve(request: scale_options.CurveOptions) -> None:
     """Show the runtime of the job for each number of machines of each type."""
     from kongming.records.errors import CannotAnswerError
     from kongming.scale.decide.recommendation import read_prices
     from kongming.scale.fit.model import warnings_of
     from kongming.scale.fit.tracked_files import changes as changes_of
 
-    file = load(asked.model, asked.store_url)
-    models = at_context(file, asked.context).of_group(asked.group)
-    prices = None if asked.prices_file is None else read_prices(asked.prices_file)
-    offers, refused = _offers(asked, models, prices)
+    file = load(request.model, request.store_url)
+    models = at_context(file, request.context).of_group(request.group)
+    prices = None if request.prices_file is None else read_prices(request.prices_file)
+    offers, refused = _offers(request, models, prices)
     if not offers:
         raise CannotAnswerError(refused[-1])
     stale, changes = changes_of(file.tracked)
     warnings = [*changes, *warnings_of(models), *refused[-1:]]
-    if asked.plot is not None:
+    if request.plot is not None:
         from kongming.scale.decide.figure import draw
 
-        draw(asked.plot, f"Runtime at scale {asked.scale:g}", offers)
-    if asked.as_json:
+        draw(request.plot, f"Runtime at scale {request.scale:g}", offers)
+    if request.as_json:
         output.emit_json(
             {
-                "scale": asked.scale,
+                "scale": request.scale,
                 "curve": [_row(offer) for offer in offers],
                 "stale": stale,
                 "warnings": warnings,
@@ -227,7 +227,7 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
 @scale_options.curve_options
 @options.wide_option
 def recommend_machines(
-    asked: scale_options.CurveOptions,
+    request: scale_options.CurveOptions,
     everything: bool,
     deadline: float | None,
     budget: float | None,
@@ -248,11 +248,11 @@ def recommend_machines(
 
     if (deadline is None) == (budget is None):
         raise InputError("Give a deadline or a budget: --deadline TIME or --budget MONEY.")
-    file = load(asked.model, asked.store_url)
-    models = at_context(file, asked.context).of_group(asked.group)
+    file = load(request.model, request.store_url)
+    models = at_context(file, request.context).of_group(request.group)
     warnings: list[str] = []
-    if asked.prices_file is not None:
-        prices = read_prices(asked.prices_file)
+    if request.prices_file is not None:
+        prices = read_prices(request.prices_file)
     elif len(models) > 1:
         raise InputError(
             "The prices of the machine types are unknown.",
@@ -262,7 +262,7 @@ def recommend_machines(
     else:
         prices = {None: 1.0, models[0].machine_type: 1.0}
         warnings.append("without --prices a machine costs 1 an hour: costs are machine-hours")
-    offers, refused = _offers(asked, models, prices)
+    offers, refused = _offers(request, models, prices)
     best, likeliest, judged = recommend(
         models, offers, prices=prices, deadline_s=deadline, budget=budget, risk=risk
     )
@@ -270,13 +270,18 @@ def recommend_machines(
         raise CannotAnswerError(refused[-1])
     stale, changes = changes_of(file.tracked)
     warnings = [*changes, *warnings, *warnings_of(models), *refused[-1:]]
-    if asked.plot is not None:
+    if request.plot is not None:
         from kongming.scale.decide.figure import draw
 
-        draw(asked.plot, f"Runtime at scale {asked.scale:g}", judged, deadline)
-    if asked.as_json:
+        draw(request.plot, f"Runtime at scale {request.scale:g}", judged, deadline)
+    if request.as_json:
         document: dict[str, Any] = {
-            "goal": {"deadline_s": deadline, "budget": budget, "risk": risk, "scale": asked.scale},
+            "goal": {
+                "deadline_s": deadline,
+                "budget": budget,
+                "risk": risk,
+                "scale": request.scale,
+            },
             "recommendation": None if best is None else _row(best),
             "likeliest": _row(likeliest),
             "curve": [_row(offer) for offer in judged],
@@ -300,7 +305,7 @@ def recommend_machines(
             if best is not None
             else f"Nothing {goal} with the required probability. The likeliest is"
         )
-        unit = " machine-hours" if asked.prices_file is None else ""
+        unit = " machine-hours" if request.prices_file is None else ""
         console = output.console()
         console.print(
             f"{advice} {count(offer.machines, 'machine')}{of}: "
@@ -353,7 +358,7 @@ def _answer(model: ScaleModel, prediction: ScalePrediction) -> dict[str, Any]:
 
 
 def _offers(
-    asked: scale_options.CurveOptions,
+    request: scale_options.CurveOptions,
     models: Sequence[ScaleModel],
     prices: Prices | None,
 ) -> tuple[list[Offer], list[str]]:
@@ -362,11 +367,11 @@ def _offers(
 
     return curve(
         models,
-        asked.counts(models),
-        scale=asked.scale,
-        iterations=asked.iterations,
+        request.counts(models),
+        scale=request.scale,
+        iterations=request.iterations,
         prices=prices,
-        level=asked.level,
+        level=request.level,
     )
 
 

@@ -10,7 +10,7 @@ import click
 from kongming.cli import options
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, prediction_service, server_options
-from kongming.cli.sensor.question import Asked, ask, sensor_options
+from kongming.cli.sensor.question import SensorQuestion, ask, sensor_options
 from kongming.doors.gridengine import answers, report
 from kongming.printable import printable
 from kongming.records.errors import InputError, KongmingError
@@ -37,7 +37,7 @@ def command(
 
     While the server is away reports are empty, and standard error says why, once.
     """
-    asked, failed = Asked(node, apps, max_age_s), False
+    question, failed = SensorQuestion(node, apps, max_age_s), False
     if re.search(r"[:\s]", host or node):
         raise InputError(
             "cannot be a host of Grid Engine.",
@@ -50,14 +50,14 @@ def command(
         nonlocal failed
         try:
             with prediction_service(server, store_url) as service:
-                found = ask(service, asked)
+                figures = ask(service, question)
         except KongmingError as error:
             if not failed:
                 click.echo(printable(f"kongming sensor: {error}"), err=True)
             failed = True
             return report(host or node, None)
         failed = False
-        return report(host or node, found)
+        return report(host or node, figures)
 
     # Line by line: iterating over a pipe would read ahead.
     for answer in answers(iter(sys.stdin.readline, ""), current):

@@ -9,7 +9,7 @@ import click
 from kongming.cli import options
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, prediction_service, server_options
-from kongming.cli.sensor.question import Asked, ask, sensor_options
+from kongming.cli.sensor.question import SensorQuestion, ask, sensor_options
 from kongming.doors.htcondor import classad
 
 
@@ -24,5 +24,5 @@ def command(
 ) -> None:
     """Print ClassAd attributes of a node for a startd's cron job (STARTD_CRON_JOBLIST)."""
     with prediction_service(server, store_url) as service:
-        found = ask(service, Asked(node, apps, max_age_s))
-    click.echo(classad(found, time.time()), nl=False)
+        figures = ask(service, SensorQuestion(node, apps, max_age_s))
+    click.echo(classad(figures, time.time()), nl=False)

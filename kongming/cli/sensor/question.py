@@ -25,7 +25,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SensorQuestion:
     """The node, by id or name, and the applications whose slowdown there is asked for.
 
     Raises:
@@ -53,7 +53,7 @@ class Asked:
 
 def sensor_options(function: _Function) -> _Function:
     """``--node``, ``--app`` and ``--max-age``."""
-    made: Any = function
+    decorated: Any = function
     for option in (
         click.option(
             "--max-age",
@@ -79,21 +79,23 @@ def sensor_options(function: _Function) -> _Function:
             help="Id or name of the node.",
         ),
     ):
-        made = option(made)
-    return made  # type: ignore[no-any-return]
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
-def ask(service: PredictionService, asked: Asked) -> NodeFigures:
+def ask(service: PredictionService, question: SensorQuestion) -> NodeFigures:
     """Raises UnknownNameError for a node that is not known."""
     nodes = service.nodes()
-    found = [one for one in nodes if asked.node in (one.facts.id, one.facts.name)]
-    if not found:
-        names = {one.facts.name for one in nodes}
-        raise UnknownNameError("node", asked.node, names, hint="List them: kongming nodes")
+    matches = [node for node in nodes if question.node in (node.facts.id, node.facts.name)]
+    if not matches:
+        names = {node.facts.name for node in nodes}
+        raise UnknownNameError("node", question.node, names, hint="List them: kongming nodes")
     # A machine that was set up anew has an id of its own next to the silent one of its name.
-    report = min(found, key=lambda one: (one.facts.id != asked.node, one.state in OUT_OF_SERVICE))
-    apps = {app: _ranked(service, app, report.facts.id) for app in asked.apps}
-    return figures(report, apps, time.time(), asked.max_age_s)
+    report = min(
+        matches, key=lambda node: (node.facts.id != question.node, node.state in OUT_OF_SERVICE)
+    )
+    apps = {app: _ranked(service, app, report.facts.id) for app in question.apps}
+    return figures(report, apps, time.time(), question.max_age_s)
 
 
 def _ranked(service: PredictionService, app: str, node_id: str) -> RankedNode | None:

@@ -280,7 +280,7 @@ def _sizes(
 
 def _inputs(
     application: Application,
-    asked: float,
+    input_scale: float,
     ratio: float | None,
     other: tuple[Path, float] | None,
 ) -> InputGrowth:
@@ -296,7 +296,7 @@ def _inputs(
         )
     path, other_ratio = other
     return learn_input_growth(
-        workload_of(application), ratio, workload_of(read(path)), other_ratio, asked
+        workload_of(application), ratio, workload_of(read(path)), other_ratio, input_scale
     )
 
 

@@ -91,7 +91,9 @@ def _show(evaluation: Evaluation) -> None:
     for recorded in sizes:
         own = errors[recorded]
         cells: list[object] = [f"{recorded[0]} x {recorded[1]}"]
-        cells += [per_cent(100 * own[asked]) if asked in own else None for asked in sizes]
+        cells += [
+            per_cent(100 * own[predicted]) if predicted in own else None for predicted in sizes
+        ]
         cells.append(per_cent(100 * sum(own.values()) / len(own)))
         rows.append(cells)
     names = [f"{executors} x {cores}" for executors, cores in sizes]

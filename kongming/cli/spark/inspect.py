@@ -70,8 +70,8 @@ def _list(logs: Any, as_json: bool) -> None:
     rows = [(each.id, each.attempt, each.name, each.source) for each in logs]
     columns = ("id", "attempt", "name", "log")
     if as_json:
-        found = [dict(zip(columns, row, strict=True)) for row in rows]
-        output.emit_json({"applications": found})
+        applications = [dict(zip(columns, row, strict=True)) for row in rows]
+        output.emit_json({"applications": applications})
         return
     console = output.console()
     console.print(output.table(columns, rows, minor=("log",)))

@@ -148,16 +148,16 @@ def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
     from kongming.records.errors import MeasurementError
     from kongming.spark.sampling import job
 
-    command = shlex.split(submit) if submit else [_found()]
+    command = shlex.split(submit) if submit else [_spark_submit()]
     root = str(Path(kongming.__file__).resolve().parent.parent)
     with tempfile.TemporaryDirectory(prefix="kongming-sample-") as folder:
         report = Path(folder) / "report.json"
-        asked = Path(folder) / "request.json"
-        asked.write_text(json.dumps({**request, "report": str(report)}))
+        request_file = Path(folder) / "request.json"
+        request_file.write_text(json.dumps({**request, "report": str(report)}))
         # The driver imports this very package, whatever its Python has installed.
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
-            [*command, str(Path(job.__file__)), str(asked)],
+            [*command, str(Path(job.__file__)), str(request_file)],
             env={**os.environ, "PYTHONPATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -166,23 +166,23 @@ def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
         )
         if done.returncode or not report.exists():
             lines = [line for line in done.stdout.splitlines() if line.strip()]
-            told = next((line for line in reversed(lines) if "Exception" in line), "")
+            cause = next((line for line in reversed(lines) if "Exception" in line), "")
             raise MeasurementError(
-                f"The sampling job failed (exit {done.returncode}): {told or ' '.join(lines[-1:])}"
+                f"The sampling job failed (exit {done.returncode}): {cause or ' '.join(lines[-1:])}"
             )
         document: dict[str, Any] = json.loads(report.read_text())
         return document
 
 
-def _found() -> str:
+def _spark_submit() -> str:
     from kongming.records.errors import InputError
 
     home = os.environ.get("SPARK_HOME")
-    found = shutil.which("spark-submit", path=f"{home}/bin" if home else None)
-    if found is None:
+    program = shutil.which("spark-submit", path=f"{home}/bin" if home else None)
+    if program is None:
         raise InputError(
             "There is no spark-submit in SPARK_HOME or on the PATH.",
             field="--submit",
             hint="Install Spark (pip install pyspark, and Java 17), or name it with --submit.",
         )
-    return found
+    return program

@@ -57,11 +57,11 @@ def _send(file: Path, server: Server) -> dict[str, int]:
     from kongming.store.parquet import read_export
 
     # Read as a whole first: a file that is damaged at its end shall not be half sent.
-    found = read_export(file)
-    records = [*found["runs"], *found["signatures"]]
+    export = read_export(file)
+    records = [*export["runs"], *export["signatures"]]
     with remote(server) as service, output.progress("Sending", len(records)) as shown:
-        known = {one.name for one in service.applications()}
-        for app in found["applications"]:
+        known = {app.name for app in service.applications()}
+        for app in export["applications"]:
             if app.name not in known:
                 service.register_application(app.name, app.identity, app.document)
 
@@ -72,17 +72,19 @@ def _send(file: Path, server: Server) -> dict[str, int]:
 
         taken = service.import_runs(counted())
     within = {
-        one.id
+        fingerprint.id
         for record in records
-        for one in (
+        for fingerprint in (
             (record.fingerprint, record.before, record.after)
             if hasattr(record, "before")
             else (record.fingerprint,)
         )
-        if one is not None
+        if fingerprint is not None
     }
-    alone = [one for one, _ in found["fingerprints"] if one.id not in within]
-    left = {"reference": len(found["references"]), "fingerprint": len(alone)}
+    alone = [
+        fingerprint for fingerprint, _ in export["fingerprints"] if fingerprint.id not in within
+    ]
+    left = {"reference": len(export["references"]), "fingerprint": len(alone)}
     if any(left.values()):
         output.error_console().print(
             f"Not sent: {described(left)}. A server has those that its agents report.",
