@@ -54,7 +54,7 @@ class Row:
             value = math.nan
         if math.isnan(value):
             what = "is not a number." if text else "is empty."
-            raise InputError(what, field=self.where(column), found=text, allowed=allowed)
+            raise InputError(what, field=self.where(column), value=text, allowed=allowed)
         if (
             not math.isfinite(value)
             or value < least
@@ -62,7 +62,7 @@ class Row:
             or (integer and value != int(value))
         ):
             raise InputError(
-                "is out of range.", field=self.where(column), found=text, allowed=allowed
+                "is out of range.", field=self.where(column), value=text, allowed=allowed
             )
         return value
 
@@ -162,7 +162,7 @@ def _header(
             raise InputError(
                 "is missing.",
                 field=f"{file}: header (row 0), column {name!r}",
-                found=", ".join(names),
+                value=", ".join(names),
                 hint=hints.get(name),
             )
     return {name: place for place, name in enumerate(names)}

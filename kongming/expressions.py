@@ -79,7 +79,7 @@ class _Grammar:
         return InputError(
             f"{self.text!r} is neither a term nor a supported expression.",
             field=self.field,
-            found=part,
+            value=part,
             allowed=self.allowed,
         )
 
@@ -111,7 +111,7 @@ def parse(
     expression = _parse(_Grammar(field, text.strip(), variables, {}))
     if not expression.names:
         raise InputError(
-            "is a constant, which the intercept already covers.", field=field, found=text.strip()
+            "is a constant, which the intercept already covers.", field=field, value=text.strip()
         )
     return expression
 
@@ -139,7 +139,7 @@ def parse_condition(
         raise InputError(
             "names none of the dimensions.",
             field=field,
-            found=text.strip(),
+            value=text.strip(),
             allowed=", ".join(variables),
         )
     return expression
@@ -151,7 +151,7 @@ def _parse(grammar: _Grammar) -> Expression:
         raise InputError(
             "is empty." if not stripped else f"is longer than {MAX_LENGTH} characters.",
             field=grammar.field,
-            found=stripped[:40],
+            value=stripped[:40],
             allowed=grammar.allowed,
         )
     try:
@@ -163,7 +163,7 @@ def _parse(grammar: _Grammar) -> Expression:
         raise InputError(
             "cannot be read as a term or an expression.",
             field=grammar.field,
-            found=stripped,
+            value=stripped,
             allowed=grammar.allowed,
         ) from error
     names: set[str] = set()
@@ -239,7 +239,7 @@ def _check_comparison(
                         raise InputError(
                             f"{value!r} is no value of {named[0]}.",
                             field=grammar.field,
-                            found=grammar.text,
+                            value=grammar.text,
                             allowed=", ".join(grammar.texts[named[0]]),
                         )
                 case _:

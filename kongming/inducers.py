@@ -207,7 +207,7 @@ def induce(
         arguments += ["--cpu", str(allowed_cpu(node, cpu))]
     if seconds is not None:
         if not 0.0 < seconds < float("inf"):
-            raise InputError("is out of range.", field="seconds", found=seconds, allowed="above 0")
+            raise InputError("is out of range.", field="seconds", value=seconds, allowed="above 0")
         arguments += ["--seconds", f"{seconds:g}"]
     return Inducer(
         level,

@@ -50,7 +50,7 @@ class DocumentKind:
         version = document.get("version")
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise InputError(
-                f"The {self.name} has no valid version.", field="version", found=version
+                f"The {self.name} has no valid version.", field="version", value=version
             )
         if version > self.version:
             raise IncompatibleError(

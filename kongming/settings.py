@@ -41,7 +41,7 @@ def split_address(text: str, field_name: str) -> tuple[str, int]:
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InputError(
-            "is not an address.", field=field_name, found=text, allowed="HOST:PORT, port 0 to 65535"
+            "is not an address.", field=field_name, value=text, allowed="HOST:PORT, port 0 to 65535"
         )
     return host, int(port)
 
@@ -78,12 +78,12 @@ def url_in_file(path: Path) -> str:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise InputError(
-            f"cannot be read: {reason}.", field="store_file", found=str(path)
+            f"cannot be read: {reason}.", field="store_file", value=str(path)
         ) from error
     if "://" not in text or len(text.split()) != 1:
         # What it holds may be a password: it is not shown.
         raise InputError(
-            "holds no URL of a store.", field="store_file", found=str(path), allowed="one URL"
+            "holds no URL of a store.", field="store_file", value=str(path), allowed="one URL"
         )
     return text
 
@@ -157,10 +157,10 @@ class Setting:
         if type(value) is not kind:
             known = _KINDS[kind]
             allowed = self.allowed if self.allowed.startswith(known) else f"{known}, {self.allowed}"
-            raise InputError("is of the wrong kind.", field=self.key, found=value, allowed=allowed)
+            raise InputError("is of the wrong kind.", field=self.key, value=value, allowed=allowed)
         if not self.passes(value):
             problem = "is not allowed." if kind in (str, tuple) else "is out of range."
-            raise InputError(problem, field=self.key, found=value, allowed=self.allowed)
+            raise InputError(problem, field=self.key, value=value, allowed=self.allowed)
         return value
 
 
@@ -226,7 +226,7 @@ def _by_key(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
             raise _unknown("section of the configuration", name, sections)
         if not isinstance(section, Mapping):
             raise InputError(
-                "is not a section.", field=name, found=section, allowed=f"a table [{name}]"
+                "is not a section.", field=name, value=section, allowed=f"a table [{name}]"
             )
         values |= {f"{name}.{key}": value for key, value in section.items()}
     return values

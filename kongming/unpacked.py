@@ -29,7 +29,7 @@ def check_rows(rows: int, path: Path) -> None:
         raise InputError(
             f"{path} says that it has more rows than bytes, which no recording has.",
             field="rows",
-            found=rows,
+            value=rows,
             allowed=f"{size} at the most",
         )
 
@@ -44,6 +44,6 @@ def check_text(read: int, path: Path) -> None:
         raise InputError(
             f"{path} unpacks to more text than a file of its size can hold.",
             field="bytes",
-            found=f"more than {read}",
+            value=f"more than {read}",
             allowed=f"{most} at the most",
         )

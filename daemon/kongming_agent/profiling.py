@@ -77,7 +77,7 @@ def allowed(settings: Settings, names: Sequence[str]) -> dict[str, Application]:
             raise InputError(
                 "may not be profiled on this node.",
                 field="profile.allow",
-                found=name,
+                value=name,
                 allowed=", ".join(settings.profile.allow) or "none",
                 hint="Only this node's own list can permit it.",
             )

@@ -268,6 +268,6 @@ def _check_together(config: Config) -> None:
         raise InputError(
             "is not allowed.",
             field="ranking.oldest_s",
-            found=config.ranking.oldest_s,
+            value=config.ranking.oldest_s,
             allowed=f"ranking.fresh_s, {config.ranking.fresh_s:g}, or more",
         )

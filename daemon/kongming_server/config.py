@@ -30,14 +30,14 @@ def _check_together(config: Config) -> None:
         raise InputError(
             "is not allowed.",
             field="fleet.silent_after_s",
-            found=fleet.silent_after_s,
+            value=fleet.silent_after_s,
             allowed=f"more than fleet.heartbeat_period_s, {fleet.heartbeat_period_s:g}",
         )
     if assignments.reservation_ttl_s > assignments.reservation_ttl_max_s:
         raise InputError(
             "is not allowed.",
             field="assignments.reservation_ttl_s",
-            found=assignments.reservation_ttl_s,
+            value=assignments.reservation_ttl_s,
             allowed="up to assignments.reservation_ttl_max_s, "
             f"{assignments.reservation_ttl_max_s:g}",
         )

@@ -112,7 +112,7 @@ def request_id_of(given: str) -> str:
         raise InputError(
             "is not allowed.",
             field="request_id",
-            found=given[:_LONGEST_REQUEST_ID],
+            value=given[:_LONGEST_REQUEST_ID],
             allowed=f"up to {_LONGEST_REQUEST_ID} printable ASCII characters",
         )
     return given
@@ -132,7 +132,7 @@ def check_length(request: Any, name: str, most: int) -> None:
         raise InputError(
             "has too many entries.",
             field=name,
-            found=count,
+            value=count,
             allowed=f"up to {most} in one request",
         )
 

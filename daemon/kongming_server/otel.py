@@ -51,7 +51,7 @@ class Pusher:
             raise InputError(
                 "needs packages that are not installed.",
                 field="otel.endpoint",
-                found=settings.endpoint,
+                value=settings.endpoint,
                 hint="Install them: pip install 'kongming[server,otel]'",
             ) from error
         # It says so itself each time, and goes on.

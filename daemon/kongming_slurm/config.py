@@ -173,6 +173,6 @@ class Settings:
             raise InputError(
                 "would be over before the file is written again.",
                 field="rankings.good_for_s",
-                found=self.rankings.good_for_s,
+                value=self.rankings.good_for_s,
                 allowed="twice rankings.refresh_s or more",
             )

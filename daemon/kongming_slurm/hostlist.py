@@ -58,5 +58,5 @@ def _parts(hosts: str) -> Iterator[str]:
 
 def _invalid(hosts: str) -> InputError:
     return InputError(
-        "is not a valid list of hosts.", field="nodes", found=hosts[:80], allowed="n[1-3],m"
+        "is not a valid list of hosts.", field="nodes", value=hosts[:80], allowed="n[1-3],m"
     )

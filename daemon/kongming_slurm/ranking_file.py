@@ -115,7 +115,7 @@ class RankingFile:
             raise InputError(
                 "is too small for the rankings of this cluster.",
                 field="rankings.most_bytes",
-                found=most_bytes,
+                value=most_bytes,
                 allowed=f"{size} for a start",
             )
         lines.append(f"end {len(lines)}")

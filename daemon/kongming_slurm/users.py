@@ -21,6 +21,6 @@ def user_numbers(field: str, users: Iterable[str]) -> tuple[int, ...]:
             numbers.append(int(user) if is_number else pwd.getpwnam(user).pw_uid)
         except KeyError:
             raise InputError(
-                "is no user of this machine.", field=field, found=user, allowed="a name or a number"
+                "is no user of this machine.", field=field, value=user, allowed="a name or a number"
             ) from None
     return tuple(numbers)

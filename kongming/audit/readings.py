@@ -144,7 +144,7 @@ def read_observations(paths: Iterable[str | Path]) -> Observations:
             raise InputError(
                 f"{path} has readings of a session that it does not describe.",
                 field="session",
-                found=min(unknown),
+                value=min(unknown),
             )
         anonymised.append(bool(document.get("anonymised", False)))
         tables.append(table)
@@ -265,7 +265,7 @@ def _conforming(table: pyarrow.Table, where: str) -> pyarrow.Table:
         raise InputError(
             f"{where}: an unknown kind.",
             field="kind",
-            found=min(kinds - set(KINDS)),
+            value=min(kinds - set(KINDS)),
             allowed=", ".join(KINDS),
         )
     return result.cast(SCHEMA)

@@ -89,7 +89,7 @@ def budget(seconds: float | None) -> Callable[[], bool]:
     if seconds is None:
         return lambda: False
     if not 0 < seconds < float("inf"):
-        raise InputError("is out of range.", field="budget", found=seconds, allowed="above 0")
+        raise InputError("is out of range.", field="budget", value=seconds, allowed="above 0")
     deadline: float | None = None
 
     def spent() -> bool:

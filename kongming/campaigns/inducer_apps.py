@@ -38,7 +38,7 @@ def select_inducers(
             raise InputError(
                 "is the only program that is profiled, and is no load of itself.",
                 field=OPTION,
-                found=name,
+                value=name,
                 allowed="another program of the file",
                 hint="Choose another one, or profile further programs (--app).",
             )
@@ -67,7 +67,7 @@ def with_signatures(store: Store, settings: ProfileSettings) -> ProfileSettings:
             raise InputError(
                 "is too short: a program next to it would see little but its start.",
                 field=OPTION,
-                found=f"{name}, {seconds[name]:.2g} s alone",
+                value=f"{name}, {seconds[name]:.2g} s alone",
                 allowed=f"programs that run for {needed:.2g} s or more",
                 hint="Give it a larger input, or a loop in its command, or choose another one.",
             )

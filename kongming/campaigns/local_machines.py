@@ -68,7 +68,7 @@ class LocalRunner:
         self, app: Application, folder: Path, *, share: float = 0.125, root: Path = Path("/")
     ) -> None:
         if app.kind != "batch":
-            raise InputError("is a service, which never ends.", field="--app", found=app.name)
+            raise InputError("is a service, which never ends.", field="--app", value=app.name)
         self._app, self._folder, self._share, self._root = app, folder, share, root
         self._stack = ExitStack()
         self._open: dict[str, Runner] = {}

@@ -105,7 +105,7 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
         raise MissingExtraError("kongming observe", "predict", "pyarrow")
     if not settings.out.absolute().parent.is_dir():
         raise InputError(
-            "is in a folder that does not exist.", field="--out", found=str(settings.out)
+            "is in a folder that does not exist.", field="--out", value=str(settings.out)
         )
     if settings.out.exists() and not settings.journal.exists() and not settings.resume:
         raise InputError(
@@ -302,7 +302,7 @@ def _seats(node: NodeFacts, cpu: int | None, count: int) -> tuple[int, ...]:
         raise InputError(
             "This node has fewer CPUs.",
             field="cpus",
-            found=count,
+            value=count,
             allowed=f"1 to {len(node.cpus)}",
         )
     return (first, *others[: count - 1])

@@ -38,7 +38,7 @@ def balanced_pairs(apps: Sequence[str], count: int | None, seed: int) -> list[tu
         raise InputError(
             "is out of range.",
             field="--sample",
-            found=count,
+            value=count,
             allowed=f"{n} (one for each application) to {n * (n - 1)} (all ordered pairs)",
         )
     rng = random.Random(seed)

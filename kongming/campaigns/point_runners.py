@@ -95,7 +95,7 @@ class NodeRunner:
             raise InputError(
                 "runs of a service cannot go on next to each other.",
                 field="--jobs",
-                found=jobs,
+                value=jobs,
                 allowed="1",
             )
         if jobs * app.cpus > len(available):
@@ -103,7 +103,7 @@ class NodeRunner:
                 f"each run has {app.cpus} CPUs of its own (apps.{app.name}.cpus), and this process "
                 f"may use {len(available)}.",
                 field="--jobs",
-                found=jobs,
+                value=jobs,
                 hint="Runs that share CPUs would slow each other down.",
             )
         self._app, self._folder, self._jobs = app, folder, jobs

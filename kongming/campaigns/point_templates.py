@@ -36,7 +36,7 @@ def check_placeholders(
             raise InputError(
                 "is filled in by every run already.",
                 field=f"space: {name}",
-                found=name,
+                value=name,
                 hint="Give the parameter another name.",
             )
     used: set[str] = set()
@@ -46,7 +46,7 @@ def check_placeholders(
                 raise InputError(
                     "stands for no parameter of the space.",
                     field=f"apps.{app.name}.{where}",
-                    found=f"{{{name}}}",
+                    value=f"{{{name}}}",
                     allowed=", ".join(f"{{{known}}}" for known in names),
                     hint="Braces that belong to the command are written with a space: { print }.",
                 )

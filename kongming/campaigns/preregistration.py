@@ -50,7 +50,7 @@ def preregister(
                 raise InputError(
                     f"{path} registers other {name}.",
                     field=_OPTION,
-                    found=now,
+                    value=now,
                     allowed=document[name],
                     hint="Repeat the command that wrote it, or give a file that is not there yet.",
                 )
@@ -91,7 +91,7 @@ def registered(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} was edited: its digest is not that of its content.",
             field=_OPTION,
-            found=document["sha256"],
+            value=document["sha256"],
             allowed=_digest(document),
         )
     return document

@@ -113,7 +113,7 @@ class ProfileSettings:
             raise InputError(
                 "belongs to the adaptive plan, which has no other size.",
                 field="runs",
-                found=self.runs,
+                value=self.runs,
                 hint="Give both: --plan adaptive --runs N",
             )
         if self.runs is not None:
@@ -123,7 +123,7 @@ class ProfileSettings:
                 raise InputError(
                     "is of plans whose loads are known before.",
                     field="--inducer-app",
-                    found=f"--plan {ADAPTIVE}",
+                    value=f"--plan {ADAPTIVE}",
                     allowed="--plan quick or paper",
                 )
             return make_adaptive_plan(

@@ -26,7 +26,7 @@ def keep_existing(out: Path, *, force: bool) -> None:
         raise InputError(
             "exists already.",
             field="--out",
-            found=str(out),
+            value=str(out),
             hint="Name another file, or give --force to replace this one.",
         )
 

@@ -116,10 +116,10 @@ class AssignmentBook:
         _check_names(assignment_id, app)
         ttl = DEFAULT_TTL_S if ttl_s is None else ttl_s
         if not (math.isfinite(ttl) and ttl > 0.0):
-            raise InputError("is out of range.", field="ttl", found=ttl, allowed="above 0 s")
+            raise InputError("is out of range.", field="ttl", value=ttl, allowed="above 0 s")
         if memory_bytes < 0:
             raise InputError(
-                "is negative.", field="memory_bytes", found=memory_bytes, allowed="0 or more"
+                "is negative.", field="memory_bytes", value=memory_bytes, allowed="0 or more"
             )
         known = self._same(assignment_id, app, node_id)
         if known is not None:

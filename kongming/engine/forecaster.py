@@ -128,7 +128,7 @@ class Forecaster:
                 raise InputError(
                     "is no last-level cache domain of the node.",
                     field="domain",
-                    found=question.domain,
+                    value=question.domain,
                     allowed=f"0 to {domains - 1}",
                 )
             ready = {d: slot for d, slot in ready.items() if d == question.domain}
@@ -162,7 +162,7 @@ class Forecaster:
                 raise InputError(
                     f"is an assignment of {theirs}, which is not the question's {what}.",
                     field="resident_id",
-                    found=question.resident_id,
+                    value=question.resident_id,
                     allowed=f"an assignment of {ours}, or none for a newcomer",
                 )
         return resident

@@ -118,7 +118,7 @@ class Nodes:
             raise InputError(
                 "is the name of several nodes.",
                 field="node",
-                found=id_or_name,
+                value=id_or_name,
                 allowed=f"one of the ids {', '.join(sorted(ids)[:4])}",
             )
         raise UnknownNameError(

@@ -52,21 +52,21 @@ class Settings:
             raise InputError(
                 "is above most_ttl_s.",
                 field="least_ttl_s",
-                found=self.least_ttl_s,
+                value=self.least_ttl_s,
                 allowed=f"up to {self.most_ttl_s:g}",
             )
         for name in ("history", "answers"):
             if getattr(self, name) < 1:
                 raise InputError(
-                    "is too few.", field=name, found=getattr(self, name), allowed="1 or more"
+                    "is too few.", field=name, value=getattr(self, name), allowed="1 or more"
                 )
 
 
 def _positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0.0):
-        raise InputError("is out of range.", field=name, found=value, allowed="finite, above 0")
+        raise InputError("is out of range.", field=name, value=value, allowed="finite, above 0")
 
 
 def _not_negative(name: str, value: float) -> None:
     if not (math.isfinite(value) and value >= 0.0):
-        raise InputError("is out of range.", field=name, found=value, allowed="finite, 0 or more")
+        raise InputError("is out of range.", field=name, value=value, allowed="finite, 0 or more")

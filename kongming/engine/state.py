@@ -84,7 +84,7 @@ class World:
             raise InputError(
                 "has too many last-level cache domains.",
                 field="node.llc_domains",
-                found=len(facts.llc_cpus),
+                value=len(facts.llc_cpus),
                 allowed=f"up to {MOST_DOMAINS}",
             )
         view = self.nodes.put(facts)
@@ -435,7 +435,7 @@ class World:
                 raise InputError(
                     "is no last-level cache domain of the node.",
                     field="domain",
-                    found=domain,
+                    value=domain,
                     allowed=f"0 to {domains - 1}",
                 )
             slot = view.slots[domain] = self.slots.add(view.number, domain)

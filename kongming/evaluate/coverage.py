@@ -66,7 +66,7 @@ def one_level(levels: set[float]) -> float | None:
         raise InputError(
             "differs between the intervals of one model.",
             field="level",
-            found=sorted(levels),
+            value=sorted(levels),
             allowed="one level for all of them",
         )
     return next(iter(levels), None)

@@ -347,7 +347,7 @@ def _arranged(
             raise InputError(
                 "is there twice.",
                 field="measured",
-                found=f"{record.app} in {record.environment}",
+                value=f"{record.app} in {record.environment}",
                 allowed="one record for all runs of an application in an environment",
             )
         sizes[record.app, record.environment] = len(record.values)
@@ -356,14 +356,14 @@ def _arranged(
             raise InputError(
                 f"of {record.environment} differs between its applications.",
                 field="kind",
-                found=[kind, (record.kind, record.synthetic)],
+                value=[kind, (record.kind, record.synthetic)],
                 allowed="one kind, real or synthetic",
             )
         if not (math.isfinite(solo.get(record.app, math.nan)) and solo[record.app] > 0.0):
             raise InputError(
                 f"is missing or not a cost for {record.app}.",
                 field="solo",
-                found=solo.get(record.app),
+                value=solo.get(record.app),
                 allowed="a finite number above 0 by application",
             )
     successful = tuple(record for record in ordered if record.values)
@@ -387,7 +387,7 @@ def _by_key(
             raise InputError(
                 f"of {model} for {app} in {environment} do not match the runs.",
                 field="values",
-                found=len(prediction.values),
+                value=len(prediction.values),
                 allowed=f"{runs}, one for each successful run",
             )
     return by_key

@@ -375,7 +375,7 @@ def _check_once(ordered: Sequence[PairMeasurement]) -> None:
             raise InputError(
                 "is there twice.",
                 field="measured",
-                found=f"{pair.app} next to {pair.neighbour}",
+                value=f"{pair.app} next to {pair.neighbour}",
                 allowed="each ordered pair once",
                 hint="Put all repeats of a pair into one record.",
             )
@@ -399,6 +399,6 @@ def _check_above_zero(app: str, field: str, value: float | None) -> None:
         raise InputError(
             f"is missing or not a cost for {app}.",
             field=field,
-            found=value,
+            value=value,
             allowed="a finite number above 0 by application",
         )

@@ -287,7 +287,7 @@ def _checked(entry: object, where: str, reserved: set[str]) -> dict[str, Any]:
         raise InputError(
             f"{where}: is not a prediction.",
             field="--predictions",
-            found=entry,
+            value=entry,
             allowed='{"app": NAME, "neighbour": NAME, "model": NAME, "slowdown": NUMBER}',
         )
     slowdown = entry.get("slowdown")
@@ -299,14 +299,14 @@ def _checked(entry: object, where: str, reserved: set[str]) -> dict[str, Any]:
         raise InputError(
             f"{where}: is not a slowdown.",
             field="slowdown",
-            found=slowdown,
+            value=slowdown,
             allowed="a finite number above 0",
         )
     if entry["model"] in reserved:
         raise InputError(
             f"{where}: is the name of a KONGMING model.",
             field="model",
-            found=entry["model"],
+            value=entry["model"],
             allowed="any other name",
         )
     minutes = entry.get("minutes", 0.0)
@@ -318,7 +318,7 @@ def _checked(entry: object, where: str, reserved: set[str]) -> dict[str, Any]:
         raise InputError(
             f"{where}: is not a time.",
             field="minutes",
-            found=minutes,
+            value=minutes,
             allowed="minutes of measuring that the predictor needs, 0 or more; may be left out",
         )
     return {key: entry[key] for key in (*keys, "minutes") if key in entry}

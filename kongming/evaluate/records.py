@@ -42,7 +42,7 @@ class PairMeasurement:
             raise InputError(
                 "is not a variance.",
                 field="solo_variance",
-                found=self.solo_variance,
+                value=self.solo_variance,
                 allowed="a finite number, 0 or more",
             )
 
@@ -144,7 +144,7 @@ def _check_costs(values: Sequence[float], name: str) -> None:
     for value in values:
         if not (math.isfinite(value) and value > 0.0):
             raise InputError(
-                "is not a cost.", field=name, found=value, allowed="finite numbers above 0"
+                "is not a cost.", field=name, value=value, allowed="finite numbers above 0"
             )
 
 
@@ -153,7 +153,7 @@ def _check_length(name: str, column: Sequence[object], values: Sequence[float]) 
         raise InputError(
             "has another length than values.",
             field=name,
-            found=len(column),
+            value=len(column),
             allowed=f"one for each of the {len(values)} values, or empty",
         )
 
@@ -164,14 +164,14 @@ def _check_bounds(lower: Sequence[float], upper: Sequence[float]) -> None:
             raise InputError(
                 "is below the lower bound, or not a number.",
                 field="upper",
-                found=high,
+                value=high,
                 allowed=f"{low} or more; may be infinite",
             )
 
 
 def _check_level(level: float) -> None:
     if not 0.0 < level < 1.0:
-        raise InputError("is out of range.", field="level", found=level, allowed="between 0 and 1")
+        raise InputError("is out of range.", field="level", value=level, allowed="between 0 and 1")
 
 
 def once_each(
@@ -187,7 +187,7 @@ def once_each(
     for prediction in predicted:
         if key(prediction) in by_key:
             raise InputError(
-                "is there twice.", field="predicted", found=describe(prediction), allowed=allowed
+                "is there twice.", field="predicted", value=describe(prediction), allowed=allowed
             )
         by_key[key(prediction)] = prediction
     return by_key

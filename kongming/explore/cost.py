@@ -42,7 +42,7 @@ def by_expression(space: Space, text: str) -> CostFunction:
             raise ExploreError(
                 f"{text} is not above 0 at {space.decode(codes[[at]])[0]}.",
                 field="cost",
-                found=str(values[at]),
+                value=str(values[at]),
             )
         return values
 

@@ -171,7 +171,7 @@ class Dimension:
         return ExploreError(
             "is not a value of this dimension.",
             field=self.name,
-            found=value if isinstance(value, bool | int | float | str) else repr(value),
+            value=value if isinstance(value, bool | int | float | str) else repr(value),
             allowed=self.allowed,
         )
 
@@ -190,22 +190,22 @@ def read(name: str, spec: object) -> Dimension:
     if isinstance(spec, Sequence | np.ndarray | range) and not isinstance(spec, str):
         return _listed(name, "", list(spec), None)
     if not isinstance(spec, Mapping):
-        raise ExploreError("is not a dimension.", field=name, found=repr(spec), allowed=_FORMS)
+        raise ExploreError("is not a dimension.", field=name, value=repr(spec), allowed=_FORMS)
     for key in spec:
         if key not in _KEYS:
             raise ExploreError(
-                "is not known.", field=f"{name}.{key}", allowed=", ".join(_KEYS), found=spec[key]
+                "is not known.", field=f"{name}.{key}", allowed=", ".join(_KEYS), value=spec[key]
             )
     when = spec.get("when")
     if when is not None and not isinstance(when, str):
         raise ExploreError(
-            "is not a condition.", field=f"{name}.when", found=when, allowed="a text"
+            "is not a condition.", field=f"{name}.when", value=when, allowed="a text"
         )
     kind = spec.get("type", "")
     kinds = ("", "numbers", "integer", "real", "ordered", "choice", "boolean")
     if kind not in kinds:
         raise ExploreError(
-            "is not known.", field=f"{name}.type", found=kind, allowed=", ".join(kinds[1:])
+            "is not known.", field=f"{name}.type", value=kind, allowed=", ".join(kinds[1:])
         )
     if spec.get("ordered"):
         kind = "ordered"
@@ -216,7 +216,7 @@ def read(name: str, spec: object) -> Dimension:
         if "from" in spec or "to" in spec:
             raise ExploreError("has both a range and a list.", field=name, allowed=_FORMS)
         if isinstance(values, str) or not isinstance(values, Sequence):
-            raise ExploreError("is not a list.", field=name, found=values, allowed=_FORMS)
+            raise ExploreError("is not a list.", field=name, value=values, allowed=_FORMS)
         if not kind and "choices" in spec:
             kind = "choice"
         return _listed(name, kind, list(values), when)
@@ -226,22 +226,22 @@ def read(name: str, spec: object) -> Dimension:
 def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimension:
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     if not values:
-        raise ExploreError("has no values.", field=name, found="[]", allowed="one value or more")
+        raise ExploreError("has no values.", field=name, value="[]", allowed="one value or more")
     for value in values:
         if not isinstance(value, bool | int | float | str) or (
             isinstance(value, int | float) and not math.isfinite(value)
         ):
             raise ExploreError(
-                "is no value.", field=name, found=repr(value), allowed="finite numbers and texts"
+                "is no value.", field=name, value=repr(value), allowed="finite numbers and texts"
             )
     if len(set(values)) < len(values):
         twice = next(value for value, count in Counter(values).items() if count > 1)
-        raise ExploreError("is listed twice.", field=name, found=twice)
+        raise ExploreError("is listed twice.", field=name, value=twice)
     texts = sum(isinstance(value, str) for value in values)
     booleans = sum(isinstance(value, bool) for value in values)
     if 0 < texts < len(values) or 0 < booleans < len(values):
         raise ExploreError(
-            "mixes kinds of values.", field=name, found=repr(values[:5]), allowed="one kind"
+            "mixes kinds of values.", field=name, value=repr(values[:5]), allowed="one kind"
         )
     if booleans:
         return Dimension(name, "boolean", tuple(sorted(values)), when=when)
@@ -264,25 +264,25 @@ def _range(name: str, kind: str, spec: Mapping[str, Any], when: str | None) -> D
             raise ExploreError(
                 "is not a number." if key in spec else "is missing.",
                 field=f"{name}.{key}",
-                found=None if key not in spec else repr(end),
+                value=None if key not in spec else repr(end),
                 allowed=_FORMS if key not in spec else "a finite number",
             )
         ends.append(end)
     low, high = ends
     if low > high:
-        raise ExploreError("is an empty range.", field=name, found=f"from {low} to {high}")
+        raise ExploreError("is an empty range.", field=name, value=f"from {low} to {high}")
     if not kind:
         kind = "integer" if isinstance(low, int) and isinstance(high, int) else "real"
     if kind not in ("integer", "real"):
-        raise ExploreError("is no type of a range.", field=f"{name}.type", found=kind)
+        raise ExploreError("is no type of a range.", field=f"{name}.type", value=kind)
     if kind == "integer" and (low % 1 or high % 1 or max(abs(low), abs(high)) > MOST_INTEGERS):
-        raise ExploreError("has an end that is no whole number.", field=name, found=[low, high])
+        raise ExploreError("has an end that is no whole number.", field=name, value=[low, high])
     log = spec.get("log", False)
     if not isinstance(log, bool):
-        raise ExploreError("is neither true nor false.", field=f"{name}.log", found=log)
+        raise ExploreError("is neither true nor false.", field=f"{name}.log", value=log)
     if log and low <= 0:
         raise ExploreError(
-            "has no logarithm.", field=f"{name}.from", found=low, allowed="a number above 0"
+            "has no logarithm.", field=f"{name}.from", value=low, allowed="a number above 0"
         )
     return Dimension(
         name,

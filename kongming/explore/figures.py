@@ -53,7 +53,7 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
         if name not in names:
             raise UnknownNameError("parameter", name, names)
     if over is not None and (len(chosen) != 2 or len(set(chosen)) != 2):
-        raise InputError("is not two parameters.", field="--over", found=",".join(chosen))
+        raise InputError("is not two parameters.", field="--over", value=",".join(chosen))
     tree = [region for region in regions(model) if region.depth <= DEEPEST]
     written = themes.write(lambda theme: _tree(theme, tree, model.target), folder, "tree")
     if len(chosen) == 2:

@@ -38,7 +38,7 @@ def fit_runs(
         raise InputError(
             "has too few runs for any model.",
             field=where,
-            found=len(runs),
+            value=len(runs),
             allowed=f"{FEWEST_RUNS} rows or more",
         )
     refuse_all_failed(runs)
@@ -49,7 +49,7 @@ def fit_runs(
             "is constant: there is nothing to be learned."
             + (f" Failed runs: {failed} of {len(runs)}." if failed else ""),
             field=f"{where}: rows 1 to {len(runs)}, column {target!r}",
-            found=float(values[0]),
+            value=float(values[0]),
             allowed="a target that varies",
         )
     refuse_one_point([run.point for run in runs], where)
@@ -74,7 +74,7 @@ def refuse_one_point(points: Sequence[Mapping[str, object]], where: str) -> None
         raise InputError(
             "has no parameter that varies: what one does cannot be learned.",
             field=where,
-            found=f"{len(points)} runs of {dict(points[0])}",
+            value=f"{len(points)} runs of {dict(points[0])}",
             allowed="runs of 2 points or more",
         )
 

@@ -72,7 +72,7 @@ def read_measured(
     hints = {target: "Name the measured column: --target COLUMN"}
     if target in (*choices, *ignored):
         option = "--choices" if target in choices else "--ignore"
-        raise InputError("is the target, no parameter.", field=option, found=target)
+        raise InputError("is the target, no parameter.", field=option, value=target)
     rows = list(read_rows(file, needed, hints=hints, separators=",;\t"))
     if not rows:
         raise InputError("has a header but no rows.", field=f"{file}: row 1, column {target!r}")
@@ -84,7 +84,7 @@ def read_measured(
         raise InputError(
             "has no column of a parameter.",
             field=f"{file}: header (row 0)",
-            found=", ".join(header),
+            value=", ".join(header),
             hint="Every column besides the target and the cost is a parameter.",
         )
     columns: dict[str, list[float] | list[str]] = {
@@ -134,7 +134,7 @@ def number(row: Row, column: str) -> float:
         raise InputError(
             "is not a finite number." if text else "is empty.",
             field=row.where(column),
-            found=text,
+            value=text,
             allowed="a finite number",
         )
     return value
@@ -163,7 +163,7 @@ def _cells(rows: Sequence[Row], column: str) -> list[float] | list[str]:
             raise InputError(
                 "is not a finite number, and others of its column are.",
                 field=row.where(column),
-                found=row.text(column),
+                value=row.text(column),
                 allowed=f"a finite number; or names throughout, with --choices {column}",
             )
     return [number(row, column) for row in rows]

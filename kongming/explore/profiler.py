@@ -86,7 +86,7 @@ class DecisionTreeProfiler:
         repeats: bool = False,
     ) -> None:
         if not isinstance(space, Space):
-            raise ExploreError("is no Space.", field="space", found=repr(space))
+            raise ExploreError("is no Space.", field="space", value=repr(space))
         self.space = space
         self.budget_in = settings.one_of(budget_in, "budget_in", ("runs", "cost"))
         self.budget: float = (
@@ -102,7 +102,7 @@ class DecisionTreeProfiler:
             raise ExploreError(
                 "is not an expression.",
                 field="cost",
-                found=repr(cost),
+                value=repr(cost),
                 allowed="an expression, told",
             )
         self.cost = cost
@@ -172,17 +172,17 @@ class DecisionTreeProfiler:
         values: dict[str, float] | None = None
         if value is not None:
             if error is not None or at_least is not None:
-                raise ExploreError("was told together with a value.", field="error", found=error)
+                raise ExploreError("was told together with a value.", field="error", value=error)
             measured = value if isinstance(value, Mapping) else {self.metric or VALUE: value}
             if not measured:
-                raise ExploreError("has no metric.", field="value", found="{}")
+                raise ExploreError("has no metric.", field="value", value="{}")
             values = {
                 str(name): settings.summable(each, str(name)) for name, each in measured.items()
             }
         elif error is None and at_least is None:
             error = "failed"
         if error is not None and not isinstance(error, str):
-            raise ExploreError("is not text.", field="error", found=repr(error))
+            raise ExploreError("is not text.", field="error", value=repr(error))
         run = Run(
             codes,
             values,

@@ -74,7 +74,7 @@ class World:
                 "is constant: there is nothing to be learned."
                 + (f" Failed runs: {failed} of {len(table)}." if failed else ""),
                 field=f"{table.path}: rows 1 to {len(table)}, column {table.target!r}",
-                found=float(known[0]),
+                value=float(known[0]),
                 allowed="a target that varies",
             )
         refuse_one_point(table.points, f"{table.path}: rows 1 to {len(table)}")
@@ -118,7 +118,7 @@ def costs_of(table: MeasuredTable, cost: str) -> Floats:
         raise InputError(
             "is no cost there.",
             field=f"--cost at {table.path}: row {row + 1}",
-            found=float(costs[row]),
+            value=float(costs[row]),
             allowed="a finite number above 0",
         )
     return costs

@@ -83,7 +83,7 @@ def value_of(dimension: Dimension, text: str, field: str) -> Value:
             raise InputError(
                 "is not a finite number." if text else "is empty.",
                 field=field,
-                found=text,
+                value=text,
                 allowed=dimension.allowed,
             )
         value = int(parsed) if parsed == int(parsed) else parsed
@@ -166,7 +166,7 @@ class RunsTable:
             raise InputError(
                 "Another command appends to this table now.",
                 field="--out",
-                found=str(path),
+                value=str(path),
                 hint="Wait until it has ended, or choose another file.",
             ) from error
         try:
@@ -205,7 +205,7 @@ class RunsTable:
                 raise InputError(
                     "is a table with other columns, not written by this command for this space.",
                     field="--out",
-                    found=str(self.path),
+                    value=str(self.path),
                     allowed=",".join(self.columns),
                     hint="Choose another file.",
                 )
@@ -224,7 +224,7 @@ class RunsTable:
                     raise InputError(
                         f"the {what} was another one.",
                         field=row.where(column),
-                        found=row.text(column),
+                        value=row.text(column),
                         allowed=own,
                         hint="Choose another file with --out: runs of two are not mixed.",
                     )

@@ -17,13 +17,13 @@ def finite(value: object, field: str) -> float:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ExploreError("is not a number.", field=field, found=repr(value), allowed="a number")
+        raise ExploreError("is not a number.", field=field, value=repr(value), allowed="a number")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ExploreError("is not finite.", field=field, found=repr(value), allowed="a number")
+        raise ExploreError("is not finite.", field=field, value=repr(value), allowed="a number")
     return number
 
 
@@ -34,7 +34,7 @@ def summable(value: object, field: str) -> float:
         raise ExploreError(
             "is out of range.",
             field=field,
-            found=number,
+            value=number,
             allowed=f"a number from {-LARGEST:g} to {LARGEST:g}",
             hint="Give it in a larger unit.",
         )
@@ -49,7 +49,7 @@ def within(
     if not low <= number <= high or (open_ and number in (low, high)):
         words = "above" if open_ else "from"
         allowed = f"{words} {low:g}" + ("" if high == math.inf else f" to {high:g}")
-        raise ExploreError("is out of range.", field=field, found=number, allowed=allowed)
+        raise ExploreError("is out of range.", field=field, value=number, allowed=allowed)
     return number
 
 
@@ -58,7 +58,7 @@ def integer(value: object, field: str, least: int) -> int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         allowed = f"a whole number from {least}"
-        raise ExploreError("is out of range.", field=field, found=repr(value), allowed=allowed)
+        raise ExploreError("is out of range.", field=field, value=repr(value), allowed=allowed)
     return value
 
 
@@ -66,7 +66,7 @@ def one_of(value: object, field: str, known: Iterable[str]) -> str:
     names = tuple(known)
     if not isinstance(value, str) or value not in names:
         allowed = ", ".join(names)
-        raise ExploreError("is not known.", field=field, found=repr(value), allowed=allowed)
+        raise ExploreError("is not known.", field=field, value=repr(value), allowed=allowed)
     return value
 
 
@@ -75,7 +75,7 @@ def three_weights(weights: object) -> tuple[float, float, float]:
         raise ExploreError(
             "are not three numbers.",
             field="weights",
-            found=repr(weights),
+            value=repr(weights),
             allowed="of error, size and cost",
         )
     error, size, cost = (finite(weight, "weights") for weight in weights)

@@ -91,20 +91,20 @@ class Space:
         """
         if not isinstance(dimensions, Mapping):
             raise ExploreError(
-                "is not a table of dimensions.", field="space", found=repr(dimensions)
+                "is not a table of dimensions.", field="space", value=repr(dimensions)
             )
         for name in dimensions:
             if not isinstance(name, str) or not name.isidentifier():
                 raise ExploreError(
                     "is not a name.",
                     field="space",
-                    found=repr(name),
+                    value=repr(name),
                     allowed="letters, digits and _",
                 )
         clauses = [forbid] if isinstance(forbid, str) else list(forbid)
         for clause in clauses:
             if not isinstance(clause, str):
-                raise ExploreError("is not text.", field="forbid", found=repr(clause))
+                raise ExploreError("is not text.", field="forbid", value=repr(clause))
         return cls([read(name, spec) for name, spec in dimensions.items()], clauses)
 
     @classmethod
@@ -237,7 +237,7 @@ class Space:
                     if exists[row]
                     else "exists only under a condition, which does not hold.",
                     field=dimension.name,
-                    found=self.decode(codes[[row]])[0],
+                    value=self.decode(codes[[row]])[0],
                     allowed=dimension.allowed if exists[row] else dimension.when,
                 )
         _, allowed = self.judged(codes)
@@ -249,7 +249,7 @@ class Space:
     def _encode(self, point: Point) -> list[float]:
         if not isinstance(point, Mapping):
             raise ExploreError(
-                "is not a point.", field="point", found=repr(point), allowed="a dict"
+                "is not a point.", field="point", value=repr(point), allowed="a dict"
             )
         for name in point:
             if name not in self.names:
@@ -270,9 +270,9 @@ class Space:
         for place, clause in enumerate(self._clauses):
             if _holds(clause, columns)[0]:
                 return ExploreError(
-                    f"is forbidden by forbid[{place}]: {clause.text}.", field="point", found=point
+                    f"is forbidden by forbid[{place}]: {clause.text}.", field="point", value=point
                 )
-        return ExploreError("is not a row of the table.", field="point", found=point)
+        return ExploreError("is not a row of the table.", field="point", value=point)
 
     def decode(self, codes: Floats) -> list[dict[str, Value]]:
         """The points of (n, d) codes; absent dimensions are left out."""
@@ -412,7 +412,7 @@ class Space:
                 raise ExploreError(
                     "is a condition that depends on itself.",
                     field=f"{name}.when",
-                    found=waiting[name].text,
+                    value=waiting[name].text,
                 )
             order += ready
             for name in ready:
@@ -423,7 +423,7 @@ class Space:
         if self._rows is not None:
             if not len(self._rows):
                 raise ExploreError(
-                    "leaves no row of the table.", field="forbid", found=" or ".join(self.forbid)
+                    "leaves no row of the table.", field="forbid", value=" or ".join(self.forbid)
                 )
             return
         rng = np.random.default_rng(0)
@@ -445,7 +445,7 @@ class Space:
         return ExploreError(
             "every point is forbidden.",
             field=", ".join(f"forbid[{place}]" for place in places),
-            found=" or ".join(self.forbid[place] for place in places),
+            value=" or ".join(self.forbid[place] for place in places),
             allowed="clauses that leave a point",
         )
 

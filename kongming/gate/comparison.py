@@ -111,7 +111,7 @@ def _log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[f
         raise InputError(
             "has another number of turns.",
             field="candidate",
-            found=len(candidate),
+            value=len(candidate),
             allowed=f"{len(baseline)}, as the baseline",
         )
     pairs = zip(logs(baseline), logs(candidate), strict=True)
@@ -122,7 +122,7 @@ def _mean(name: str, values: Sequence[float]) -> _Mean:
     """Raises InputError."""
     if len(values) < LEAST_RUNS:
         raise InputError(
-            "has too few runs.", field=name, found=len(values), allowed=f"{LEAST_RUNS} or more"
+            "has too few runs.", field=name, value=len(values), allowed=f"{LEAST_RUNS} or more"
         )
     mean, spread, degrees = trimmed(values)
     # Surely alike: what noise is taken for it widens intervals, and costs power.

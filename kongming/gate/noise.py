@@ -75,7 +75,7 @@ class Goal:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise InputError(
-                    "is out of range.", field=name, found=value, allowed=f"{least:g} to {most:g}"
+                    "is out of range.", field=name, value=value, allowed=f"{least:g} to {most:g}"
                 )
 
     @property
@@ -101,7 +101,7 @@ def noise(times: Sequence[float]) -> Noise:
     """
     if len(times) < LEAST_RUNS:
         raise InputError(
-            "are too few for a noise.", field="runs", found=len(times), allowed=f"{LEAST_RUNS} up"
+            "are too few for a noise.", field="runs", value=len(times), allowed=f"{LEAST_RUNS} up"
         )
     _, spread, degrees = trimmed(logs(times))
     return Noise(

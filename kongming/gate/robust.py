@@ -23,7 +23,7 @@ Z_95, Z_99 = 1.645, 2.326
 def logs(times: Sequence[float]) -> list[float]:
     for time in times:
         if not 0.0 < time < math.inf:
-            raise InputError("is not a time.", field="runs", found=time, allowed="above 0")
+            raise InputError("is not a time.", field="runs", value=time, allowed="above 0")
     return [math.log(time) for time in times]
 
 

@@ -40,7 +40,7 @@ class Settings:
             raise InputError(
                 "is compared with nothing.",
                 field="baseline",
-                found=self.baseline,
+                value=self.baseline,
                 allowed="together with a command",
             )
 
@@ -130,7 +130,7 @@ def _check_budget(settings: Settings, run_s: float, left_s: float) -> None:
         raise InputError(
             f"is too short: a turn's runs take {run_s:.3g} s, and {LEAST_RUNS} are needed.",
             field="budget",
-            found=f"{settings.budget_s:g}s",
+            value=f"{settings.budget_s:g}s",
             allowed=f"{(run_s + 0.5) * (LEAST_RUNS + 2):.0f}s or more",
         )
 

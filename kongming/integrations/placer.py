@@ -107,7 +107,7 @@ class Placer(ABC):
         for name, value in (("limit", limit), ("resident_limit", resident_limit)):
             if value and not 1.0 <= value < float("inf"):
                 raise InputError(
-                    "is out of range.", field=name, found=value, allowed="0 for none, or 1 or more"
+                    "is out of range.", field=name, value=value, allowed="0 for none, or 1 or more"
                 )
         # Refuses an empty name, and a placement that there is not.
         RankQuestion(app, placement=placement)

@@ -129,7 +129,7 @@ def _load(file: str, field: str) -> dict[str, Runs]:
         benchmarks = pyperf.BenchmarkSuite.load(file).get_benchmarks()
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(
-            "is no file of results.", field=field, found=file, allowed="what pyperf's -o writes"
+            "is no file of results.", field=field, value=file, allowed="what pyperf's -o writes"
         ) from error
     return {
         benchmark.get_name(): [

@@ -51,7 +51,7 @@ class RayPlacer(Placer):
         **settings: Any,
     ) -> None:
         if not 0.0 < cpus < float("inf"):
-            raise InputError("is out of range.", field="cpus", found=cpus, allowed="above 0")
+            raise InputError("is out of range.", field="cpus", value=cpus, allowed="above 0")
         if not ray.is_initialized():
             # As the first task would, and before there is a connection: Ray may start processes by
             # forks, which threads of gRPC do not always survive.
@@ -75,7 +75,7 @@ class RayPlacer(Placer):
             raise InputError(
                 "is no remote function.",
                 field="task",
-                found=task,
+                value=task,
                 allowed="a function under @ray.remote",
                 hint="For an actor, or with options: with placer.place() as place: "
                 "Actor.options(**place.options).remote()",

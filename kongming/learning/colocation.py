@@ -84,6 +84,6 @@ def mean_signature(signatures: Sequence[Signature]) -> dict[str, float]:
 def _log(name: str, seconds: float) -> float:
     if not (math.isfinite(seconds) and seconds > 0.0):
         raise InputError(
-            "is not a valid time.", field=name, found=seconds, allowed="a finite time above 0 s"
+            "is not a valid time.", field=name, value=seconds, allowed="a finite time above 0 s"
         )
     return math.log(seconds)

@@ -69,7 +69,7 @@ def row(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
             raise InputError(
                 "is not a valid time.",
                 field=name,
-                found=times[name],
+                value=times[name],
                 allowed="a finite time above 0 s",
             )
     return np.array([times[name] for name in columns], dtype=np.float64)

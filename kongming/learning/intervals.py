@@ -206,7 +206,7 @@ class Widening:
                 raise InputError(
                     "is not a factor.",
                     field=f"widening.{name}",
-                    found=value,
+                    value=value,
                     allowed="a finite number above 0",
                 )
 
@@ -307,4 +307,4 @@ def _tail(scores: Floats, tail: float) -> tuple[float, bool]:
 
 def _check_level(level: float) -> None:
     if not 0.0 < level < 1.0:
-        raise InputError("is out of range.", field="level", found=level, allowed="above 0, below 1")
+        raise InputError("is out of range.", field="level", value=level, allowed="above 0, below 1")

@@ -177,6 +177,6 @@ def _invalid(what: str, value: object) -> InputError:
     shown = value if isinstance(value, int | float | str) or value is None else type(value).__name__
     return InputError(
         f"The model document is damaged: a frozen model {what}.",
-        found=shown,
+        value=shown,
         hint="Train it again: kongming train",
     )

@@ -316,7 +316,7 @@ def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]]
             sets.setdefault((run.node_id, run.placement), []).append(run)
     if len(apps) > 1:
         raise InputError(
-            "The runs are of several applications.", field="app", found=", ".join(sorted(apps))
+            "The runs are of several applications.", field="app", value=", ".join(sorted(apps))
         )
     notes = []
     if spoiled:

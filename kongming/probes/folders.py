@@ -37,12 +37,12 @@ def io_folder(directory: str | Path | None = None) -> Path:
         with contextlib.suppress(OSError):
             path.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_dir():
-        raise InputError("is not a folder.", field=field, found=str(path), allowed="a folder")
+        raise InputError("is not a folder.", field=field, value=str(path), allowed="a folder")
     if directory is not None and not path.exists():
         raise InputError(
             "does not exist.",
             field=field,
-            found=str(path),
+            value=str(path),
             allowed="an existing folder on the file system to measure",
         )
     return path
@@ -62,7 +62,7 @@ def work_folder(directory: str | Path | None = None) -> Path:
         raise InputError(
             f"no file can be made there: {error.strerror}.",
             field="dir",
-            found=str(path),
+            value=str(path),
             allowed="a writable folder with free space",
             hint="Name one with --dir or KONGMING_DIR.",
         ) from error

@@ -115,7 +115,7 @@ def allowed_cpu(node: NodeFacts, cpu: int | None) -> int:
         raise InputError(
             "This process may not run on it.",
             field="cpu",
-            found=cpu,
+            value=cpu,
             allowed=", ".join(map(str, allowed)),
         )
     return cpu

@@ -24,7 +24,7 @@ def idle_reference(fingerprints: Iterable[Fingerprint], quantile: float = 0.1) -
         IncompatibleError: they come from several nodes or suite versions.
     """
     if not 0.0 <= quantile <= 1.0:
-        raise InputError("is out of range.", field="quantile", found=quantile, allowed="0 to 1")
+        raise InputError("is out of range.", field="quantile", value=quantile, allowed="0 to 1")
     prints = list(fingerprints)
     if len(prints) < MIN_READINGS:
         raise UntrainedError(

@@ -144,6 +144,6 @@ def _check_allowed(first: int, second: int) -> None:
     for cpu in (first, second):
         if cpu not in allowed:
             allowed_list = ", ".join(map(str, sorted(allowed)))
-            raise InputError("is not allowed here.", field="cpu", found=cpu, allowed=allowed_list)
+            raise InputError("is not allowed here.", field="cpu", value=cpu, allowed=allowed_list)
     if first == second:
-        raise InputError("A CPU has no pair with itself.", field="cpu", found=second)
+        raise InputError("A CPU has no pair with itself.", field="cpu", value=second)

@@ -94,13 +94,13 @@ class Table:
             raise ApplicationFileError(
                 f"is not a valid regular expression: {error.msg}{place}.",
                 field=self._field(key),
-                found=pattern,
+                value=pattern,
             ) from error
         if group and compiled.groups < 1:
             raise ApplicationFileError(
                 "has no group to mark the number.",
                 field=self._field(key),
-                found=pattern,
+                value=pattern,
                 allowed="a regular expression with a group, as in 'took ([0-9.]+) ms'",
             )
         return pattern
@@ -130,5 +130,5 @@ class Table:
 
     def _wrong(self, key: str, value: object, allowed: str) -> ApplicationFileError:
         return ApplicationFileError(
-            "is not valid.", field=self._field(key), found=value, allowed=allowed
+            "is not valid.", field=self._field(key), value=value, allowed=allowed
         )

@@ -94,7 +94,7 @@ def parse(
         )
     if not isinstance(tables, Mapping):
         raise ApplicationFileError(
-            "is not a table.", field="apps", found=tables, allowed="tables [apps.NAME]"
+            "is not a table.", field="apps", value=tables, allowed="tables [apps.NAME]"
         )
     if not tables:
         raise ApplicationFileError("names no applications.", field="apps", allowed="[apps.NAME]")
@@ -131,11 +131,11 @@ def _application(name: str, values: Any, folder: Path | None) -> Application:
     where = f"apps.{name}"
     if not _NAME.fullmatch(name):
         raise ApplicationFileError(
-            "is not a valid name.", field="apps", found=name, allowed="A-Z a-z 0-9 _ . -"
+            "is not a valid name.", field="apps", value=name, allowed="A-Z a-z 0-9 _ . -"
         )
     if not isinstance(values, Mapping):
         raise ApplicationFileError(
-            "is not a table.", field=where, found=values, allowed=f"a table [{where}]"
+            "is not a table.", field=where, value=values, allowed=f"a table [{where}]"
         )
     table = Table(where, values)
     table.refuse_unknown(KEYS)
@@ -156,7 +156,7 @@ def _application(name: str, values: Any, folder: Path | None) -> Application:
                 raise ApplicationFileError(
                     "is for services only.",
                     field=f"{where}.{key}",
-                    found=values[key],
+                    value=values[key],
                     allowed='only with kind = "service"',
                 )
     return Application(

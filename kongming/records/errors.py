@@ -63,25 +63,25 @@ class InputError(KongmingError):
         message: str,
         *,
         field: str | None = None,
-        found: object = None,
+        value: object = None,
         allowed: str | None = None,
         hint: str | None = None,
     ) -> None:
         text = message if field is None else f"{field}: {message}"
-        if found is not None:
-            text += f" Found {found!r}."
+        if value is not None:
+            text += f" Found {value!r}."
         if allowed is not None:
             text += f" Allowed: {allowed}."
         super().__init__(text, hint=hint)
         self.field = field
-        self.found = found
+        self.value = value
         self.allowed = allowed
 
     def at(self, field: str) -> InputError:
         """The same error for another path of its field: that of what the record was read from."""
         kind = ImplausibleError if isinstance(self, ImplausibleError) else InputError
         error = kind(self.message.removeprefix(f"{self.field}: "), field=field, hint=self.hint)
-        error.found, error.allowed = self.found, self.allowed
+        error.value, error.allowed = self.value, self.allowed
         return error
 
 

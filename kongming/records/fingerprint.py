@@ -39,7 +39,7 @@ def check_number(
 ) -> None:
     """Raises ImplausibleError for what is not finite, below ``least``, or None."""
     if value is None or not least <= value < math.inf or value == -math.inf:
-        raise ImplausibleError("is implausible.", field=field, found=value, allowed=allowed)
+        raise ImplausibleError("is implausible.", field=field, value=value, allowed=allowed)
 
 
 def check_schema(document: Mapping[str, Any], what: str, newest: int = SCHEMA) -> None:
@@ -52,7 +52,7 @@ def check_schema(document: Mapping[str, Any], what: str, newest: int = SCHEMA) -
     version = document.get("schema")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise InputError(
-            f"The {what} has no valid version.", field="schema", found=version, allowed="1 or more"
+            f"The {what} has no valid version.", field="schema", value=version, allowed="1 or more"
         )
     if version > newest:
         raise IncompatibleError(
@@ -111,7 +111,7 @@ class Reading:
                 raise ImplausibleError(
                     "is implausible.",
                     field=f"{field}.{key}",
-                    found=value,
+                    value=value,
                     allowed="a finite time above 0 s",
                 )
         for key in ("n", "ops", "elapsed_s", "size_bytes"):
@@ -119,7 +119,7 @@ class Reading:
         raise ImplausibleError(
             "is faster than any processor, or longer than any probe runs.",
             field=f"{field}.seconds_per_op",
-            found=self.seconds_per_op,
+            value=self.seconds_per_op,
             allowed=f"{LEAST_S:g} to {MOST_S:g} s",
         )
 
@@ -157,7 +157,7 @@ class Reading:
         for key in ("seconds_per_op", "median", "p90"):
             value = document.get(key)
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InputError("is not a number.", field=f"surrogates.{name}.{key}", found=value)
+                raise InputError("is not a number.", field=f"surrogates.{name}.{key}", value=value)
             numbers[key] = float(value)
         size = document.get("size_bytes")
         return cls(
@@ -207,7 +207,7 @@ class NodeFacts:
     def __post_init__(self) -> None:
         for name, value in self.cgroup.items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise InputError("is not finite.", field=f"node.cgroup.{name}", found=value)
+                raise InputError("is not finite.", field=f"node.cgroup.{name}", value=value)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -329,7 +329,7 @@ class Fingerprint:
         ):
             if not isinstance(document.get(key), kind):
                 raise InputError(
-                    "is missing or of the wrong kind.", field=key, found=document.get(key)
+                    "is missing or of the wrong kind.", field=key, value=document.get(key)
                 )
         try:
             return cls(

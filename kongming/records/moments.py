@@ -22,7 +22,7 @@ def parse(text: str, field: str = "started_at") -> datetime:
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError) as error:
         raise InputError(
-            "is not a time.", field=field, found=text, allowed="ISO 8601, as 2026-01-31T12:00:00Z"
+            "is not a time.", field=field, value=text, allowed="ISO 8601, as 2026-01-31T12:00:00Z"
         ) from error
 
 
@@ -40,7 +40,7 @@ def format(moment: float | datetime, digits: Digits = "milliseconds") -> str:
         try:
             moment = datetime.fromtimestamp(moment, UTC)
         except (ValueError, OverflowError, OSError) as error:
-            raise InputError("is not a time.", field="time", found=moment) from error
+            raise InputError("is not a time.", field="time", value=moment) from error
     # The offset of UTC is written Z, and isoformat would write +00:00.
     zoneless = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
     return f"{zoneless.isoformat(timespec=digits)}Z"

@@ -66,7 +66,7 @@ class Question:
             raise InputError(
                 "is not a version.",
                 field="model_version",
-                found=self.model_version,
+                value=self.model_version,
                 allowed="0 for the one in service, or 1 or more",
             )
 
@@ -124,9 +124,9 @@ class RankQuestion:
         _named(app=self.app)
         _checked(self.placement, self.level, self.stale_policy)
         if self.limit < 1:
-            raise InputError("is too few.", field="limit", found=self.limit, allowed="1 or more")
+            raise InputError("is too few.", field="limit", value=self.limit, allowed="1 or more")
         if self.seed is not None and self.seed < 0:
-            raise InputError("is negative.", field="seed", found=self.seed, allowed="0 or more")
+            raise InputError("is negative.", field="seed", value=self.seed, allowed="0 or more")
         for name in (
             "slowdown_limit",
             "resident_slowdown_limit",
@@ -137,7 +137,7 @@ class RankQuestion:
             value = getattr(self, name)
             if not 0.0 <= value < float("inf"):
                 raise InputError(
-                    "is out of range.", field=name, found=value, allowed="finite, 0 or more"
+                    "is out of range.", field=name, value=value, allowed="finite, 0 or more"
                 )
 
 
@@ -154,6 +154,6 @@ def _checked(placement: str | None, level: float, stale_policy: str = "widen") -
     ):
         if value not in allowed:
             names = ", ".join(name for name in allowed if name is not None)
-            raise InputError("is unknown.", field=field, found=value, allowed=names)
+            raise InputError("is unknown.", field=field, value=value, allowed=names)
     if not 0.0 < level < 1.0:
-        raise InputError("is out of range.", field="level", found=level, allowed="above 0, below 1")
+        raise InputError("is out of range.", field="level", value=level, allowed="above 0, below 1")

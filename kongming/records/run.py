@@ -48,14 +48,14 @@ class LoadLevel:
             raise InputError(
                 "is out of range.",
                 field="intensity",
-                found=self.intensity,
+                value=self.intensity,
                 allowed="above 0, up to 1",
             )
         if not 1 <= self.copies <= MOST_COPIES:
             raise InputError(
                 "is out of range.",
                 field="copies",
-                found=self.copies,
+                value=self.copies,
                 allowed=f"1 to {MOST_COPIES}",
             )
 
@@ -256,7 +256,7 @@ def _check_finite(value: object, field: str) -> None:
     """Raises InputError for a number that JSON cannot hold, at any depth."""
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise InputError("is not finite.", field=field, found=value)
+            raise InputError("is not finite.", field=field, value=value)
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             _check_finite(inner, f"{field}.{name}")

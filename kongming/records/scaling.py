@@ -40,16 +40,16 @@ class Scaling:
             raise InputError(
                 "is out of range.",
                 field="machines",
-                found=self.machines,
+                value=self.machines,
                 allowed=f"1 to {MOST_MACHINES}",
             )
         if not 0.0 < self.scale < math.inf:
             raise InputError(
-                "is out of range.", field="scale", found=self.scale, allowed="finite, above 0"
+                "is out of range.", field="scale", value=self.scale, allowed="finite, above 0"
             )
         if self.iterations is not None and not 1.0 <= self.iterations < math.inf:
             raise InputError(
-                "is out of range.", field="iterations", found=self.iterations, allowed="1 or more"
+                "is out of range.", field="iterations", value=self.iterations, allowed="1 or more"
             )
 
 
@@ -92,7 +92,7 @@ def check_where(question: Where) -> None:
         why = "cannot be said of a job on several machines."
     for field, value in others:
         if value:
-            raise InputError(why, field=field, found=value)
+            raise InputError(why, field=field, value=value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,13 +166,13 @@ def _length(text: str, longest: int, name: str) -> None:
 def _entries(count: int, most: int, name: str) -> None:
     if count > most:
         raise InputError(
-            "has too many entries.", field=name, found=count, allowed=f"up to {most} in one request"
+            "has too many entries.", field=name, value=count, allowed=f"up to {most} in one request"
         )
 
 
 def _too_long(name: str, size: int, longest: int) -> InputError:
     return InputError(
-        "is too long.", field=name, found=f"{size} bytes", allowed=f"up to {longest} bytes"
+        "is too long.", field=name, value=f"{size} bytes", allowed=f"up to {longest} bytes"
     )
 
 

@@ -51,7 +51,7 @@ class Connection:
             )
         if not 0.0 < self.timeout_s < float("inf"):
             raise InputError(
-                "is out of range.", field="timeout_s", found=self.timeout_s, allowed="above 0"
+                "is out of range.", field="timeout_s", value=self.timeout_s, allowed="above 0"
             )
         if self.token is not None and not (self.secure or self.loopback):
             raise InputError(
@@ -161,7 +161,7 @@ def read_token(file: Path) -> str:
     _warn_of_readers(file)
     text = (_read(file, "token_file") or b"").decode("utf-8", "replace").strip()
     if not text or any(not character.isprintable() for character in text):
-        raise InputError("holds no token.", field="token_file", found=str(file))
+        raise InputError("holds no token.", field="token_file", value=str(file))
     return text
 
 
@@ -188,19 +188,19 @@ def _host(target: str) -> str:
         raise InputError(
             "is not an address.",
             field="server",
-            found=target,
+            value=target,
             allowed="HOST:PORT, as 127.0.0.1:7400",
         )
     if "/" in host:
         raise InputError(
             "is a URL, not an address.",
             field="server",
-            found=target,
+            value=target,
             allowed="HOST:PORT, as 127.0.0.1:7400, of the server's gRPC",
         )
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise InputError(
-            "is not an address.", field="server", found=target, allowed="[ADDRESS]:PORT for IPv6"
+            "is not an address.", field="server", value=target, allowed="[ADDRESS]:PORT for IPv6"
         )
     return host.strip("[]")
 
@@ -212,7 +212,7 @@ def _certificates(file: Path | None, what: str) -> bytes | None:
         raise InputError(
             "holds no certificate.",
             field=what,
-            found=str(file),
+            value=str(file),
             allowed="a PEM file of certificates",
         )
     return text
@@ -225,5 +225,5 @@ def _read(file: Path | None, what: str) -> bytes | None:
         return file.read_bytes()
     except OSError as error:
         raise InputError(
-            f"cannot be read: {error.strerror}.", field=what, found=str(file)
+            f"cannot be read: {error.strerror}.", field=what, value=str(file)
         ) from error

@@ -210,7 +210,7 @@ def _enum(enum: EnumDescriptor, *, may_be_unset: bool) -> tuple[_Encode, _Decode
             return ""
         if number not in names:
             raise InputError(
-                "is unknown.", field=path, found=number, allowed=", ".join(enum.values_by_name)
+                "is unknown.", field=path, value=number, allowed=", ".join(enum.values_by_name)
             )
         return names[number]
 

@@ -56,7 +56,7 @@ def node_from_message(message: records_pb2.NodeFacts, field: str = "node") -> No
     siblings = json_object(message.siblings, f"{field}.siblings")
     for pair, seen in siblings.items():
         if not isinstance(seen, dict):
-            raise InputError("is no JSON object.", field=f"{field}.siblings.{pair}", found=seen)
+            raise InputError("is no JSON object.", field=f"{field}.siblings.{pair}", value=seen)
     return NodeFacts(
         id=values.named(message.id, f"{field}.id"),
         name=message.name,

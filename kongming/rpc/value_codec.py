@@ -44,14 +44,14 @@ _DEEPEST = 32
 def not_negative(value: float, field: str) -> float:
     """A finite number, 0 or more. Raises InputError."""
     if not 0.0 <= value < math.inf:
-        raise InputError("is implausible.", field=field, found=value, allowed="finite, 0 or more")
+        raise InputError("is implausible.", field=field, value=value, allowed="finite, 0 or more")
     return value
 
 
 def count(value: int, field: str) -> int:
     """A whole number, 0 or more. Raises InputError."""
     if value < 0:
-        raise InputError("is implausible.", field=field, found=value, allowed="0 or more")
+        raise InputError("is implausible.", field=field, value=value, allowed="0 or more")
     return value
 
 
@@ -66,7 +66,7 @@ def one_of(value: str, field: str, allowed: Iterable[str]) -> str:
     """One of these texts. Raises InputError."""
     names = tuple(allowed)
     if value not in names:
-        raise InputError("is unknown.", field=field, found=value, allowed=", ".join(names))
+        raise InputError("is unknown.", field=field, value=value, allowed=", ".join(names))
     return value
 
 
@@ -92,7 +92,7 @@ def placement_from_message(
         raise InputError(
             "is unknown.",
             field=field,
-            found=int(placement),
+            value=int(placement),
             allowed=", ".join(records_pb2.Placement.keys()),
         )
     return name
@@ -117,14 +117,14 @@ def interval_from_message(message: predictor_pb2.Interval, field: str = "interva
         raise InputError(
             "is not in order.",
             field=field,
-            found=(message.lower, message.median, message.upper),
+            value=(message.lower, message.median, message.upper),
             allowed="lower, median, upper",
         )
     if not 0.0 < message.level < 1.0:
         raise InputError(
             "is out of range.",
             field=f"{field}.level",
-            found=message.level,
+            value=message.level,
             allowed="above 0, below 1",
         )
     return Interval(
@@ -150,7 +150,7 @@ def _expected(message: predictor_pb2.Interval, field: str) -> tuple[float, float
         raise InputError(
             "is not in order.",
             field=f"{field}.expected",
-            found=(*ends, message.median),
+            value=(*ends, message.median),
             allowed="expected_lower, median, expected_upper, or neither bound",
         )
     return ends[0], ends[1]
@@ -179,7 +179,7 @@ def timestamp_fields(moment: float, field: str = "started_at") -> dict[str, int]
         InputError: it lies outside the years 1 to 9999.
     """
     if not -_LATEST_S <= moment <= _LATEST_S:
-        raise InputError("is not a time.", field=field, found=moment, allowed="unix seconds")
+        raise InputError("is not a time.", field=field, value=moment, allowed="unix seconds")
     seconds, micros = divmod(round(moment * 1e6), 1_000_000)
     return {"seconds": seconds, "nanos": micros * 1000}
 
@@ -201,7 +201,7 @@ def iso(message: Timestamp, field: str = "started_at") -> str:
     try:
         moment = message.ToDatetime(tzinfo=UTC)
     except (ValueError, OverflowError) as error:
-        raise InputError("is not a time.", field=field, found=message.seconds) from error
+        raise InputError("is not a time.", field=field, value=message.seconds) from error
     return moments.format(moment, digits)
 
 
@@ -232,7 +232,7 @@ def struct(document: Mapping[str, Any], field: str) -> Struct:
     message = Struct()
     for key, value in document.items():
         if not isinstance(key, str):
-            raise InputError("is not text.", field=f"{field}, a key", found=key)
+            raise InputError("is not text.", field=f"{field}, a key", value=key)
         _set(message.fields[key], value, f"{field}.{key}", 1)
     return message
 
@@ -251,7 +251,7 @@ def _set(message: Value, value: object, field: str, depth: int) -> None:
         message.bool_value = value
     elif isinstance(value, int | float):
         if not math.isfinite(value):
-            raise InputError("is not finite.", field=field, found=value)
+            raise InputError("is not finite.", field=field, value=value)
         message.number_value = value
     elif isinstance(value, str):
         message.string_value = value
@@ -264,7 +264,7 @@ def _set(message: Value, value: object, field: str, depth: int) -> None:
         for index, inner in enumerate(value):
             _set(message.list_value.values.add(), inner, f"{field}[{index}]", depth + 1)
     else:
-        raise InputError("is nothing that JSON can hold.", field=field, found=type(value).__name__)
+        raise InputError("is nothing that JSON can hold.", field=field, value=type(value).__name__)
 
 
 def _json(value: Value, field: str, depth: int) -> Any:
@@ -274,7 +274,7 @@ def _json(value: Value, field: str, depth: int) -> Any:
     if kind == "number_value":
         number = value.number_value
         if not math.isfinite(number):
-            raise InputError("is not finite.", field=field, found=number)
+            raise InputError("is not finite.", field=field, value=number)
         return int(number) if number.is_integer() and abs(number) < _EXACT else number
     if kind == "struct_value":
         return {

@@ -25,7 +25,7 @@ def machine_counts(text: str, *, field: str = "--machines") -> tuple[int, ...]:
             raise InputError(
                 "counts down." if last < first else f"is more than {MAX_VALUES} counts.",
                 field=field,
-                found=text,
+                value=text,
                 allowed=_MACHINES,
             )
         counts.update(range(first, last + 1, stride))
@@ -52,7 +52,7 @@ def scales(text: str, *, field: str = "--scale") -> tuple[float, ...]:
             raise InputError(
                 "counts down." if last < first else f"is more than {MAX_VALUES} scales.",
                 field=field,
-                found=text,
+                value=text,
                 allowed=_SCALES,
             )
         # Rounded, so that 0.1 from a range equals 0.1 from a list.
@@ -63,7 +63,7 @@ def scales(text: str, *, field: str = "--scale") -> tuple[float, ...]:
 def _parts(text: str, field: str, allowed: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise InputError("has no value.", field=field, found=text, allowed=allowed)
+        raise InputError("has no value.", field=field, value=text, allowed=allowed)
     return parts
 
 
@@ -74,7 +74,7 @@ def _integer(part: str, text: str, field: str) -> int:
         raise InputError(
             "is not a range.",
             field=field,
-            found=text,
+            value=text,
             allowed=_MACHINES,
             hint=f"Did you mean {text.replace(plain, f'{low}..{high}')}?",
         )
@@ -86,7 +86,7 @@ def _integer(part: str, text: str, field: str) -> int:
             if plain
             else "lacks a number.",
             field=field,
-            found=text,
+            value=text,
             allowed=_MACHINES,
         )
     return int(plain)
@@ -99,7 +99,7 @@ def _above_zero(part: str, text: str, field: str) -> float:
         value = math.nan
     if not math.isfinite(value) or value <= 0.0:
         raise InputError(
-            f"{part.strip()!r} is not a number above 0.", field=field, found=text, allowed=_SCALES
+            f"{part.strip()!r} is not a number above 0.", field=field, value=text, allowed=_SCALES
         )
     return value
 

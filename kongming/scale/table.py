@@ -115,7 +115,7 @@ def read_context_table(
     used = {columns.machines, columns.seconds, columns.scale or "scale", columns.group}
     for name in names:
         if name in used or list(names).count(name) > 1:
-            raise InputError("has another meaning already.", field="--context", found=name)
+            raise InputError("has another meaning already.", field="--context", value=name)
     hints = _hints(columns) | dict.fromkeys(names, "Name columns of the table with --context.")
     scale_column = columns.scale
     rows_of: dict[str | None, list[tuple[Row, tuple[float, ...], tuple[str, ...]]]] = {}
@@ -158,7 +158,7 @@ def _value(row: Row, name: str) -> str:
     text = row.text(name)
     if not text:
         raise InputError(
-            "is empty.", field=row.where(name), found=text, allowed="a number or a name"
+            "is empty.", field=row.where(name), value=text, allowed="a number or a name"
         )
     return text
 
@@ -180,7 +180,7 @@ def _values(
         raise InputError(
             "is not a number, but other rows of the column have numbers.",
             field=rows[place][0].where(name),
-            found=cells[place],
+            value=cells[place],
             allowed="a finite number",
             hint="Correct the cell or remove its row; in a column of names no cell is a number.",
         )
@@ -192,7 +192,7 @@ def _values(
         raise InputError(
             "tells the same as the number of machines: their effects cannot be told apart.",
             field="--context",
-            found=name,
+            value=name,
             hint="Leave the column out, or add runs of each value at several machine counts.",
         )
     return list(known)
@@ -229,7 +229,7 @@ def _numbers(row: Row, columns: Columns, scale_column: str | None) -> tuple[floa
             raise InputError(
                 "is out of range.",
                 field=row.where(name),
-                found=row.text(name),
+                value=row.text(name),
                 allowed=f"{least:g} to {most:g}",
             )
     return machines, scale, seconds, iterations
@@ -257,7 +257,7 @@ def _check_varied(
         raise InputError(
             f"is the only configuration{of}: scaling cannot be estimated from one point.",
             field=first.where(columns.machines),
-            found=rows[0][1][0],
+            value=rows[0][1][0],
             hint="Add runs at other machine counts, and at other scales.",
         )
     if len(counts) == 1:
@@ -265,6 +265,6 @@ def _check_varied(
             f"all runs{of} are at one machine count: others cannot be predicted from it.",
             field=f"{first.file}: rows {first.number} to {last.number}, "
             f"column {columns.machines!r}",
-            found=next(iter(counts)),
+            value=next(iter(counts)),
             hint="Add runs at two machine counts or more.",
         )

@@ -42,11 +42,11 @@ class Fleet:
             ):
                 if not 1 <= value <= maximum:
                     raise InputError(
-                        "is out of range.", field=name, found=value, allowed=f"1 to {maximum}"
+                        "is out of range.", field=name, value=value, allowed=f"1 to {maximum}"
                     )
         if self.nodes > MOST_NODES:
             raise InputError(
-                "are too many.", field="nodes", found=self.nodes, allowed=f"up to {MOST_NODES}"
+                "are too many.", field="nodes", value=self.nodes, allowed=f"up to {MOST_NODES}"
             )
 
     @property

@@ -66,7 +66,7 @@ def _of_csv(path: Path) -> PairFile:
             raise InputError(
                 "is below the predicted median.",
                 field=row.where("predicted_upper"),
-                found=upper,
+                value=upper,
                 allowed=f"{median:g} or more",
             )
         (first_values, first_row) = predicted.setdefault((app, neighbour), ((median, upper), row))
@@ -74,7 +74,7 @@ def _of_csv(path: Path) -> PairFile:
             raise InputError(
                 f"differs from row {first_row.number}, which has the same pair.",
                 field=row.where("predicted"),
-                found=median,
+                value=median,
             )
     if not pairs:
         raise InputError(f"{path} has a header but no rows.")
@@ -97,7 +97,7 @@ def _of_document(path: Path, model: str) -> PairFile:
         )
     entries = document.get("pairs", [])
     if not isinstance(entries, list):
-        raise InputError("is not a list.", field="pairs", found=entries)
+        raise InputError("is not a list.", field="pairs", value=entries)
     pairs: list[MeasuredPair] = []
     predicted: Predicted = {}
     solos: dict[str, list[float]] = {}

@@ -65,7 +65,7 @@ class PairTable:
                     raise InputError(
                         "is implausible.",
                         field=f"slowdown of {pair.app} next to {pair.neighbour}",
-                        found=value,
+                        value=value,
                         allowed="a finite number above 0",
                     )
                 slowdowns.setdefault((pair.app, pair.neighbour), []).append(value)

@@ -67,7 +67,7 @@ class Trace:
         ):
             if not valid.all():
                 bad = int(np.argmin(valid))
-                raise InputError("is out of range.", field=name, found=float(values[bad]))
+                raise InputError("is out of range.", field=name, value=float(values[bad]))
         order = np.argsort(arrival, kind="stable")
         indices = np.asarray(app_of, dtype=np.int32)
         return cls(tuple(apps), arrival[order], indices[order], work[order], limits[order], source)
@@ -114,7 +114,7 @@ def read_trace(path: Path, apps: Sequence[str], solo_s: Floats, limit: float) ->
             raise InputError(
                 "is not in the table of pairs.",
                 field=row.where("app"),
-                found=name,
+                value=name,
                 hint=unknown.hint,
             )
         app = index[name]
@@ -161,7 +161,7 @@ class Synthetic:
             ("burst", self.burst, 1.0 <= self.burst < math.inf, "1 or more"),
         ):
             if not valid:
-                raise InputError("is out of range.", field=name, found=value, allowed=allowed)
+                raise InputError("is out of range.", field=name, value=value, allowed=allowed)
 
     def generate(self, apps: Sequence[str], solo_s: Floats, capacity: float, limit: float) -> Trace:
         """Generate the trace. Raises UntrainedError if the solo time of an application is

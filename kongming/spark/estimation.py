@@ -119,7 +119,7 @@ class Estimator:
         uncertainty: Uncertainty = USUAL,
     ) -> None:
         if not 0.0 < level < 1.0:
-            raise InputError("is out of range.", field="level", found=level, allowed="0 to 1")
+            raise InputError("is out of range.", field="level", value=level, allowed="0 to 1")
         self.workload: Workload = workload_of(application)
         self.pipeline = Pipeline(self.workload, without, growth, inputs)
         self.inputs = inputs
@@ -144,13 +144,13 @@ class Estimator:
         """Return the cluster of a size. Raises InputError: no executor, no core, or too many."""
         for name, value in (("executors", size.executors), ("cores", size.cores)):
             if value is not None and value < 1:
-                raise InputError("is out of range.", field=name, found=value, allowed="1 or more")
+                raise InputError("is out of range.", field=name, value=value, allowed="1 or more")
         cores = size.executors * (size.cores or self.workload.cluster.cores)
         if cores > MOST_CORES:
             raise InputError(
                 f"are {cores} cores in all.",
                 field="executors",
-                found=size.executors,
+                value=size.executors,
                 allowed=f"up to {MOST_CORES} cores",
             )
         cluster = asked_cluster(

@@ -91,7 +91,7 @@ def evaluate(
         raise InputError(
             "are of several applications: one evaluation is of one.",
             field="LOGS",
-            found=", ".join(names[:6]),
+            value=", ".join(names[:6]),
             hint="Give the logs of one of them.",
         )
     estimators = [estimator_of(application) for application in applications]
@@ -101,7 +101,7 @@ def evaluate(
         raise InputError(
             "One log, or logs of one size: there is nothing to compare.",
             field="LOGS",
-            found=(
+            value=(
                 f"{count(sizes[0][0], 'executor')} of {count(sizes[0][1], 'core')}"
                 if sizes
                 else "none"

@@ -32,7 +32,7 @@ def scale_model(estimator: Estimator, estimates: Sequence[Estimate]) -> ScaleMod
         raise InputError(
             "A scale model has one kind of machine; these executors have several.",
             field="--cores",
-            found=", ".join(map(str, sorted(cores))),
+            value=", ".join(map(str, sorted(cores))),
             hint="Save a model for each number of cores.",
         )
     own = sorted(estimates, key=lambda each: each.executors)

@@ -257,13 +257,13 @@ def _engine(store_url: str, only_read: Path | None = None) -> sa.Engine:
         raise InputError(
             "is not a database URL.",
             field="store",
-            found=re.sub("//[^/]*@", "//***@", store_url),
+            value=re.sub("//[^/]*@", "//***@", store_url),
             allowed=URL_FORMS,
         ) from error
     if url.get_backend_name() == "sqlite":
         if url.host:
             raise InputError(
-                "has too few slashes.", field="store", found=store_url, allowed="sqlite:///file.db"
+                "has too few slashes.", field="store", value=store_url, allowed="sqlite:///file.db"
             )
         url = _with_folder(url, is_default=store_url == default_url())
     elif url.get_backend_name() not in ("postgresql", "postgres"):
@@ -289,7 +289,7 @@ def _engine(store_url: str, only_read: Path | None = None) -> sa.Engine:
         raise InputError(
             f"needs the Python module {error.name}, which is not installed.",
             field="store",
-            found=url.drivername,
+            value=url.drivername,
             hint=f"Install it with: pip install {error.name}",
         ) from error
     if url.get_backend_name() == "sqlite":
@@ -302,7 +302,7 @@ def _engine(store_url: str, only_read: Path | None = None) -> sa.Engine:
 
 
 def _unknown_kind(url: sa.URL) -> InputError:
-    return InputError("is of an unknown kind.", field="store", found=str(url), allowed=URL_FORMS)
+    return InputError("is of an unknown kind.", field="store", value=str(url), allowed=URL_FORMS)
 
 
 def shown_url(store_url: str | None) -> str:
@@ -366,7 +366,7 @@ def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
     path = Path(str(url.database)).expanduser()
     refuse_special_file(path)
     if path.is_dir():
-        raise InputError("is a folder.", field="store", found=str(path), hint="Name a file in it.")
+        raise InputError("is a folder.", field="store", value=str(path), hint="Name a file in it.")
     try:
         if is_default:
             # What is measured tells of users and their programs: others read it by being let in.
@@ -375,7 +375,7 @@ def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
             raise InputError(
                 "is in a folder that does not exist.",
                 field="store",
-                found=str(path),
+                value=str(path),
                 hint="Create the folder first.",
             )
     except OSError as error:

@@ -35,7 +35,7 @@ def without_mode(url: sa.URL) -> tuple[sa.URL, bool]:
         return url, False
     if modes != MODE:
         raise InputError(
-            "is not a mode of a store.", field="mode", found=str(modes), allowed=f"mode={MODE}"
+            "is not a mode of a store.", field="mode", value=str(modes), allowed=f"mode={MODE}"
         )
     if database.startswith("file:"):
         database = urllib.parse.unquote(database.removeprefix("file:"))
@@ -71,13 +71,13 @@ def refusal(path: Path, *, by_mode: bool) -> InputError:
         return InputError(
             f"is opened with mode={MODE}, and this changes it.",
             field="store",
-            found=str(path),
+            value=str(path),
             hint=f"Leave out mode={MODE}, or name another store with --store or KONGMING_STORE.",
         )
     return InputError(
         "may only be read by this user, and this changes it.",
         field="store",
-        found=str(path),
+        value=str(path),
         hint="Let the user write the file and its folder, or name another store with --store or "
         "KONGMING_STORE; 'kongming export' and 'kongming import' copy runs.",
     )

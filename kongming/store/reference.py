@@ -33,7 +33,7 @@ class Reference:
                 raise ImplausibleError(
                     "is implausible.",
                     field=f"times.{name}",
-                    found=seconds,
+                    value=seconds,
                     allowed="a finite time above 0 s",
                 )
 

@@ -62,7 +62,7 @@ class Retention:
             value = getattr(self, name)
             if not minimum <= value < math.inf:
                 raise InputError(
-                    "is too short.", field=name, found=value, allowed=f"{minimum:g} s or more"
+                    "is too short.", field=name, value=value, allowed=f"{minimum:g} s or more"
                 )
 
 

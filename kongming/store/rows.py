@@ -133,7 +133,7 @@ def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
         kind = f"{row['record']}s"
         try:
             if kind not in records:
-                raise InputError("is unknown.", field="record", found=row["record"])
+                raise InputError("is unknown.", field="record", value=row["record"])
             records[kind].append(_record(kind, json.loads(row["document"]), row["kind"], prints))
         except (KongmingError, *MALFORMED) as error:
             reason = error.message if isinstance(error, KongmingError) else repr(error)

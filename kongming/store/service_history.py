@@ -52,7 +52,7 @@ class ServiceHistory(Feed):
             value = getattr(realised, name)
             if not 0.0 < value < math.inf:
                 raise InputError(
-                    "is implausible.", field=name, found=value, allowed="a finite number above 0"
+                    "is implausible.", field=name, value=value, allowed="a finite number above 0"
                 )
         with self._writing() as connection:
             key = row_id(realised.node_id, realised.run_id)
@@ -143,7 +143,7 @@ class ServiceHistory(Feed):
             statement = insert(connection, tables.token).values(**asdict(token))
             new = statement.on_conflict_do_nothing(index_elements=["id"])
             if not wrote(connection, new, tables.token.c.id):
-                raise InputError("is taken.", field="id", found=token.id)
+                raise InputError("is taken.", field="id", value=token.id)
 
     def token(self, token_id: str) -> StoredToken | None:
         """Return the token of this id, even if revoked or expired; None if there is none."""

@@ -48,7 +48,7 @@ class ServiceRecords(Models):
         for assignment in assignments:
             if assignment.state not in STATES:
                 raise InputError(
-                    "is unknown.", field="state", found=assignment.state, allowed=", ".join(STATES)
+                    "is unknown.", field="state", value=assignment.state, allowed=", ".join(STATES)
                 )
         with self._changing() as (connection, noted):
             stored = {
@@ -211,7 +211,7 @@ class ServiceRecords(Models):
                 (number for number in earlier if number in versions and number != present), None
             )
             if previous is None:
-                raise InputError(f"has no earlier version at {placement}.", field="app", found=app)
+                raise InputError(f"has no earlier version at {placement}.", field="app", value=app)
             version = previous
         self.promote(app, placement, version, reason)
         return version
@@ -312,7 +312,7 @@ def _put_assignment(
         raise ConflictError(
             f"belongs to {stored.app} on {stored.node_id}.",
             field="assignment_id",
-            found=assignment.assignment_id,
+            value=assignment.assignment_id,
             hint="Choose another id for another assignment.",
         )
     return stored

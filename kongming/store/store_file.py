@@ -41,14 +41,14 @@ def refuse_special_file(path: Path) -> None:
         raise InputError(
             f"cannot be opened ({getattr(error, 'strerror', None) or error}).",
             field="store",
-            found=str(path)[:_SHOWN],
+            value=str(path)[:_SHOWN],
             hint="Name another file with --store or KONGMING_STORE.",
         ) from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InputError(
             "is a pipe, a socket or a device, and no file.",
             field="store",
-            found=str(path),
+            value=str(path),
             hint="Name a regular file.",
         )
 

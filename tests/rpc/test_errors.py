@@ -27,13 +27,13 @@ HINT = "Do it otherwise."
 
 EXAMPLES: list[KongmingError] = [
     KongmingError("It failed.", hint=HINT),
-    InputError("is wrong.", field="a.b", found=-1, allowed="0 or more", hint=HINT),
+    InputError("is wrong.", field="a.b", value=-1, allowed="0 or more", hint=HINT),
     InputError("Something is wrong."),
-    errors.ImplausibleError("is implausible.", field="wall_s", found=-1.0, hint=HINT),
+    errors.ImplausibleError("is implausible.", field="wall_s", value=-1.0, hint=HINT),
     errors.UnknownNameError("application", "srot", ["sort", "sore"], hint=HINT),
     errors.ApplicationFileError("The key is wrong."),
     errors.MissingExtraError("Training", "predict", "numpy"),
-    errors.ConflictError("is another's.", field="assignment_id", found="job-1"),
+    errors.ConflictError("is another's.", field="assignment_id", value="job-1"),
     errors.IncompatibleError("Another suite.", hint=HINT),
     errors.CannotAnswerError("There is no answer."),
     errors.UntrainedError("Nothing was trained, not for a café.", hint=HINT),
@@ -58,11 +58,11 @@ def all_errors(kind: type[KongmingError] = KongmingError) -> set[type[KongmingEr
 
 
 def same(found: BaseException, raised: KongmingError) -> bool:
-    """Class, message, hint and all else that it holds but ``found``, which is in the message."""
-    held = {k: v for k, v in vars(raised).items() if k != "found"}
+    """Class, message, hint and all else that it holds but ``value``, which is in the message."""
+    held = {k: v for k, v in vars(raised).items() if k != "value"}
     return (
         type(found) is type(raised)
-        and {k: v for k, v in vars(found).items() if k != "found"} == held
+        and {k: v for k, v in vars(found).items() if k != "value"} == held
     )
 
 
@@ -97,7 +97,7 @@ def test_error_in_a_batch_keeps_class_message_field_and_hint(raised: KongmingErr
 
 
 def test_status_names_the_field_for_those_who_do_not_know_kongming() -> None:
-    code, message, details = to_status(InputError("is wrong.", field="a.b", found=-1, hint=HINT))
+    code, message, details = to_status(InputError("is wrong.", field="a.b", value=-1, hint=HINT))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     info, request = details
     assert isinstance(info, error_details_pb2.ErrorInfo)

@@ -66,7 +66,7 @@ def test_one_who_may_only_read_reads_and_leaves_nothing(path: Path) -> None:
         assert [run.app for run in store.runs()] == ["sort"]
         with pytest.raises(InputError, match="may only be read by this user") as refused:
             store.add_run(builders.run("sort", 2.0))
-    assert (refused.value.field, refused.value.found) == ("store", str(path))
+    assert (refused.value.field, refused.value.value) == ("store", str(path))
     assert "write the file and its folder" in str(refused.value.hint)
     assert names(path.parent) == ["store.db"]
 

@@ -103,12 +103,12 @@ def _check(id: str, entry: Entry) -> None:
 
 
 def _damaged(entry: Entry) -> InputError:
-    return InputError("is damaged in the spool.", field=entry.kind, found=entry.id)
+    return InputError("is damaged in the spool.", field=entry.kind, value=entry.id)
 
 
 def _reported(fingerprint: Fingerprint, purpose: str, domain: int) -> fleet_pb2.ReportedFingerprint:
     if purpose not in PURPOSES:
-        raise InputError("is unknown.", field="purpose", found=purpose, allowed=", ".join(PURPOSES))
+        raise InputError("is unknown.", field="purpose", value=purpose, allowed=", ".join(PURPOSES))
     message = fingerprint_to_message(fingerprint)
     # The server knows the node from its registration.
     message.ClearField("node")

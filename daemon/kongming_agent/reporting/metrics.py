@@ -135,7 +135,7 @@ class Exporter:
                 raise InputError(
                     f"cannot be listened on: {error.strerror or error}.",
                     field="metrics.listen",
-                    found=listen,
+                    value=listen,
                     hint='Choose another port, or "" for none.',
                 ) from error
             self.port = self._server.server_port

@@ -131,5 +131,5 @@ def _message(kind: str, body: bytes, purpose: str, domain: int, assignment_id: s
         "signature": lambda: reported_signature(Signature.from_dict(document)),
     }
     if kind not in builders:
-        raise InputError("is unknown.", field="kind", found=kind)
+        raise InputError("is unknown.", field="kind", value=kind)
     return builders[kind]()

@@ -155,7 +155,7 @@ def _count(document: dict[str, Any], kind: type[Message], batch: int) -> None:
                 raise InputError(
                     "has too many entries.",
                     field=field.name,
-                    found=len(entries),
+                    value=len(entries),
                     allowed=f"up to {batch} in one request",
                 )
     most = _VALUES_PER_ENTRY * (batch + 16)

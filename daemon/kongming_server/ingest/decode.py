@@ -42,7 +42,7 @@ MOST_CPUS = 4096
 def sequence_of(value: int, field: str) -> int:
     """Raises InputError for a number that no agent has counted up to."""
     if value > MOST_SEQUENCE:
-        raise InputError("is implausible.", field=field, found=value, allowed="up to 2^53")
+        raise InputError("is implausible.", field=field, value=value, allowed="up to 2^53")
     return value
 
 
@@ -53,7 +53,7 @@ def probe_cost_of(value: float) -> float:
         raise ImplausibleError(
             "is implausible.",
             field="heartbeat.probe_cost",
-            found=value,
+            value=value,
             allowed=f"0 to {MOST_CPUS}",
         )
     return value
@@ -65,7 +65,7 @@ def plain_name(text: str, field: str) -> str:
         raise InputError(
             "is not a name.",
             field=field,
-            found=text,
+            value=text,
             allowed="printable characters, one at the least",
         )
     return text
@@ -79,7 +79,7 @@ def node_name(text: str, field: str) -> str:
         raise InputError(
             "is no name of a node.",
             field=field,
-            found=text,
+            value=text,
             allowed="letters, digits and . _ : @ + - of ASCII, first a letter, a digit or _",
         )
     return text
@@ -92,7 +92,7 @@ def check_span(seconds: float, field: str) -> None:
     """Raises ImplausibleError for what would take longer than a year."""
     if not seconds <= LONGEST_S:
         raise ImplausibleError(
-            "is implausible.", field=field, found=seconds, allowed=f"up to {LONGEST_S:.0f} s"
+            "is implausible.", field=field, value=seconds, allowed=f"up to {LONGEST_S:.0f} s"
         )
 
 
@@ -102,7 +102,7 @@ def purpose_of(value: fleet_pb2.Purpose.ValueType) -> Purpose:
         raise InputError(
             "is missing or unknown.",
             field="purpose",
-            found=int(value),
+            value=int(value),
             allowed=", ".join(fleet_pb2.Purpose.Name(known) for known in PURPOSES),
         )
     return PURPOSES[value]
@@ -138,7 +138,7 @@ def fingerprint_of(
     """
     node_id = message.node.id
     if node_id not in ("", agent.facts.id):
-        raise InputError("is another node's.", field=f"{field}.node.id", found=node_id)
+        raise InputError("is another node's.", field=f"{field}.node.id", value=node_id)
     # Its own facts may come with every fingerprint; they are the registered ones, and long.
     fingerprint = records.fingerprint_from_message(message, field, node=agent.facts)
     check_span(fingerprint.elapsed_s, f"{field}.elapsed_seconds")
@@ -147,7 +147,7 @@ def fingerprint_of(
         raise InputError(
             "is none of the node's.",
             field=f"{field}.cpu",
-            found=fingerprint.cpu,
+            value=fingerprint.cpu,
             allowed=", ".join(map(str, agent.facts.cpus)),
         )
     ended_s = values.unix(message.started_at) + fingerprint.elapsed_s
@@ -162,7 +162,7 @@ def run_of(
 ) -> Run:
     """A run on this agent's node. Raises as ``fingerprint_of`` does."""
     if message.node_id != agent.facts.id:
-        raise InputError("is another node's.", field="run.node_id", found=message.node_id)
+        raise InputError("is another node's.", field="run.node_id", value=message.node_id)
     check_span(message.wall_seconds, "run.wall_seconds")
     plain_name(message.app, "run.app")
     prints = {
@@ -200,7 +200,7 @@ def signature_of(
 ) -> Signature:
     """A signature that was taken on this agent's node. Raises as ``fingerprint_of`` does."""
     if message.node_id != agent.facts.id:
-        raise InputError("is another node's.", field="signature.node_id", found=message.node_id)
+        raise InputError("is another node's.", field="signature.node_id", value=message.node_id)
     plain_name(message.app, "signature.app")
     fingerprint, _ = fingerprint_of(
         message.fingerprint,

@@ -106,7 +106,7 @@ class Ownership:
                     raise ConflictError(
                         "is that of another agent's node.",
                         field=what,
-                        found=name,
+                        value=name,
                         hint="Rename this node, or have an operator release the other one: "
                         f"kongming-server token release {other.facts.id}",
                     )

@@ -197,7 +197,7 @@ class Agents:
             raise InputError(
                 "is the name of several nodes.",
                 field=field_name,
-                found=node,
+                value=node,
                 allowed=f"an id: {', '.join(sorted(ids)[:5])}",
             )
         return self._by_id[next(iter(ids))]
@@ -266,7 +266,7 @@ def allowed(apps: Sequence[str], agent: Agent) -> tuple[str, ...]:
             raise InputError(
                 "is not in the node's own list of applications that it may be asked to profile.",
                 field="apps",
-                found=app,
+                value=app,
                 allowed=listed,
                 hint=f"Add it to the agent's configuration on {agent.facts.name}.",
             )

@@ -44,7 +44,7 @@ def check_bind(address: str, security: Security, field: str) -> None:
     host, colon, port = address.rpartition(":")
     if not address.startswith("unix:") and not (colon and port.isascii() and port.isdigit()):
         raise InputError(
-            "is not an address.", field=field, found=address, allowed="HOST:PORT, as 127.0.0.1:7400"
+            "is not an address.", field=field, value=address, allowed="HOST:PORT, as 127.0.0.1:7400"
         )
     if is_loopback(host):
         return

@@ -159,14 +159,14 @@ def init_tls(
     """
     if not 1 <= days <= _AUTHORITY_DAYS:
         raise InputError(
-            "is not allowed.", field="days", found=days, allowed=f"1 to {_AUTHORITY_DAYS}"
+            "is not allowed.", field="days", value=days, allowed=f"1 to {_AUTHORITY_DAYS}"
         )
     wanted = tuple(dict.fromkeys((*LOOPBACK_NAMES, *names)))
     alternatives = [_alternative(name) for name in wanted]
     for agent in agents:
         if not isinstance(_alternative(agent), x509.DNSName) or agent.startswith("*"):
             raise InputError(
-                "is no name of a node.", field="agent", found=agent, allowed="a host name"
+                "is no name of a node.", field="agent", value=agent, allowed="a host name"
             )
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     agents_alone = bool(agents) and (directory / f"{_AUTHORITY}.crt").exists()
@@ -292,7 +292,7 @@ def _alternative(name: str) -> x509.GeneralName:
     raise InputError(
         "is not the name of a host.",
         field="name",
-        found=name,
+        value=name,
         allowed="a host name or an IP address",
     )
 

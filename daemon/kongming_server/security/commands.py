@@ -152,7 +152,7 @@ def add(
     now = time.time()
     if len(name) > 200 or not name.isprintable():
         raise InputError(
-            "is not allowed.", field="name", found=name, allowed="up to 200 printable characters"
+            "is not allowed.", field="name", value=name, allowed="up to 200 printable characters"
         )
     _check_nodes(nodes, role)
     token = issue()
@@ -280,7 +280,7 @@ def release(node: str, token_id: str | None, server: ServerSettings, as_json: bo
             raise InputError(
                 "is the name of several nodes.",
                 field="node",
-                found=node,
+                value=node,
                 allowed=f"an id: {', '.join(sorted(matches)[:5])}",
             )
         agent = known[matches[0]]
@@ -307,13 +307,13 @@ def _release_all(token_id: str, server: ServerSettings, as_json: bool) -> None:
 
 def _check_nodes(nodes: tuple[str, ...], role: str) -> None:
     if nodes and role != Role.AGENT:
-        raise InputError("is of the role agent alone.", field="node", found=nodes[0])
+        raise InputError("is of the role agent alone.", field="node", value=nodes[0])
     for name in nodes:
         if not name or len(name) > 256 or not name.isprintable():
             raise InputError(
                 "is no name of a node.",
                 field="node",
-                found=name,
+                value=name,
                 allowed="up to 256 printable characters",
             )
 
@@ -324,7 +324,7 @@ def _refuse_certificate(store: Store, fingerprint: str, now: float) -> StoredTok
         raise InputError(
             "is not a fingerprint.",
             field="certificate",
-            found=fingerprint,
+            value=fingerprint,
             allowed=f"{FINGERPRINT_DIGITS} or 64 hexadecimal digits",
         )
     # Among the tokens, so that all servers of the store read it; no text has this as its hash.

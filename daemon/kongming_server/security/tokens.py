@@ -83,7 +83,7 @@ def duration_s(text: str) -> float:
         raise InputError(
             "is not a duration.",
             field="expires",
-            found=text,
+            value=text,
             allowed="a whole number with s, m, h, d or w, as 30d",
         )
     return int(match[1]) * _UNITS_S[match[2]]

@@ -174,7 +174,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             raise InputError(
                 "is out of range.",
                 field="ttl",
-                found=ttl_s,
+                value=ttl_s,
                 allowed=f"above 0 s, up to {settings.reservation_ttl_max_s:g} s",
             )
         return ttl_s
@@ -230,7 +230,7 @@ def _domain(domain: int, domains: int) -> int:
         raise InputError(
             "is none of the node's cache domains.",
             field="domain",
-            found=domain,
+            value=domain,
             allowed=f"0 to {domains - 1}",
         )
     return domain

@@ -326,7 +326,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     ) -> fleet_pb2.ListNodesResponse:
         hub = self._hub
         if request.page_size < 0:
-            raise InputError("is negative.", field="page_size", found=request.page_size)
+            raise InputError("is negative.", field="page_size", value=request.page_size)
         size = min(request.page_size or PAGE, PAGE)
         after = [agent for agent in hub.agents if agent.facts.id > request.page_token]
         after.sort(key=lambda agent: agent.facts.id)

@@ -100,7 +100,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         self, request: profiles_pb2.ListApplicationsRequest, context: Context
     ) -> profiles_pb2.ListApplicationsResponse:
         if request.page_size < 0:
-            raise InputError("is negative.", field="page_size", found=request.page_size)
+            raise InputError("is negative.", field="page_size", value=request.page_size)
         size = min(request.page_size or PAGE, PAGE)
         names, known = await _stored(self._read_page(request.page_token, size + 1))
         applications = [
@@ -152,7 +152,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
             raise InputError(
                 "is out of range.",
                 field="limit",
-                found=request.limit,
+                value=request.limit,
                 allowed=f"0 to {MOST_OPERATIONS}",
             )
         operations = await self._training.recent(
@@ -367,7 +367,7 @@ def _named(value: str, field: str) -> str:
 
 def _version(value: int) -> int:
     if value < 0:
-        raise InputError("is negative.", field="version", found=value, allowed="0 or more")
+        raise InputError("is negative.", field="version", value=value, allowed="0 or more")
     return value
 
 
@@ -380,7 +380,7 @@ def _table(name: str, document: dict[str, Any]) -> dict[str, Any]:
     if not document:
         return {}
     if document.get("name", name) != name:
-        raise InputError("is another name.", field="document.name", found=document["name"])
+        raise InputError("is another name.", field="document.name", value=document["name"])
     if len(json.dumps(document)) > DOCUMENT_BYTES:
         raise InputError("is too large.", field="document", allowed=f"{DOCUMENT_BYTES} bytes")
     try:

@@ -62,14 +62,14 @@ def check_cluster(settings: Training) -> None:
         raise InputError(
             "is not an address.",
             field="training.dask",
-            found=settings.dask,
+            value=settings.dask,
             allowed="tls://HOST:PORT, or tcp://HOST:PORT on loopback",
         )
     if scheme == "tcp" and not is_loopback(host):
         raise InputError(
             "is on another machine, and nothing says that it is the cluster which answers.",
             field="training.dask",
-            found=settings.dask,
+            value=settings.dask,
             allowed="tls://HOST:PORT, or tcp://HOST:PORT on loopback",
             hint="Start Dask with TLS and give training.dask_ca, dask_cert and dask_key.",
         )

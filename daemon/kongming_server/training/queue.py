@@ -147,7 +147,7 @@ class Training:
             model_kind(model)
         if not 0 <= random_state < 2**32:
             raise InputError(
-                "is not a seed.", field="random_state", found=random_state, allowed="0 to 2^32 - 1"
+                "is not a seed.", field="random_state", value=random_state, allowed="0 to 2^32 - 1"
             )
         if len(self._waiting) >= self._settings.queued:
             raise OverloadedError(

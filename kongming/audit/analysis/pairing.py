@@ -41,7 +41,7 @@ def check_key(by: str) -> str:
     """
     if by in ("type", "machine", "kernel") or (by.startswith("tag:") and len(by) > 4):
         return by
-    raise InputError("is not a grouping key.", field="--by", found=by, allowed=KEYS)
+    raise InputError("is not a grouping key.", field="--by", value=by, allowed=KEYS)
 
 
 def pair(a: Observations, b: Observations, by: str | None) -> Pairing:

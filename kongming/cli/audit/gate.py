@@ -114,13 +114,13 @@ def command(
     ):
         if text is not None and not text.strip():
             raise InputError(
-                "has no program.", field=name, found=text, allowed="a shell line", hint=hint
+                "has no program.", field=name, value=text, allowed="a shell line", hint=hint
             )
     if baseline_line is not None and line is None:
         raise InputError(
             "is compared with nothing.",
             field="--baseline",
-            found=baseline_line,
+            value=baseline_line,
             allowed="together with --command",
         )
     goal = Goal(effect, false_positives, power)

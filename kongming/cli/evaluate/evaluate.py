@@ -231,7 +231,7 @@ def command(
             raise InputError("belongs to --instances.", field=option)
     if not instances and len(files) > 1:
         raise InputError(
-            f"{kinds[0]} takes one applications file.", field="APPS.toml", found=len(files)
+            f"{kinds[0]} takes one applications file.", field="APPS.toml", value=len(files)
         )
     for option, given, needed in (
         ("--environments", environments is not None, nodes),

@@ -66,14 +66,14 @@ def evaluate_pairs(request: Request) -> int:
     apps = select(known, request.names)
     if len(apps) < 2:
         raise InputError(
-            "are too few for a pair.", field="applications", found=list(apps), allowed="2 or more"
+            "are too few for a pair.", field="applications", value=list(apps), allowed="2 or more"
         )
     inducer_apps = select_inducers(known, request.inducer_names, apps)
     if apps.keys() <= inducer_apps.keys():
         raise InputError(
             "leaves no pair to score: every neighbour would be a load of the profiles.",
             field=OPTION,
-            found=list(inducer_apps),
+            value=list(inducer_apps),
             allowed="some of the programs of the pairs, or others of the file",
         )
     others = read_predictions(request.predictions)

@@ -144,7 +144,7 @@ def write(document: Document, folder: Path) -> list[str]:
     from kongming.records.errors import InputError, MissingExtraError
 
     if folder.exists() and not folder.is_dir():
-        raise InputError("is a file.", field="--out", found=str(folder), allowed="a folder")
+        raise InputError("is a file.", field="--out", value=str(folder), allowed="a folder")
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, indent=2, allow_nan=False)
     (folder / "document.json").write_text(f"{text}\n", encoding="utf-8")

@@ -52,7 +52,7 @@ def command(model: Path, folder: Path, pair: str | None, as_json: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"cannot be created: {error.strerror}.", field="--out", found=str(folder)
+            f"cannot be created: {error.strerror}.", field="--out", value=str(folder)
         ) from error
     written = draw(fitted, folder, names)
     if as_json:

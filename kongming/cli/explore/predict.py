@@ -109,12 +109,12 @@ def parse_point(space: Space, text: str) -> Mapping[str, Value]:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise InputError(
-                "is not NAME=VALUE.", field="--at", found=part, allowed="as nodes=4,codec=gz"
+                "is not NAME=VALUE.", field="--at", value=part, allowed="as nodes=4,codec=gz"
             )
         if name not in dimensions:
             raise UnknownNameError("parameter", name, dimensions)
         if name in point:
-            raise InputError("has the parameter twice.", field="--at", found=name)
+            raise InputError("has the parameter twice.", field="--at", value=name)
         point[name] = value_of(dimensions[name], value, f"--at {name}")
     try:
         space.encode([point])

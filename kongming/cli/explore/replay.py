@@ -102,7 +102,7 @@ def command(
             raise InputError(
                 f"is {budget} of {len(measured)} rows, too few for any model.",
                 field="--rate",
-                found=per_cent(100.0 * (rate or RATE), "g"),
+                value=per_cent(100.0 * (rate or RATE), "g"),
                 allowed=f"{FEWEST_RUNS} runs or more",
                 hint="Give --budget N.",
             )
@@ -110,7 +110,7 @@ def command(
         raise InputError(
             "is more than the table has rows.",
             field="--budget",
-            found=budget,
+            value=budget,
             allowed=f"1 to {len(measured)}",
         )
     expression = cost if column is None else None

@@ -151,7 +151,7 @@ def command(
         raise InputError(
             "needs a space with the parameters machines and scale.",
             field="--runner",
-            found=runner,
+            value=runner,
             allowed="local",
         )
     budget_in, most = budget
@@ -250,7 +250,7 @@ def _runner(
             raise InputError(
                 "experiments on machines run one after the other.",
                 field="--jobs",
-                found=jobs,
+                value=jobs,
                 allowed="1",
             )
         return (

@@ -74,11 +74,11 @@ def command(
         raise InputError(
             "are too few for a reference.",
             field="readings",
-            found=readings,
+            value=readings,
             allowed=f"{MIN_READINGS} or more",
         )
     if not 0.0 <= spread <= KEPT_FOR_S:
-        raise InputError("is out of range.", field="spread", found=spread, allowed="0 to 86400 s")
+        raise InputError("is out of range.", field="spread", value=spread, allowed="0 to 86400 s")
     node = node_facts()
     cpu = allowed_cpu(node, cpu)
     version = load_suite(node, directory).version

@@ -28,7 +28,7 @@ def last_answer(pod: str, url: str, server: Server) -> dict[str, Any]:
         raise InputError(
             "is no URL.",
             field="--extender",
-            found=url,
+            value=url,
             allowed="http://HOST:PORT or https://HOST:PORT",
         )
     # It is of the inside of a cluster: proxies of the environment are not for it.

@@ -73,7 +73,7 @@ class Job:
             raise InputError(
                 "is a local file, but a server knows only the models of its own store.",
                 field="--scale-model",
-                found=self.scale_model,
+                value=self.scale_model,
                 hint="Add it there: kongming scale fit RUNS.csv --name NAME --store URL",
             )
         from kongming.scale.fit.model_file import read_file

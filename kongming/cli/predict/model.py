@@ -76,7 +76,7 @@ def command(
         raise InputError(
             "is not a supported image format.",
             field="--plot",
-            found=str(plot_file),
+            value=str(plot_file),
             allowed="a name that ends in .svg or .png",
         )
     with Store.open(store_url, create=False) as store:
@@ -136,7 +136,7 @@ def _of_version(
         raise InputError(
             f"is no version of {app}'s model at {placement}{there}.",
             field="--version",
-            found=version,
+            value=version,
             allowed=", ".join(str(entry.version) for entry in here),
         )
     known = sorted(

@@ -37,7 +37,7 @@ class _PredictCommand(GroupedCommand):
             raise InputError(
                 "takes one application.",
                 field="APP",
-                found=" ".join([ctx.params["app"], *more]),
+                value=" ".join([ctx.params["app"], *more]),
                 hint=f"Next to others: kongming predict {ctx.params['app']} {others}",
             )
         return more

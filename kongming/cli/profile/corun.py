@@ -85,7 +85,7 @@ def command(
 
         check_model(model)
     if repeats < 1:
-        raise InputError("is out of range.", field="repeats", found=repeats, allowed=">= 1")
+        raise InputError("is out of range.", field="repeats", value=repeats, allowed=">= 1")
     with Store.open(store_url) as store:
         apps = applications(store, [first, second], file)
         node = measured_node(placement)

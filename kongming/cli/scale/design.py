@@ -139,7 +139,7 @@ def design(
             pair, _, count = text.partition("=")
             if count and not (count.isdigit() and int(count) > 0):
                 raise InputError(
-                    "is not a count.", field="--at-least", found=text, allowed="as 4@0.1=2"
+                    "is not a count.", field="--at-least", value=text, allowed="as 4@0.1=2"
                 )
             required[configuration(pair, "--at-least")] = int(count or 1)
         plan, warnings = experiments_of(

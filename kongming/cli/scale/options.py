@@ -179,11 +179,11 @@ def context_values(texts: Sequence[str]) -> dict[str, str]:
                 raise InputError(
                     "is not a value of a column.",
                     field="--context",
-                    found=part,
+                    value=part,
                     allowed="COLUMN=VALUE, as size_gb=40",
                 )
             if name in values:
-                raise InputError("is there twice.", field="--context", found=name)
+                raise InputError("is there twice.", field="--context", value=name)
             values[name] = value
     return values
 

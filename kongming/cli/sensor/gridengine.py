@@ -42,7 +42,7 @@ def command(
         raise InputError(
             "cannot be a host of Grid Engine.",
             field="--host",
-            found=host or node,
+            value=host or node,
             allowed="a name without blanks and colons",
         )
 

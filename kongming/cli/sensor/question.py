@@ -45,7 +45,7 @@ class SensorQuestion:
                 raise InputError(
                     f"would have the attribute of {taken[name]}.",
                     field="--app",
-                    found=app,
+                    value=app,
                     allowed="names that differ in letters of any case, digits and _",
                 )
             taken[name] = app

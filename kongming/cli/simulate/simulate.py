@@ -373,7 +373,7 @@ def _targets(quality: str | None, plot: Path | None) -> tuple[float, ...]:
             raise InputError(
                 "is not a quality.",
                 field="--quality",
-                found=text,
+                value=text,
                 allowed="numbers above 0, up to 1, with commas between them",
             )
         targets.append(target)
@@ -389,7 +389,7 @@ def _check_plot(plot: Path | None) -> None:
 
     if plot.suffix.lower() not in (".svg", ".png"):
         raise InputError(
-            "is not an image file.", field="--plot", found=plot.name, allowed=".svg or .png"
+            "is not an image file.", field="--plot", value=plot.name, allowed=".svg or .png"
         )
     require("Drawing figures", "plots", "matplotlib")
 

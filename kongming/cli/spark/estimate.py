@@ -264,7 +264,7 @@ def _sizes(
                 if room is None
                 else "is less than Spark starts an executor with (a number alone is MiB).",
                 field="--memory",
-                found=memory,
+                value=memory,
                 allowed="450m or more, as 8g or 512m",
             )
     if dynamic is not None:
@@ -306,9 +306,9 @@ def _dynamic(text: str, estimator: Estimator) -> Dynamic:
 
     low, dots, high = text.partition("..")
     if not (dots and low.strip().isdigit() and high.strip().isdigit() and int(high) >= 1):
-        raise InputError("is not a range.", field="--dynamic", found=text, allowed="as 2..16")
+        raise InputError("is not a range.", field="--dynamic", value=text, allowed="as 2..16")
     if int(low) > int(high):
-        raise InputError("counts down.", field="--dynamic", found=text, allowed="as 2..16")
+        raise InputError("counts down.", field="--dynamic", value=text, allowed="as 2..16")
     return dynamic_allocation(estimator.workload.application, int(low), int(high))
 
 
@@ -340,7 +340,7 @@ def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
                 raise InputError(
                     "is a run of another application.",
                     field="--runs",
-                    found=f"{application.name or application.id!r} in {path}",
+                    value=f"{application.name or application.id!r} in {path}",
                     allowed=f"runs of {own!r}",
                     hint="Runs of other applications on this cluster: --history.",
                 )
@@ -366,7 +366,7 @@ def _price(path: Path) -> float:
     raise InputError(
         f"{path} has several types.",
         field="--prices",
-        found=", ".join(str(name) for name in prices),
+        value=", ".join(str(name) for name in prices),
         hint="Give one row, or name the row of this cluster's executors 'executor'.",
     )
 

@@ -42,11 +42,11 @@ def _image(_: click.Context, __: click.Parameter, path: Path | None) -> Path | N
     if path is not None:
         if path.suffix.lower() not in (".svg", ".png"):
             raise InputError(
-                "is not an image file.", field="--plot", found=path.name, allowed=".svg or .png"
+                "is not an image file.", field="--plot", value=path.name, allowed=".svg or .png"
             )
         if not path.parent.is_dir():
             raise InputError(
-                "is in a folder that does not exist.", field="--plot", found=str(path.parent)
+                "is in a folder that does not exist.", field="--plot", value=str(path.parent)
             )
         require("Drawing figures", "plots", "matplotlib")
     return path

@@ -65,7 +65,7 @@ class Environment:
             raise InputError(
                 "is not a kind of environment.",
                 field="kind",
-                found=self.kind,
+                value=self.kind,
                 allowed=", ".join(KINDS),
             )
 
@@ -133,7 +133,7 @@ def environments(
     """
     if n < FEWEST:
         raise InputError(
-            "is out of range.", field="environments", found=n, allowed=f"{FEWEST} or more"
+            "is out of range.", field="environments", value=n, allowed=f"{FEWEST} or more"
         )
     unavailable = dict(reasons or {})
     possible = [kind for kind in LIMITED if unavailable.get(kind) is None]
@@ -156,7 +156,7 @@ def environments(
             raise InputError(
                 "are more than are available here.",
                 field="environments",
-                found=n,
+                value=n,
                 allowed=f"up to {len(chosen)}",
                 hint="Two or more applications allow mixes of them as well.",
             )

@@ -115,6 +115,6 @@ def _check_programs(environments: Sequence[Environment], apps: Mapping[str, Appl
             raise InputError(
                 f"{environment.name} has programs that were not given.",
                 field="environments",
-                found=", ".join(unknown),
+                value=", ".join(unknown),
                 allowed=", ".join(sorted(apps)),
             )

@@ -30,10 +30,10 @@ def tasks(
     Unavailable environments are left out.
     """
     if repeats < 1:
-        raise InputError("is out of range.", field="repeats", found=repeats, allowed="1 or more")
+        raise InputError("is out of range.", field="repeats", value=repeats, allowed="1 or more")
     names = [environment.name for environment in environments]
     if len(set(names)) < len(names):
-        raise InputError("Two of them have the same name.", field="environments", found=names)
+        raise InputError("Two of them have the same name.", field="environments", value=names)
     rng = random.Random(seed)
     planned: list[Task] = []
     visit = 0

@@ -189,9 +189,9 @@ def levels_of(
     elif name == "paper":
         ladder = tuple(((surrogate, 1.0),) for surrogate in PAPER_SURROGATES)
     else:
-        raise InputError("unknown plan.", field="plan", found=name, allowed=", ".join(PLANS))
+        raise InputError("unknown plan.", field="plan", value=name, allowed=", ".join(PLANS))
     if limit is not None and limit < 2:
-        raise InputError("too few levels.", field="levels", found=limit, allowed="2 or more")
+        raise InputError("too few levels.", field="levels", value=limit, allowed="2 or more")
     levels = []
     for mix in ladder:
         resolved = tuple(
@@ -258,7 +258,7 @@ def make_plan(
         unsigned: those of them without a signature, which is taken right after the first solo runs.
     """
     if repeats < 1:
-        raise InputError("is out of range.", field="repeats", found=repeats, allowed="1 or more")
+        raise InputError("is out of range.", field="repeats", value=repeats, allowed="1 or more")
     if not apps:
         raise InputError("There is no application to profile.", field="app")
     rng = random.Random(seed)
@@ -328,7 +328,7 @@ def make_adaptive_plan(
     """
     if runs < FEWEST_STARTS:
         raise InputError(
-            "is out of range.", field="runs", found=runs, allowed=f"{FEWEST_STARTS} or more"
+            "is out of range.", field="runs", value=runs, allowed=f"{FEWEST_STARTS} or more"
         )
     if not apps:
         raise InputError("There is no application to profile.", field="app")

@@ -37,7 +37,7 @@ def choose(node: NodeFacts, placement: str, app_cpus: int = 1) -> Seats:
     raise InputError(
         f"cannot exist here: {_reason(node, placement, app_cpus)}.",
         field="placement",
-        found=placement,
+        value=placement,
         allowed=", ".join(possible) or "none for this many CPUs",
         hint=f"Choose another one: --placement {possible[0]}"
         if possible

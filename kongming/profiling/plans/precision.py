@@ -88,5 +88,5 @@ def parse_precision(text: str, option: str = "--precision") -> float:
     except ValueError:
         percent = math.nan
     if not 0.1 <= percent <= 50.0:
-        raise InputError("is out of range.", field=option, found=text, allowed="0.1% to 50%")
+        raise InputError("is out of range.", field=option, value=text, allowed="0.1% to 50%")
     return percent / 100.0

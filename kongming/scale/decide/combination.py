@@ -215,17 +215,17 @@ def _check(scaling: Scaling, nodes: Sequence[SlowedNode], driver: str) -> None:
         raise InputError("is empty.", field="nodes", allowed="one node or more")
     if len(set(ids)) < len(ids):
         twice = next(node_id for node_id in ids if ids.count(node_id) > 1)
-        raise InputError("has a duplicate node.", field="nodes", found=twice)
+        raise InputError("has a duplicate node.", field="nodes", value=twice)
     if len(ids) > scaling.machines:
         raise InputError(
             f"{len(ids)} nodes are more than the machines.",
             field="machines",
-            found=scaling.machines,
+            value=scaling.machines,
             allowed=f"{len(ids)} or more",
         )
     if driver and driver not in ids:
         raise InputError(
-            "is not one of the nodes.", field="driver", found=driver, allowed=", ".join(ids[:8])
+            "is not one of the nodes.", field="driver", value=driver, allowed=", ".join(ids[:8])
         )
 
 

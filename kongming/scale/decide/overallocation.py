@@ -65,7 +65,7 @@ def slowness(readings: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         for node, value in values.items():
             if not (np.isfinite(value) and value > 0.0):
                 raise InputError(
-                    "is out of range.", field=f"{node}: {name}", found=value, allowed="above 0"
+                    "is out of range.", field=f"{node}: {name}", value=value, allowed="above 0"
                 )
         if len(values) <= len(nodes) / 2:
             continue
@@ -92,7 +92,7 @@ def drop_slowest(slow: Mapping[str, float], keep: int) -> Dropping:
     """
     if not 1 <= keep <= len(slow):
         raise InputError(
-            "is out of range.", field="--keep", found=keep, allowed=f"1 to {len(slow)} nodes"
+            "is out of range.", field="--keep", value=keep, allowed=f"1 to {len(slow)} nodes"
         )
     order = sorted(slow, key=lambda node: (slow[node], node))
     retained, dropped = order[:keep], order[keep:]
@@ -130,9 +130,9 @@ def extra_machines(
     if len(values) < 2 or not np.isfinite(values).all() or (values <= 0.0).any():
         raise InputError("At least two nodes must be measured to estimate how they differ.")
     if wanted < 1:
-        raise InputError("is out of range.", field="--machines", found=wanted, allowed="1 or more")
+        raise InputError("is out of range.", field="--machines", value=wanted, allowed="1 or more")
     if target <= 0.0 or not 0.0 < probability < 1.0:
-        raise InputError("is out of range.", field="--target", found=target, allowed="above 0")
+        raise InputError("is out of range.", field="--target", value=target, allowed="above 0")
     values = values / float(np.median(values))
     limit = wanted if most is None else most
     random = np.random.default_rng(seed)

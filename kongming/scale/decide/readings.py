@@ -50,7 +50,7 @@ def _fingerprint(file: Path, requested: set[str]) -> dict[str, dict[str, float]]
         raise InputError(
             f"{file} has no reading of these families.",
             field="--by",
-            found=", ".join(sorted(requested)),
+            value=", ".join(sorted(requested)),
             allowed=", ".join(known),
         )
     # Copies of one machine image share a host name, so the file name identifies the node.
@@ -62,7 +62,7 @@ def _table(file: Path) -> dict[str, dict[str, float]]:
     for row in read_rows(file, ("node",)):
         node = row.name("node")
         if node in by_node:
-            raise InputError("is there twice.", field=row.where("node"), found=node)
+            raise InputError("is there twice.", field=row.where("node"), value=node)
         values = {name: row.optional(name) for name in row.places if name and name != "node"}
         by_node[node] = {name: value for name, value in values.items() if value is not None}
     return by_node

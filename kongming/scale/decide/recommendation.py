@@ -52,7 +52,7 @@ def read_prices(path: str | Path) -> Prices:
         price = row.number_in("price", above=True)
         name = row.text("type") or None
         if name in prices:
-            raise InputError("is there twice.", field=row.where("type"), found=name)
+            raise InputError("is there twice.", field=row.where("type"), value=name)
         prices[name] = price
     if not prices:
         raise InputError(f"{file} has no rows.", field="--prices", allowed="type,price")
@@ -118,9 +118,9 @@ def recommend(
     assert limit is not None
     name = "--deadline" if deadline_s is not None else "--budget"
     if not (math.isfinite(limit) and limit > 0.0):
-        raise InputError("is out of range.", field=name, found=limit, allowed="above 0")
+        raise InputError("is out of range.", field=name, value=limit, allowed="above 0")
     if not 0.0 < risk < 1.0:
-        raise InputError("is out of range.", field="--risk", found=risk, allowed="between 0 and 1")
+        raise InputError("is out of range.", field="--risk", value=risk, allowed="between 0 and 1")
     by_type = {model.machine_type: model for model in models}
     rated = []
     for offer in offers:
@@ -163,6 +163,6 @@ def _price(prices: Prices, machine_type: str | None) -> float:
     raise InputError(
         "has no price.",
         field="--prices",
-        found=machine_type,
+        value=machine_type,
         hint="The file needs a row for each machine type: type,price",
     )

@@ -114,7 +114,7 @@ def _find(
         raise InputError(
             "So few experiments cannot tell the terms apart.",
             field="budget",
-            found=budget,
+            value=budget,
             hint=f"Allow at least {len(experiments.terms)} experiments of different kinds.",
         )
     variances: dict[str, float] = {}
@@ -202,7 +202,7 @@ def _problem(
         listed = experiments.points.configurations()
         if configuration not in listed:
             raise InputError(
-                "is not one of the candidates.", field="--at-least", found=str(configuration)
+                "is not one of the candidates.", field="--at-least", value=str(configuration)
             )
         index = listed.index(configuration)
         lower[index] = count

@@ -135,7 +135,7 @@ class RunTable:
             raise InputError(
                 f"is a table without {', '.join(missing)}, not written by this command.",
                 field="--out",
-                found=str(self.path),
+                value=str(self.path),
                 hint="Choose another file.",
             )
         for number, row in enumerate(rows, 1):
@@ -143,7 +143,7 @@ class RunTable:
                 raise InputError(
                     f"{self.path}: the program, its set-up or its environment was another one.",
                     field=f"row {number}, column 'identity'",
-                    found=row["identity"],
+                    value=row["identity"],
                     hint="Choose another file with --out: runs of two programs are not mixed.",
                 )
             try:

@@ -204,7 +204,7 @@ def _greedy(
         raise InputError(
             "allows no experiment.",
             field="--budget-machine-seconds",
-            found=budget,
+            value=budget,
             allowed=f"{float(costs.min()):.4g} or more",
         )
     return chosen

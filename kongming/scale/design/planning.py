@@ -47,7 +47,7 @@ def configuration(text: str, field: str) -> Configuration:
         parsed = Configuration(math.nan)
     if not (parsed.machines >= 1.0 and math.isfinite(parsed.scale) and parsed.scale > 0.0):
         raise InputError(
-            "is not a configuration.", field=field, found=text, allowed="MACHINES@SCALE, as 64@1.0"
+            "is not a configuration.", field=field, value=text, allowed="MACHINES@SCALE, as 64@1.0"
         )
     return parsed
 
@@ -88,14 +88,14 @@ def experiments_of(
         raise InputError(
             "A design needs a fixed set of terms.",
             field="--terms",
-            found=terms,
+            value=terms,
             hint="List the terms of the model.",
         )
     runs = None
     if done is not None:
         table = read_table(done)
         if len(table.parts) != 1:
-            raise InputError("A design covers one job only.", field="--done", found=str(done))
+            raise InputError("A design covers one job only.", field="--done", value=str(done))
         runs = next(iter(table.parts.values()))
     seconds = done_seconds = None
     if model is not None:
@@ -156,7 +156,7 @@ def read_costs(file: Path, points: Points, items: float | None) -> Floats:
             raise InputError(
                 f"The cost of {points.configurations()[at]} is not above 0.",
                 field="--cost",
-                found=str(costs[at]),
+                value=str(costs[at]),
             )
         return costs
     known: dict[tuple[float, float], float] = {}
@@ -243,7 +243,7 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
         raise InputError(f"{file} is not JSON.", field="--design") from error
     entries = document.get("experiments") if isinstance(document, dict) else None
     if isinstance(document, dict) and document.get("version", VERSION) != VERSION:
-        raise InputError("is not a known version.", field="version", found=document["version"])
+        raise InputError("is not a known version.", field="version", value=document["version"])
     if not isinstance(entries, list) or not entries:
         raise InputError(
             f"{file} has no experiments.",
@@ -257,7 +257,7 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
                 raise InputError(
                     "is of a context, which 'scale run' cannot set.",
                     field=f"experiments[{number}]",
-                    found=str(entry["context"])[:80],
+                    value=str(entry["context"])[:80],
                     hint="Run it by hand and add the row to the table.",
                 )
             at = Configuration(float(int(entry["machines"])), float(entry["scale"]))
@@ -266,12 +266,12 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
             raise InputError(
                 "is not an experiment.",
                 field=f"experiments[{number}]",
-                found=str(entry)[:80],
+                value=str(entry)[:80],
                 allowed='{"machines": 4, "scale": 0.1, "runs": 1}',
             ) from error
         if at.machines < 1 or not at.scale > 0.0 or count < 1:
             raise InputError(
-                "is out of range.", field=f"experiments[{number}]", found=str(entry)[:80]
+                "is out of range.", field=f"experiments[{number}]", value=str(entry)[:80]
             )
         design.append((at, count))
     return design

@@ -54,13 +54,13 @@ class Problem:
         needed = float(self.cost @ self.lower)
         if needed > self.budget * (1.0 + 1e-12):
             raise InputError(
-                f"The required experiments cost {needed:g}.", field="budget", found=self.budget
+                f"The required experiments cost {needed:g}.", field="budget", value=self.budget
             )
         if float((self.cost * (self.upper > 0.0)).min()) > self.budget:
             raise InputError(
                 f"The cheapest experiment costs {float(self.cost.min()):g}.",
                 field="budget",
-                found=self.budget,
+                value=self.budget,
                 hint="Increase the budget, or allow smaller experiments.",
             )
         usable = self.features[self.upper > 0.0]

@@ -30,7 +30,7 @@ def next_run(
         raise InputError(
             f"is a scale model ({fit.kind}); the next experiment is chosen from its runs.",
             field="RUNS.csv",
-            found=model.label,
+            value=model.label,
             allowed="a table of runs, or a replay by 'kongming spark estimate --save'",
             hint="Give the table that the model was fitted to.",
         )

@@ -235,12 +235,12 @@ class ScaleModel:
 
     def _check_question(self, at: Configuration, iterations: float | None, level: float) -> None:
         if not (np.isfinite(at.machines) and at.machines >= 1.0):
-            raise InputError("is out of range.", field="machines", found=at.machines, allowed=">=1")
+            raise InputError("is out of range.", field="machines", value=at.machines, allowed=">=1")
         if not (np.isfinite(at.scale) and at.scale > 0.0):
-            raise InputError("is out of range.", field="scale", found=at.scale, allowed="above 0")
+            raise InputError("is out of range.", field="scale", value=at.scale, allowed="above 0")
         if not 0.0 < level < 1.0:
             raise InputError(
-                "is out of range.", field="level", found=level, allowed="between 0 and 1"
+                "is out of range.", field="level", value=level, allowed="between 0 and 1"
             )
         if self.iterated and iterations is None:
             raise InputError(
@@ -250,13 +250,13 @@ class ScaleModel:
             )
         if iterations is not None and not (np.isfinite(iterations) and iterations >= 1.0):
             raise InputError(
-                "is out of range.", field="--iterations", found=iterations, allowed="1 or more"
+                "is out of range.", field="--iterations", value=iterations, allowed="1 or more"
             )
         if iterations is not None and not self.iterated:
             raise InputError(
                 "The model predicts whole runs: its table had no column of iterations.",
                 field="--iterations",
-                found=iterations,
+                value=iterations,
             )
 
 

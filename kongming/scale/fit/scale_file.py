@@ -35,7 +35,7 @@ class ScaleFile:
                 raise InputError(
                     "The model has no contexts.",
                     field="--context",
-                    found=", ".join(given),
+                    value=", ".join(given),
                     hint="Fit it with --context COLUMN.",
                 )
             return self

@@ -85,7 +85,7 @@ def read_terms(text: str, *, items: float | None) -> Terms:
     """
     names = [name for name in _split(text) if name]
     if not names:
-        raise InputError("names no term.", field="--terms", found=text, allowed=_ALLOWED)
+        raise InputError("names no term.", field="--terms", value=text, allowed=_ALLOWED)
     auto = "auto" in names
     listed = [term(name) for name in names if name not in ("auto", "default")]
     listed = list({item.key: item for item in listed}.values())
@@ -134,7 +134,7 @@ def _no_feature(item: Term, points: Points, n: Floats, at: int, column: Floats) 
         f"has {'no value' if not np.isfinite(value) else 'a value below 0'} at {where}"
         f" (n = {n[at]:g}).",
         field=f"term {item.key}",
-        found=float(value) if np.isfinite(value) else str(value),
+        value=float(value) if np.isfinite(value) else str(value),
         hint=hint,
     )
 

@@ -59,7 +59,7 @@ class Generated:
             ("apps", self.apps, self.apps >= 1, "1 or more"),
         ):
             if not valid:
-                raise InputError("is out of range.", field=name, found=value, allowed=allowed)
+                raise InputError("is out of range.", field=name, value=value, allowed=allowed)
 
     def generate(self) -> LimitedJobs:
         """Generate the jobs."""

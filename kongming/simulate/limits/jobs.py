@@ -43,7 +43,7 @@ class LimitedJobs:
             raise InputError(
                 "is too small for the widest job.",
                 field="the machine",
-                found=f"{self.capacity} processors",
+                value=f"{self.capacity} processors",
                 allowed=f"{int(self.processors.max())} or more (--nodes times --slots)",
             )
 

@@ -88,7 +88,7 @@ def _rows(path: Path, lines: Iterable[str]) -> tuple[list[list[float]], int, int
             raise InputError(
                 "is not a number of processors.",
                 field=f"{path}: line {number}",
-                found=f"{processors:g}",
+                value=f"{processors:g}",
                 allowed=f"a whole number up to {_MOST_PROCESSORS}",
             )
         program = fields[_EXECUTABLE] if fields[_EXECUTABLE] > 0.0 else -processors

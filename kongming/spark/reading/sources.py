@@ -78,7 +78,7 @@ def read_applications(path: str | os.PathLike[str]) -> list[LoggedApplication]:
         raise InputError(
             "does not exist.",
             field="LOG",
-            found=str(path),
+            value=str(path),
             hint=did_you_mean(path) or "Give an event log.",
         ) from error
     except (OSError, zipfile.BadZipFile) as error:

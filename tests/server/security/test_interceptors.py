@@ -44,7 +44,7 @@ def raising(error: BaseException) -> Any:
 @pytest.mark.parametrize(
     "error",
     [
-        InputError("is wrong.", field="app", found="x", allowed="a name", hint="Name it."),
+        InputError("is wrong.", field="app", value="x", allowed="a name", hint="Name it."),
         UnknownNameError("node", "nod", ["node"]),
         UntrainedError("Nothing was trained.", hint="kongming train"),
         StaleError("It is too old."),

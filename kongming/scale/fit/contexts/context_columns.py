@@ -59,7 +59,7 @@ class Column:
             raise InputError(
                 f"is not a number{' above 0' if self.log else ''}.",
                 field=f"--context {self.name}",
-                found=text,
+                value=text,
             )
         return value
 

@@ -70,7 +70,7 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
         raise InputError(
             "All runs are of one context.",
             field="--context",
-            found=", ".join(table.columns),
+            value=", ".join(table.columns),
             hint="Fit it without --context.",
         )
     if len(np.unique(table.runs.points.machines)) < 2:

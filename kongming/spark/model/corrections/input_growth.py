@@ -52,7 +52,7 @@ def learn_input_growth(
         raise InputError(
             "Both samples have the same ratio: nothing grows between them.",
             field="--sample",
-            found=other_ratio,
+            value=other_ratio,
         )
     if len(log.stages) != len(other.stages):
         raise CannotAnswerError(
