@@ -7,6 +7,7 @@ of one kind in one question.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -287,7 +288,9 @@ class Restore:
             stored = await hub.stored(lambda: hub.store.signatures(requested=True))
         else:
             for app in apps:
-                stored += await hub.stored(lambda a=app: hub.store.signatures(app=a, requested=True))  # type: ignore[misc]
+                stored += await hub.stored(
+                    functools.partial(hub.store.signatures, app=app, requested=True)
+                )
         hub.engine.put_signatures(stored)
 
 
