@@ -13,6 +13,7 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit import low_end
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.contexts.context_spread import Answer, ContextSpread, Limited
+from kongming.scale.fit.spread import interval_factor, probability_within
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
 from kongming.scale.fit.validation import Fit
@@ -101,12 +102,6 @@ class Uncertainty(Protocol):
     def deviation(self, fit: Fit, points: Points, *, beyond: bool) -> Floats:
         """(n,) standard deviation of the log of the time."""
 
-    def factor(self, deviation: float, level: float) -> float:
-        """Upper end over the median, and median over the lower end."""
-
-    def probability(self, deviation: float, log_ratio: float) -> float:
-        """Probability that the time over its median is at most exp(``log_ratio``)."""
-
     def document(self) -> dict[str, Any]:
         """Return it as JSON types."""
 
@@ -183,11 +178,11 @@ class ScaleModel:
         else:
             median = float(self.seconds(points)[0])
             deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
-        factor = self.spread.factor(deviation, level)
+        factor = interval_factor(deviation, self.spread.freedom, level)
         lower, upper = median / factor, median * factor
         if answer is not None:
             # What the runs limit is the median; a run differs from that by its noise.
-            noise = self.spread.factor(answer.noise, level)
+            noise = interval_factor(answer.noise, self.spread.freedom, level)
             least = float(answer.least[0] * points.iterations[0]) / noise
             most = float(answer.most[0] * points.iterations[0]) * noise
             if lower < least or upper > most:
@@ -213,9 +208,10 @@ class ScaleModel:
             return 0.0
         log_ratio = float(np.log(seconds / prediction.median))
         chance = self._chance_of_cliff(prediction.at)
+        deviation, freedom = prediction.deviation, self.spread.freedom
         if chance > 0.0:
-            return low_end.probability(prediction.deviation, self.spread.freedom, log_ratio, chance)
-        return self.spread.probability(prediction.deviation, log_ratio)
+            return low_end.probability(deviation, freedom, log_ratio, chance)
+        return probability_within(deviation, freedom, log_ratio)
 
     def _chance_of_cliff(self, at: Configuration) -> float:
         """Probability that memory does not suffice where fewer machines than ever had more to hold
@@ -230,8 +226,9 @@ class ScaleModel:
         return max(chance, own)
 
     def _upper(self, deviation: float, level: float, chance: float) -> float:
-        usual = float(np.log(self.spread.factor(deviation, level)))
-        return float(np.exp(low_end.upper(deviation, self.spread.freedom, level, chance, usual)))
+        freedom = self.spread.freedom
+        usual = float(np.log(interval_factor(deviation, freedom, level)))
+        return float(np.exp(low_end.upper(deviation, freedom, level, chance, usual)))
 
     def _check_question(self, at: Configuration, iterations: float | None, level: float) -> None:
         if not (np.isfinite(at.machines) and at.machines >= 1.0):

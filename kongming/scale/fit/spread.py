@@ -55,14 +55,6 @@ class Spread:
             self.outside if beyond else self.inside
         )
 
-    def factor(self, deviation: float, level: float) -> float:
-        """Upper end over the median, and median over the lower end."""
-        return float(np.exp(min(float(stdtrit(self.freedom, 0.5 + level / 2)) * deviation, WIDEST)))
-
-    def probability(self, deviation: float, log_ratio: float) -> float:
-        """Probability that the time over its median is at most exp(``log_ratio``)."""
-        return float(stdtr(self.freedom, log_ratio / max(deviation, LEAST)))
-
     def document(self) -> dict[str, Any]:
         return {
             "draws": self.draws.tolist(),
@@ -74,6 +66,17 @@ class Spread:
             "coverage": self.coverage,
             "covered": self.covered,
         }
+
+
+def interval_factor(deviation: float, freedom: float, level: float) -> float:
+    """Return the upper end of an interval over the median, and the median over the lower end, for
+    the ``deviation`` of the log of a time that follows Student's t."""
+    return float(np.exp(min(float(stdtrit(freedom, 0.5 + level / 2)) * deviation, WIDEST)))
+
+
+def probability_within(deviation: float, freedom: float, log_ratio: float) -> float:
+    """Return the probability that such a time over its median is at most exp(``log_ratio``)."""
+    return float(stdtr(freedom, log_ratio / max(deviation, LEAST)))
 
 
 def measure_spread(runs: Runs, fit: Fit, fitter: Fitter, *, seed: int = 0) -> Spread:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from kongming.arrays import Floats
-from kongming.scale.fit.spread import CALIBRATED_AT, LEAST, WIDEST
+from kongming.scale.fit.spread import CALIBRATED_AT, LEAST
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.validation import Fit, repeat_noise
 from kongming.scale.points import Points, Runs
@@ -56,14 +56,6 @@ class StackSpread:
             + BEYOND * (above if cliff else beyond)
         )
         return np.asarray(np.maximum(np.sqrt(total), LEAST), dtype=np.float64)
-
-    def factor(self, deviation: float, level: float) -> float:
-        """Upper end over the median, and median over the lower end."""
-        return float(np.exp(min(float(stdtrit(FREEDOM, 0.5 + level / 2)) * deviation, WIDEST)))
-
-    def probability(self, deviation: float, log_ratio: float) -> float:
-        """Probability that the time over its median is at most exp(``log_ratio``)."""
-        return float(stdtr(FREEDOM, log_ratio / max(deviation, LEAST)))
 
     def document(self) -> dict[str, Any]:
         return {"noise": self.noise, "coverage": self.coverage, "covered": self.covered}

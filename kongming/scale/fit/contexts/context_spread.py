@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from kongming.arrays import Floats
-from kongming.scale.fit.spread import LEAST, WIDEST
+from kongming.scale.fit.spread import LEAST
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Configuration, Points
 
@@ -59,14 +58,6 @@ class ContextSpread:
     def of(self, answer: Answer) -> Floats:
         """(n,) the same from ``ContextFit.answer``."""
         return np.maximum(self.widen * np.sqrt(answer.variance), LEAST)
-
-    def factor(self, deviation: float, level: float) -> float:
-        """Upper end over the median, and median over the lower end."""
-        return float(np.exp(min(float(stdtrit(FREEDOM, 0.5 + level / 2)) * deviation, WIDEST)))
-
-    def probability(self, deviation: float, log_ratio: float) -> float:
-        """Probability that the time over its median is at most exp(``log_ratio``)."""
-        return float(stdtr(FREEDOM, log_ratio / max(deviation, LEAST)))
 
     def document(self) -> dict[str, Any]:
         return {"widen": self.widen, "coverage": self.coverage, "covered": self.covered}
