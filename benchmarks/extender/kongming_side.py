@@ -110,11 +110,6 @@ class Fleet:
         """States of the assignments, by pod's UID; what is held as a guess is left out."""
         return {id_: state for id_, state in self._service_states().items() if "/" not in id_}
 
-    def release_all(self) -> None:
-        with self._service() as service:
-            for held in service.assignments():
-                service.release(held.assignment_id)
-
     def metric(self, pattern: str) -> float:
         """Sum of the samples of /metrics whose name and labels match."""
         return _sum(self._http("/metrics"), pattern)

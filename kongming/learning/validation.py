@@ -63,13 +63,6 @@ class Validation:
             return float("inf")
         return float(np.average(np.abs(self.residuals), weights=self.weights))
 
-    def by_row(self, n: int) -> Floats:
-        """Return (n,): the out-of-fold prediction of each row, as a log slowdown; the mean for a
-        row that was left out more than once, NaN for one that never was."""
-        counts = np.bincount(self.rows, minlength=n)
-        sums = np.bincount(self.rows, weights=self.predictions, minlength=n)
-        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
     def percent(self) -> Floats:
         """Return |predicted - measured| / measured, in per cent, one for each residual."""
         return np.asarray(100.0 * np.abs(np.expm1(-self.residuals)), dtype=np.float64)

@@ -136,7 +136,6 @@ class ResourceProfile:
     id: int
     executor_cores: int | None
     task_cpus: float
-    executor_memory_bytes: float | None = None
     other: dict[str, float] = field(default_factory=dict)  # GPUs and the like
 
 

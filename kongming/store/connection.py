@@ -237,10 +237,6 @@ class Connection:
             # number that is too large for a column.
             raise InputError(f"A record cannot be kept: {error}.") from error
 
-    def _check_file(self) -> None:
-        if self._file is not None:
-            self._file.check()
-
 
 @contextmanager
 def _write_transaction(connection: sa.Connection) -> Iterator[sa.Connection]:

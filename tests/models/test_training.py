@@ -338,14 +338,16 @@ def test_scores_are_from_what_was_known_before_the_run(runs: list[Any]) -> None:
 
 def test_each_row_has_its_out_of_fold_prediction(runs: list[Any]) -> None:
     data = dataset.build(runs)
-    found = cross_validate(KINDS["LM"], data, make_folds(data), noise=0.01)
-    by_row = found.by_row(len(data.y))
-    assert np.isfinite(by_row).all()
-    once = [row for row in range(len(data.y)) if (found.rows == row).sum() == 1]
-    for row in once:
-        assert data.y[row] - by_row[row] == pytest.approx(found.residuals[found.rows == row][0])
-    some = cross_validate(KINDS["LM"], data, make_folds(data)[:1], noise=0.01)
-    assert np.isnan(some.by_row(len(data.y))).sum() == len(data.y) - len(some.rows)
+    folds = make_folds(data)
+    validation = cross_validate(KINDS["LM"], data, folds, noise=0.01)
+    assert set(validation.rows.tolist()) == set(range(len(data.y)))
+    np.testing.assert_allclose(
+        data.y[validation.rows] - validation.predictions, validation.residuals
+    )
+    some = cross_validate(KINDS["LM"], data, folds[:1], noise=0.01)
+    assert some.rows.tolist() == folds[0].test.tolist()
+    # Each fold is fitted by itself: what is left out of the others makes no difference.
+    np.testing.assert_array_equal(some.predictions, validation.predictions[validation.folds == 0])
 
 
 def test_surrogates_that_repeat_each_other_or_say_nothing_are_trained_around() -> None:

@@ -104,7 +104,7 @@ class Schedule:
         now: float,
         rng: random.Random,
     ) -> None:
-        self._probing, self._budget, self._rng = probing, budget, rng
+        self._probing, self._rng = probing, rng
         self._cpus = cpus
         # Agents that were started together must not probe together.
         start = rng.uniform(0.0, probing.start_s)

@@ -122,11 +122,6 @@ class GaussianProcess:
         """Of every point, before any run, in units of the target's variance."""
         return self._amplitude
 
-    @property
-    def noise_deviation(self) -> float:
-        """The standard deviation of the noise, in the target's units."""
-        return float(np.sqrt(self.noise)) * self._scale
-
 
 def _squared(A: Floats, B: Floats) -> Floats:
     squared = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1) - 2.0 * A @ B.T

@@ -415,13 +415,12 @@ class Collector:
 
     def _profile_added(self, event: events.ResourceProfileAdded) -> None:
         executor, task = event.executor_resource_requests, event.task_resource_requests
-        cores, memory, cpus = executor.get("cores"), executor.get("memory"), task.get("cpus")
+        cores, cpus = executor.get("cores"), task.get("cpus")
         known = ("cores", "memory", "offHeap", "memoryOverhead", "pyspark.memory")
         self.profiles[event.profile] = records.ResourceProfile(
             event.profile,
             None if cores is None else int(min(cores.amount, 1 << 20)),
             1.0 if cpus is None else cpus.amount,
-            None if memory is None else memory.amount * (1 << 20),
             {name: request.amount for name, request in executor.items() if name not in known},
         )
 
