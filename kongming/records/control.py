@@ -101,6 +101,11 @@ def disturbed(runs: Iterable[Run]) -> frozenset[str]:
 Taken = TypeVar("Taken")
 
 
+def is_enough(takes: Sequence[tuple[float, object]]) -> bool:
+    """Whether a measurement need not be taken again after these takes with their excesses."""
+    return bool(takes) and (takes[-1][0] <= LIMIT or len(takes) >= TAKES)
+
+
 def least_disturbed(takes: Sequence[tuple[float, Taken]]) -> Taken:
     """Of several takes with their excesses the least disturbed; the latest of equals."""
     least = min(excess for excess, _ in takes)

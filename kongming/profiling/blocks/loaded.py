@@ -150,7 +150,7 @@ def _taken(
         excess = state.watch.excess((step.levels, step.neighbour), (before, after))
         takes.append((excess, replace(run, before=before, after=after)))
         before = after
-        if excess <= control.LIMIT or not run.ok or len(takes) == control.TAKES:
+        if control.is_enough(takes) or not run.ok:
             return control.least_disturbed(takes), after
         if load is not None:
             try:

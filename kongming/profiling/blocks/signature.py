@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 from kongming.profiling.blocks.state import UNKNOWN_ITERATION_S, CampaignState
 from kongming.profiling.blocks.timed_run import unmeasured
 from kongming.profiling.events import Event
 from kongming.profiling.plans.campaign_plan import Step
+from kongming.profiling.runs.retake import least_disturbed
 from kongming.profiling.runs.settle import settle
 from kongming.profiling.runs.signature import take_signature
 from kongming.profiling.site import sharing
-from kongming.records import control
 from kongming.records.errors import MeasurementError
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import WAITING_SHARE, Signature
@@ -25,30 +26,28 @@ def signature_block(state: CampaignState, steps: Sequence[Step]) -> Iterator[Eve
     for step in steps:
         settle()
         yield state.doing(f"timing the suite co-located with {step.app}", step.app)
-        takes: list[tuple[float, tuple[Fingerprint, int]]] = []
         with sharing(state.sites[step.app]) as site:
             coupling, site = state.couplings.read(site)
             try:
-                while not takes or (takes[-1][0] > control.LIMIT and len(takes) < control.TAKES):
-                    if takes:
-                        yield state.doing(
-                            f"the suite co-located with {step.app}, again: somebody else was there",
-                            step.app,
-                        )
-                    taken = take_signature(
+                fingerprint, iterations = yield from least_disturbed(
+                    partial(
+                        take_signature,
                         state.as_neighbour(step.app),
                         site,
                         state.names,
                         suite=state.plan.suite,
                         iteration_s=state.walls.get(step.app, UNKNOWN_ITERATION_S),
-                    )
-                    # Among its own: the interrupts of a program's device do slow arithmetic.
-                    takes.append((state.watch.excess(step.app, (taken[0],)), taken))
+                    ),
+                    partial(_excess, state, step.app),
+                    state.doing(
+                        f"the suite co-located with {step.app}, again: somebody else was there",
+                        step.app,
+                    ),
+                )
             except MeasurementError as error:
                 state.completed += 1
                 yield unmeasured(state, site, step, str(error))
                 continue
-        fingerprint, iterations = control.least_disturbed(takes)
         state.completed += 1
         signature = Signature(
             app=step.app,
@@ -62,6 +61,11 @@ def signature_block(state: CampaignState, steps: Sequence[Step]) -> Iterator[Eve
         )
         state.signatures.setdefault(step.app, []).append(signature)
         yield signature
+
+
+def _excess(state: CampaignState, app: str, taken: tuple[Fingerprint, int]) -> float:
+    # Among its own: the interrupts of a program's device do slow arithmetic.
+    return state.watch.excess(app, (taken[0],))
 
 
 def _with_signals(

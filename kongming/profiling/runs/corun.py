@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kongming.probes import passive
@@ -16,6 +17,7 @@ from kongming.profiling.plans.placement import choose
 from kongming.profiling.plans.precision import Progress
 from kongming.profiling.runs.coupling import CouplingLog
 from kongming.profiling.runs.load_loop import loop
+from kongming.profiling.runs.retake import least_disturbed
 from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
 from kongming.profiling.runs.settle import settle
 from kongming.profiling.runs.site_run import QUICK, as_run, site_fingerprint
@@ -64,13 +66,7 @@ def corun(
     rng = random.Random(seed)
     names = sorted({name for pair in pairs for name in pair})
     partners = {name: [other for app, other in pairs if app == name] for name in names}
-    tasks: list[tuple[str, str | None]] = []
-    for _ in range(repeats):
-        round_: list[tuple[str, str | None]] = [*pairs]
-        if solos:
-            round_ += [(name, None) for name in names]
-        rng.shuffle(round_)
-        tasks += round_
+    tasks = _tasks(pairs, names if solos else [], repeats, rng)
     state = Progress() if progress is None else progress
     identities = {name: identity(apps[name]) for name in names}
     watch = control.Watch(placement)
@@ -113,32 +109,63 @@ def corun(
                 settle()
                 coupling, site = couplings.read(site)
                 neighbour = None if other is None else runners["neighbour", other]
-                takes: list[tuple[float, Run]] = []
-                while not takes or (takes[-1][0] > control.LIMIT and len(takes) < control.TAKES):
-                    if takes:
-                        again = f"{app} {condition} again: somebody else slowed the processor"
-                        yield Doing(again, task, len(tasks), app)
-                    with sharing(site) as shared:
-                        measurement = _run_with_neighbour(
-                            subject, neighbour, shared, phase, with_fingerprints
-                        )
-                        run = as_run(
-                            measurement.outcome,
-                            subject.app,
-                            shared,
-                            identity=identities[app],
-                            kind="solo" if other is None else "corun",
-                            neighbours=() if other is None else (other,),
-                            before=measurement.before,
-                            after=measurement.after,
-                            passive={**measurement.passive, **coupling},
-                            campaign=campaign,
-                            step=step,
-                        )
-                    takes.append((watch.excess((app, other), (run.before, run.after)), run))
-                run = control.least_disturbed(takes)
+                take = partial(
+                    _take,
+                    *(subject, neighbour, site, phase, with_fingerprints, coupling),
+                    identity=identities[app],
+                    campaign=campaign,
+                    step=step,
+                )
+                again = f"{app} {condition} again: somebody else slowed the processor"
+                run = yield from least_disturbed(
+                    take,
+                    partial(_excess, watch, (app, other)),
+                    Doing(again, task, len(tasks), app),
+                )
                 state.add(run)
                 yield run
+
+
+def _tasks(
+    pairs: Sequence[tuple[str, str]], alone: Sequence[str], repeats: int, rng: random.Random
+) -> list[tuple[str, str | None]]:
+    """Return rounds of all pairs, and of each program ``alone``, each in a random order."""
+    tasks: list[tuple[str, str | None]] = []
+    for _ in range(repeats):
+        round_: list[tuple[str, str | None]] = [*pairs, *((name, None) for name in alone)]
+        rng.shuffle(round_)
+        tasks += round_
+    return tasks
+
+
+def _excess(watch: control.Watch, alike: object, run: Run) -> float:
+    return watch.excess(alike, (run.before, run.after))
+
+
+def _take(
+    subject: AnyRunner,
+    neighbour: AnyRunner | None,
+    site: Site,
+    phase: float,
+    with_fingerprints: bool,
+    coupling: Mapping[str, float],
+    **fields: object,
+) -> Run:
+    """Run ``subject`` once at a shared site; ``coupling`` joins the run's passive signals, and
+    ``fields`` are those of Run that say which one it is."""
+    with sharing(site) as shared:
+        measurement = _run_with_neighbour(subject, neighbour, shared, phase, with_fingerprints)
+        return as_run(
+            measurement.outcome,
+            subject.app,
+            shared,
+            kind="solo" if neighbour is None else "corun",
+            neighbours=() if neighbour is None else (neighbour.app.name,),
+            before=measurement.before,
+            after=measurement.after,
+            passive={**measurement.passive, **coupling},
+            **fields,
+        )
 
 
 @dataclass(frozen=True, slots=True)
