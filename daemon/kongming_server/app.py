@@ -162,9 +162,19 @@ class App:
                 "new" if store.is_new else "empty",
             )
 
+        training, closed_loop, ingest = await self._start_work(url, hub)
+        await self._look_after(hub, ingest, tokens, restore, since)
+        addresses = await self._listen(hub, tokens, training, closed_loop, ingest)
+        self._health.tell(serving=True)
+        self._why_not_ready = None
+        return addresses
+
+    async def _start_work(self, url: str, hub: Hub) -> tuple[Training, ClosedLoop, Ingest]:
+        """Start what trains, what judges models, and what stores reports."""
+        config, undo = self._config, self._undo
         training = Training(
             url,
-            engine,
+            hub.engine,
             config.training,
             metrics=self._metrics,
             now=hub.now,
@@ -172,8 +182,8 @@ class App:
         undo.push_async_callback(training.close)
         await training.start()
         closed_loop = ClosedLoop(
-            store,
-            engine,
+            hub.store,
+            hub.engine,
             config.closed_loop,
             training,
             hub.profile_requests,
@@ -184,7 +194,7 @@ class App:
         undo.push_async_callback(closed_loop.close)
         await closed_loop.start()
         ingest = Ingest(
-            store,
+            hub.store,
             self._writer,
             hub.use_report,
             batch_records=config.ingest.batch_records,
@@ -197,8 +207,18 @@ class App:
         )
         undo.push_async_callback(ingest.close)
         ingest.start(lambda work: self._supervisor.keep("Writing reports", work))
-        await self._look_after(hub, ingest, tokens, restore, since)
+        return training, closed_loop, ingest
 
+    async def _listen(
+        self,
+        hub: Hub,
+        tokens: TokenBook,
+        training: Training,
+        closed_loop: ClosedLoop,
+        ingest: Ingest,
+    ) -> Addresses:
+        """Answer over gRPC, and over HTTP where an address is given."""
+        config, undo = self._config, self._undo
         guard = Guard(
             config.security,
             config.limits,
@@ -211,12 +231,12 @@ class App:
         over_http = allowed // 4 if config.server.http else 0
         most_grpc = allowed - over_http
         over_grpc = self._connections(max(1, most_grpc - _JOINING), spare_trusted=True)
-        loads = NodeLoads(engine, hub.now, self._metrics, config.series)
+        loads = NodeLoads(hub.engine, hub.now, self._metrics, config.series)
         if config.otel.endpoint:
             pusher = Pusher(config.otel, self._metrics, loads.refresh)
             undo.push_async_callback(pusher.close)
             self._every.start("Pushing metrics", config.otel.period_s, pusher.push)
-        predictor = CountedPredictor(engine, hub.now, self._metrics)
+        predictor = CountedPredictor(hub.engine, hub.now, self._metrics)
         access = NodeAccess(hub, Ownership(TokensNow(tokens, time.time)))
         assignments = AssignmentsService(hub, closed_loop, access)
         server = grpc.aio.server(
@@ -228,7 +248,7 @@ class App:
         assignments_pb2_grpc.add_AssignmentsServicer_to_server(assignments, server)
         fleet = FleetService(hub, ingest, closed_loop, assignments, access)
         fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
-        profiles = ProfilesService(store, engine, training, closed_loop)
+        profiles = ProfilesService(hub.store, hub.engine, training, closed_loop)
         profiles_pb2_grpc.add_ProfilesServicer_to_server(profiles, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
@@ -258,8 +278,6 @@ class App:
         if config.server.http:
             known = self._connections(over_http)
             http = await self._serve_http(http_ports, predictor, guard, loads, known)
-        self._health.tell(serving=True)
-        self._why_not_ready = None
         return Addresses(_address(host, port), http)
 
     def _not_ready(self) -> str | None:
