@@ -86,8 +86,8 @@ def started(env: dict[str, str], folder: Path, *args: str) -> Iterator[subproces
         process.communicate()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -113,7 +113,7 @@ def test_killed_and_interrupted(
             _, said = process.communicate(timeout=30)
         assert process.returncode == (130 if end == signal.SIGINT else -end)
         assert rows(out)[: len(kept)] == kept
-        wait_for(lambda own=own: not any(each.is_running() for each in own), 5.0)
+        wait_for(lambda own=own: not any(each.is_running() for each in own))
         if end == signal.SIGINT:
             assert "Interrupted" in said
             assert f"{len(rows(out))} runs are kept" in said

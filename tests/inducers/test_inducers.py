@@ -47,7 +47,7 @@ def test_a_load_level_is_taken_as_it_is(fake: Path, tmp_path: Path) -> None:
 
 def test_ends_at_its_deadline(fake: Path) -> None:
     with induce("compute.int", seconds=0.05) as inducer:
-        result = inducer.wait(10.0)
+        result = inducer.wait(60.0)
         assert result is not None
         with pytest.raises(InducerError, match="ended after"):
             inducer.check()

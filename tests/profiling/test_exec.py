@@ -156,7 +156,7 @@ def test_nothing_outlives_a_kill_of_exec(tmp_path: Path, victim: str) -> None:
         process.kill()
     else:
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
+    process.wait(30)
     assert eventually(lambda: not any(map(alive, [*pids, supervisor.pid])))
 
 
@@ -199,5 +199,5 @@ def test_nothing_outlives_a_kill_of_python(tmp_path: Path) -> None:
     pids = [written_pid(file)]
     pids += [child.pid for child in psutil.Process(python.pid).children(recursive=True)]
     python.kill()
-    python.wait(10)
+    python.wait(30)
     assert eventually(lambda: not any(map(alive, pids)))
