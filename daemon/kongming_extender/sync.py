@@ -165,7 +165,9 @@ class AssignmentSync:
                 continue
             try:
                 # Guesses expire even where no pod changes.
-                await asyncio.wait_for(self._changed.wait(), timeout=1.0)
+                # Not `wait_for`: Python 3.11's forgets that it was cancelled just after a change.
+                async with asyncio.timeout(1.0):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
             self._changed.clear()

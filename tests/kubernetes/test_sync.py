@@ -42,3 +42,28 @@ def test_a_guess_of_another_extender_asks_for_no_list(assignment_id: str, needed
     sync.pods_listed([], listed_at)
     asyncio.run(sync._send_pending())
     assert sync.relist_needed() == needed
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_it_ends_where_it_is_cancelled_just_after_a_change(turns: int) -> None:
+    async def send(call: Any) -> Any:
+        return []
+
+    client = SimpleNamespace(send=send)
+    rankings = SimpleNamespace(node_id={}.get, invalidate=lambda names: None)
+
+    async def cancel_after_a_change() -> None:
+        sync = AssignmentSync(
+            PodState(), cast("Any", client), cast("Any", rankings), Assignments(), Metrics()
+        )
+        task = asyncio.create_task(sync.run())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        sync._changed.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task}, timeout=30.0)
+        assert task.cancelled()
+
+    asyncio.run(cancel_after_a_change())
