@@ -29,7 +29,8 @@ class Intervals:
         positive = self._positive and bool(held_out.min() > 0.0)
         self.relative = positive and bool(observed.max() > _SPREAD * observed.min())
         if self.relative:
-            misses = np.abs(np.log(observed / held_out))
+            # Not the log of the ratio, which overflows over a denormal number.
+            misses = np.abs(np.log(observed) - np.log(held_out))
         else:
             misses = np.abs(observed - held_out)
         self._tree = cKDTree(X)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kongming.explore import DecisionTreeProfiler, Space
@@ -13,6 +13,7 @@ from kongming.explore.intervals import Intervals
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=4, max_size=12)
 
 
+@example([1.0, 1.0, 1.0, 5e-324], [0.0, 0.0, 0.0, 0.0], 0.5, False)
 @given(VALUES, VALUES, st.floats(0.05, 0.99), st.booleans())
 def test_an_interval_holds_its_median(
     observed: list[float], medians: list[float], level: float, positive: bool
