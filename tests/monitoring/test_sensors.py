@@ -16,7 +16,7 @@ import htcondor2
 import pytest
 
 from kongming.cli.main import run
-from kongming.cli.sensor.question import Asked, ask
+from kongming.cli.sensor.question import SensorQuestion, ask
 from kongming.doors.gridengine import report
 from kongming.doors.htcondor import classad
 from kongming.doors.node_figures import NodeFigures, figures
@@ -182,7 +182,7 @@ def test_of_nodes_of_one_name_the_one_in_service_is_told() -> None:
                 for id_, state in ids.items()
             ]
 
-    told = [ask(Fleet(), Asked(node, (), 60.0)).state for node in ("n1", "old")]  # type: ignore[arg-type]
+    told = [ask(Fleet(), SensorQuestion(node, (), 60.0)).state for node in ("n1", "old")]  # type: ignore[arg-type]
     assert told == ["ready", "silent"]
 
 
