@@ -33,8 +33,9 @@ import pyarrow.parquet as parquet
 
 from kongming.atomic_file import replacing
 from kongming.missing_file import did_you_mean
+from kongming.parquet_sizes import check_footer, check_pages, is_text, text_bytes
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
-from kongming.unpacked import check_rows
+from kongming.unpacked import check_rows, check_text
 
 FORMAT = 1
 """Version of the file."""
@@ -65,6 +66,8 @@ SCHEMA = pyarrow.schema(
     ]
 )
 """Columns of a file and of ``Observations.table``."""
+
+_TEXTS = ["session", "machine", "kind", "name", "unit", "reason"]
 
 _HINT = "Give files that 'kongming observe' wrote."
 
@@ -206,19 +209,39 @@ def _read(path: Path) -> tuple[dict[str, Any], pyarrow.Table]:
         raise InputError(f"There is no file {path}.", hint=did_you_mean(path))
     try:
         # The file is opened here: pyarrow would treat a name as a data set with partitions.
-        with path.open("rb") as file, parquet.ParquetFile(file) as opened:
-            metadata = opened.schema_arrow.metadata or {}
-            document = _document(path, metadata.get(METADATA_KEY))
-            missing = [name for name in SCHEMA.names if name not in opened.schema_arrow.names]
-            if missing:
-                raise InputError(f"{path} lacks this column.", field=missing[0], hint=_HINT)
-            check_rows(opened.metadata.num_rows, path)
+        with path.open("rb") as file:
+            check_footer(file, path)
+            footer = parquet.read_metadata(file)
+            schema = footer.schema.to_arrow_schema()
+            document = _document(path, (schema.metadata or {}).get(METADATA_KEY))
+            _check_columns(path, schema)
+            check_rows(footer.num_rows, path)
+            check_pages(file, footer, SCHEMA.names, path)
+            # Texts stay as they were packed until their lengths are known.
+            opened = parquet.ParquetFile(file, metadata=footer, read_dictionary=_TEXTS)
             table = opened.read(columns=SCHEMA.names)
+            check_text(text_bytes([table[name] for name in _TEXTS]), path)
             # Text is not looked at as it is read: a broken byte would show up anywhere later.
             table.validate(full=True)
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{path} is not a Parquet file, or is damaged.", hint=_HINT) from error
     return document, _conforming(table, str(path))
+
+
+def _check_columns(path: Path, schema: pyarrow.Schema) -> None:
+    """Raises InputError where a column is missing, there twice, or not of its kind: what a list
+    or a text of fixed length unpacks to is not known before."""
+    for field in SCHEMA:
+        count = schema.names.count(field.name)
+        if count != 1:
+            lacks = "lacks this column" if count == 0 else "has this column more than once"
+            raise InputError(f"{path} {lacks}.", field=field.name, hint=_HINT)
+        found = schema.field(field.name).type
+        plain = pyarrow.types.is_primitive(found) or pyarrow.types.is_null(found)
+        if not (is_text(found) if field.name in _TEXTS else plain):
+            raise InputError(
+                f"{path}: the column is {found}, not {field.type}.", field=field.name, hint=_HINT
+            )
 
 
 def _document(path: Path, text: bytes | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kongming.atomic_file import replacing
 from kongming.missing_file import did_you_mean
+from kongming.parquet_sizes import check_footer, check_pages, is_text, text_bytes
 from kongming.records.errors import IncompatibleError, InputError, MissingExtraError, StoreError
 from kongming.store import Store, rows
 from kongming.unpacked import check_rows, check_text
@@ -95,13 +96,15 @@ def _read(path: Path) -> Iterator[rows.Row]:
     try:
         # The file is opened here: pyarrow would treat a name as a data set with partitions.
         with path.open("rb") as file:
+            check_footer(file, path)
             footer = parquet.read_metadata(file)
-            _check_format(arrow.types, path, footer.schema.to_arrow_schema())
+            _check_format(path, footer.schema.to_arrow_schema())
             check_rows(footer.num_rows, path)
+            check_pages(file, footer, _READ, path)
             # Texts stay as they were packed until their lengths are known.
             opened = parquet.ParquetFile(file, metadata=footer, read_dictionary=_READ)
             for batch in opened.iter_batches(batch_size=_ROWS_PER_BATCH, columns=_READ):
-                read += _text_bytes(arrow, batch)
+                read += text_bytes(batch.columns)
                 check_text(read, path)
                 yield from batch.to_pylist()
     except (OSError, UnicodeDecodeError, arrow.ArrowException) as error:
@@ -111,10 +114,10 @@ def _read(path: Path) -> Iterator[rows.Row]:
         ) from error
 
 
-def _check_format(types: Any, path: Path, schema: Any) -> None:
+def _check_format(path: Path, schema: Any) -> None:
     version = (schema.metadata or {}).get(_FORMAT_KEY, b"").decode(errors="replace")
     # Text in any form that another tool may have written it in; a name that occurs twice is none.
-    texts = {field.name for field in schema if _is_text(types, field.type)}
+    texts = {field.name for field in schema if is_text(field.type)}
     unique = all(schema.names.count(name) == 1 for name in _READ)
     if _VERSION.fullmatch(version) is None or not set(_READ) <= texts or not unique:
         raise InputError(
@@ -128,27 +131,9 @@ def _check_format(types: Any, path: Path, schema: Any) -> None:
         )
 
 
-def _is_text(types: Any, kind: Any) -> bool:
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind))
-
-
-def _text_bytes(arrow: Any, batch: Any) -> int:
-    """Bytes of the texts of a batch, each counted as often as it occurs."""
-    total = 0
-    for column in batch.columns:
-        if arrow.types.is_dictionary(column.type):
-            lengths = arrow.compute.binary_length(column.dictionary).take(column.indices)
-            total += arrow.compute.sum(lengths).as_py() or 0
-        else:
-            total += column.nbytes
-    return total
-
-
 def _pyarrow(feature: str) -> tuple[Any, Any]:
     try:
         import pyarrow
-        import pyarrow.compute
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise MissingExtraError(feature, "predict", "pyarrow") from error
