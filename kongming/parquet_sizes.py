@@ -60,7 +60,7 @@ def check_footer(file: BinaryIO, path: Path) -> None:
         raise InputError(
             f"{path} describes more columns and pages than a file of its size can hold.",
             field="footer",
-            found=found,
+            value=found,
             allowed=f"{most} bytes at the most",
         )
 

@@ -59,11 +59,14 @@ class DocumentKind:
             )
         payload = {key: value for key, value in document.items() if key != "checksum"}
         try:
-            intact = document.get("checksum") == checksum(payload)
+            text = _text(payload)
+            intact = document.get("checksum") == _digest(text)
         except (TypeError, ValueError, RecursionError):
             intact = False
         if not intact:
             raise self.damaged("its checksum does not match")
+        if "\\ud" in text and not _is_unicode(payload):
+            raise self.damaged("a text in it is no Unicode")
         try:
             return parse(document)
         except MALFORMED as error:
@@ -93,5 +96,21 @@ def positive(value: object) -> float:
 
 def checksum(document: Mapping[str, Any]) -> str:
     """Return the checksum of a document that has none yet."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _digest(_text(document))
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_unicode(document: Mapping[str, Any]) -> bool:
+    """Whether no text has half a surrogate pair, which JSON can write and no message can hold."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -31,7 +31,17 @@ by their number."""
 
 
 _MOST_RUNS = (1 << 31) - 1
-"""What the field of the message holds."""
+_MOST_REASONS, _MOST_FIGURES, _LONGEST_NAME, _LONGEST_UNIT = 64, 64, 128, 128
+"""What the fields of the message hold: each answer of a server has the verdict in it."""
+
+_MOST_LOADS_TEXT = 1 << 18
+"""Characters of all loads of a verdict together: those of thousands."""
+
+_LARGEST_FIGURE = 1e15
+"""Above it a figure is no number of runs, no share and no ratio, and has no end in words."""
+
+_OF_ANY_SIZE = frozenset({"shortest", "longest"})
+"""Figures in the unit of the metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +89,18 @@ class Reason:
     def from_dict(cls, document: Mapping[str, Any]) -> Reason:
         """Read ``to_dict``. Raises ValueError or KeyError for what is none."""
         code, verdict = document["code"], document["verdict"]
-        figures = {str(name): float(value) for name, value in document["figures"].items()}
         if code not in _IN_WORDS or verdict not in VERDICTS:
             raise ValueError("reasons")
-        if not set(_NEEDED[code]) <= figures.keys() or not all(
-            map(math.isfinite, figures.values())
-        ):
+        figures = {
+            _text(name, _LONGEST_NAME): _figure(name, value)
+            for name, value in document["figures"].items()
+        }
+        if not set(_NEEDED[code]) <= figures.keys() or len(figures) > _MOST_FIGURES:
             raise ValueError("figures")
-        return cls(code, verdict, figures, tuple(str(load) for load in document["loads"]))
+        loads = document["loads"]
+        if not isinstance(loads, list) or len(loads) > _MOST_LOADS_TEXT:
+            raise ValueError("loads")
+        return cls(code, verdict, figures, tuple(_text(load, _MOST_LOADS_TEXT) for load in loads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +154,37 @@ class Judgement:
     def from_dict(cls, document: Mapping[str, Any]) -> Judgement:
         """Read ``to_dict``. Raises ValueError or KeyError for what is none."""
         verdict, left_out = document["verdict"], document["left_out_runs"]
-        reasons = tuple(Reason.from_dict(reason) for reason in document["reasons"])
-        if verdict not in VERDICTS or not reasons:
+        found = document["reasons"]
+        if not isinstance(found, list) or not 0 < len(found) <= _MOST_REASONS:
+            raise ValueError("reasons")
+        reasons = tuple(Reason.from_dict(reason) for reason in found)
+        if verdict not in VERDICTS or verdict != max(
+            (reason.verdict for reason in reasons), key=VERDICTS.index
+        ):
             raise ValueError("verdict")
+        if sum(len(load) + 1 for reason in reasons for load in reason.loads) > _MOST_LOADS_TEXT:
+            raise ValueError("loads")
         if isinstance(left_out, bool) or not isinstance(left_out, int):
             raise ValueError("left_out_runs")
         if not 0 <= left_out <= _MOST_RUNS:
             raise ValueError("left_out_runs")
-        return cls(verdict, reasons, left_out, str(document["metric_unit"]))
+        return cls(verdict, reasons, left_out, _text(document["metric_unit"], _LONGEST_UNIT))
+
+
+def _text(value: object, longest: int) -> str:
+    if not isinstance(value, str) or len(value) > longest:
+        raise ValueError(f"a text of more than {longest} characters, or none")
+    return value
+
+
+def _figure(name: str, value: object) -> float:
+    """A count, a share, a ratio or a value of the metric: none of them is below 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(name)
+    most = sys.float_info.max if name in _OF_ANY_SIZE else _LARGEST_FIGURE
+    if not 0.0 <= value <= most:
+        raise ValueError(name)
+    return float(value)
 
 
 def measure_again(apps: Iterable[str]) -> str:

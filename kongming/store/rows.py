@@ -134,12 +134,22 @@ def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
         try:
             if kind not in records:
                 raise InputError("is unknown.", field="record", value=row["record"])
-            records[kind].append(_record(kind, json.loads(row["document"]), row["kind"], prints))
+            document = _document(row["document"])
+            records[kind].append(_record(kind, document, row["kind"], prints))
         except (KongmingError, *MALFORMED) as error:
             reason = error.message if isinstance(error, KongmingError) else repr(error)
             error_class = IncompatibleError if isinstance(error, IncompatibleError) else InputError
             raise error_class(f"Row {number} of {source} is not valid: {reason}") from error
     return records
+
+
+def _document(text: str) -> Any:
+    """Raises ValueError for what is not JSON, or has half a surrogate pair, which no message of a
+    server that is asked for it later could hold."""
+    document = json.loads(text)
+    if "\\u" in text:
+        json.dumps(document, ensure_ascii=False).encode()
+    return document
 
 
 def _record(

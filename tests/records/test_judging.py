@@ -129,6 +129,11 @@ def test_a_judgement_survives_its_json_form() -> None:
     assert "1 run is left out of training" in str(again)
 
 
+def few(runs: object, **figures: float) -> dict[str, Any]:
+    named = {"runs": runs, **figures}
+    return {"code": "few-solo-runs", "verdict": "usable", "figures": named, "loads": []}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -139,6 +144,22 @@ def test_a_judgement_survives_its_json_form() -> None:
         {"left_out_runs": 1 << 31},
         {"reasons": [{"code": "moon", "verdict": "usable", "figures": {}, "loads": []}]},
         {"reasons": [{"code": "few-solo-runs", "verdict": "usable", "figures": {}, "loads": []}]},
+        # Good, of a profile that something spoiled.
+        {"reasons": [reason.to_dict() for reason in EVERY_REASON[:1]]},
+        {"verdict": "spoiled"},
+        {"metric_unit": "u" * 129},
+        {"metric_unit": {}},
+        {"reasons": [few(runs=-1.0)], "verdict": "usable"},
+        {"reasons": [few(runs=1e308)], "verdict": "usable"},
+        {"reasons": [few(runs=True)], "verdict": "usable"},
+        {"reasons": [few(runs="1")], "verdict": "usable"},
+        {"reasons": [few(1.0)] * 65, "verdict": "usable"},
+        {"reasons": [few(1.0, **{f"f{n}": 1.0 for n in range(64)})], "verdict": "usable"},
+        {"reasons": [few(1.0) | {"loads": "ab"}], "verdict": "usable"},
+        {"reasons": [few(1.0) | {"loads": [1]}], "verdict": "usable"},
+        {"reasons": [few(1.0) | {"loads": ["x" * 100_000] * 3}], "verdict": "usable"},
+        {"reasons": [few(1.0) | {"loads": [""] * 300_000}], "verdict": "usable"},
+        {"reasons": [few(1.0) | {"loads": ["x" * 9_000]}] * 30, "verdict": "usable"},
     ],
 )
 def test_what_is_no_judgement_is_refused(change: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,36 @@ def test_one_wrong_row_and_nothing_is_read(
         import_runs(other, path)
     assert other.runs() == []
     assert other.nodes() == []
+
+
+@pytest.mark.parametrize(
+    ("record", "key"), [("node", "name"), ("node", "kernel"), ("reference", "memory.random.1K")]
+)
+def test_half_a_surrogate_pair_is_refused(
+    store: Store, other: Store, tmp_path: Path, record: str, key: str
+) -> None:
+    """JSON can say it, and a list of nodes with it in any of them could not be sent."""
+    path = tmp_path / "all.parquet"
+    export_runs(store, path)
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    documents = [row["document"] for row in rows]
+    place = next(n for n, row in enumerate(rows) if row["record"] == record)
+    changed = json.loads(documents[place])
+    if key in changed:
+        changed[key] = "\ud800"
+    else:
+        changed["times"]["\ud800"] = changed["times"].pop(key)
+    documents[place] = json.dumps(changed)
+    rewrite(path, format_version=b"1", document=documents)
+    with pytest.raises(InputError, match=f"Row {place} of"):
+        import_runs(other, path)
+    assert other.nodes() == []
+    # Whole pairs are text as any other.
+    documents[place] = json.dumps(
+        json.loads(rows[place]["document"]) | {"hypervisor": "\U0001f600"}
+    )
+    rewrite(path, format_version=b"1", document=documents)
+    import_runs(other, path)
 
 
 def test_newer_record_is_refused(store: Store, other: Store, tmp_path: Path) -> None:

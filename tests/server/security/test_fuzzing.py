@@ -192,6 +192,16 @@ def test_a_model_that_was_sealed_anew_is_whole_or_refused(
         assert variant.chosen in variant.models
 
 
+@pytest.mark.parametrize("key", ["metric_unit", "app", "node_id", "unknown"])
+def test_half_a_surrogate_pair_is_in_no_model(document: dict[str, Any], key: str) -> None:
+    """No answer could hold it, nor could the batch in which another asks for another model."""
+    payload = {k: v for k, v in document.items() if k not in ("format", "version", "checksum")}
+    # A backslash, and a whole pair, are text as any other.
+    persist.read(persist.seal(payload | {key: "\\ud800 \U0001f600"}))
+    with pytest.raises(InputError, match="no Unicode"):
+        persist.read(persist.seal(payload | {key: "\ud800"}))
+
+
 @settings(FUZZ, max_examples=100)
 @given(st.recursive(_JUNK, lambda inner: st.dictionaries(st.text(max_size=8), inner, max_size=4)))
 def test_anything_else_is_no_model(junk: Any) -> None:
