@@ -47,9 +47,10 @@ _LARGEST_RATIO = 1e9
 def judge(runs: Iterable[Run]) -> Judgement:
     """Judge the solo and induced runs of one application, identity, node and placement.
 
-    Runs that failed count only by their number.
+    Runs that failed count only by their number, and those alone between co-runs not at all
+    (``of_profile``).
     """
-    members = [run for run in runs if run.kind in ("solo", "induced")]
+    members = [run for run in of_profile(runs) if run.kind in ("solo", "induced")]
     solos = [run for run in members if run.kind == "solo" and run.ok and math.isfinite(run.cost)]
     if not solos:
         return Judgement("spoiled", (Reason("no-solo-run", "spoiled"),))
@@ -82,6 +83,23 @@ def judge(runs: Iterable[Run]) -> Judgement:
     if doubts:
         return Judgement(doubts[0].verdict, tuple(doubts), left_out, unit)
     return Judgement("good", (alone,), left_out, unit)
+
+
+def of_profile(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs without those that succeeded without a fingerprint, where others have one:
+    the runs alone between co-runs. No model learns from them, and they say how the co-runs were
+    measured, not how the profile was."""
+    given = list(runs)
+    own = [run for run in given if run.fingerprint is not None or not run.ok]
+    return own if any(run.ok for run in own) else given
+
+
+def learned_from(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs of a profile whose cost training learns from: they succeeded, and nobody else
+    disturbed them."""
+    usable = [run for run in of_profile(runs) if run.ok and math.isfinite(run.cost)]
+    taken_by_others = control.left_out(usable)
+    return [run for run in usable if run.id not in taken_by_others]
 
 
 def _spoiled_if(is_serious: bool) -> Verdict:

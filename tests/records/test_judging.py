@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from kongming.records.judgement import Judgement, Reason, ReasonCode
-from kongming.records.judging import DISTURBED, judge, spread, without_spoiled
+from kongming.records.judging import DISTURBED, judge, learned_from, spread, without_spoiled
 from kongming.records.run import Run, Usage
 from tests import builders
 
@@ -183,3 +183,17 @@ def test_a_second_good_campaign_replaces_a_spoiled_one() -> None:
     # Runs of co-runs are no profile, and stay.
     alone = solo(0.4, campaign="pairs")
     assert without_spoiled([*bad, *good, alone]) == ([*good, alone], 4)
+
+
+def test_runs_alone_between_co_runs_are_no_part_of_a_profile() -> None:
+    """They have no fingerprint, so training leaves them out: neither verdict nor noise has them."""
+    times = {"compute.int": 1e-9}
+    profile = [solo(second, times=times) for second in (1.0, 1.02, 0.99)]
+    between = [solo(second, campaign="corun") for second in (2.0, 3.0, 4.0)]
+    verdict = judge([*profile, loaded(2.0, times=times), *between])
+    assert verdict.verdict == "good"
+    assert verdict.reasons[0].figures["runs"] == 3
+    assert learned_from([*profile, *between]) == profile
+    failed = builders.run("gz", None)
+    assert judge([*profile, failed, *between]).reasons[0].code == "failed-runs"
+    assert learned_from([*profile, failed]) == profile

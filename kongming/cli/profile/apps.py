@@ -97,12 +97,13 @@ def command(store_url: str | None, as_json: bool) -> None:
 
 
 def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]) -> dict[str, Any]:
-    from kongming.records.judging import judge, without_spoiled
+    from kongming.records.judging import judge, learned_from, without_spoiled
 
     # What is trained on is what is judged.
     retained, _ = without_spoiled(runs)
     profiled = any(run.kind == "induced" for run in retained)
-    solo = solo_time(retained)
+    # So that the noise is that which training states.
+    solo = solo_time(learned_from(retained))
     # Cost is 1/metric where higher is better; people know the metric.
     turned = bool(runs) and runs[0].better == "higher"
     return {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kongming.cli import output
 from kongming.profiling.events import Doing, Dropped, Event, Short
 from kongming.quantities import per_cent
+from kongming.records.judging import learned_from
 from kongming.records.run import Run, Signature, solo_time
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class AppRow:
 
     @property
     def solo(self) -> list[Run]:
-        return [run for run in self.measured if run.kind == "solo" and run.ok]
+        return [run for run in learned_from(self.measured) if run.kind == "solo"]
 
     @property
     def worst(self) -> float | None:
@@ -49,7 +50,7 @@ class AppRow:
     @property
     def solo_metric(self) -> float | None:
         """Return the median of the solo runs, in the application's metric unit."""
-        solo = solo_time(self.measured)
+        solo = solo_time(self.solo)
         if solo is None:
             return None
         return solo.median if self.measured[0].better == "lower" else 1.0 / solo.median
