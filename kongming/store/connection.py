@@ -23,7 +23,7 @@ from kongming.store import column_types, read_only
 from kongming.store.bounded_waiting import GRACE_S, BoundedWaiting
 from kongming.store.failures import translated
 from kongming.store.schema import HEAD, VERSION_TABLE
-from kongming.store.store_file import StoreFile, refuse_special_file, sqlite_path
+from kongming.store.store_file import StoreFile, refuse_special_file, sqlite_path, stays_empty
 from kongming.store.store_shape import refuse_computed, refuse_incomplete
 
 BUSY_TIMEOUT_S = 30.0
@@ -116,10 +116,11 @@ class Connection:
     ) -> Self:
         """Open or create the store at ``url`` (None: ``default_url()``); migrate an older one.
 
-        Without ``create`` no SQLite file is made, for commands that only read: the user's own one,
-        which nobody named, is then an empty store in memory. PostgreSQL ends a statement that takes
-        longer than ``statement_s``, or waits for a lock for longer than ``lock_s``; 0 for never.
-        Where it does not even do that, the connection ends ``GRACE_S`` later.
+        Without ``create`` no SQLite file is made, nor one of 0 bytes filled, for commands that only
+        read: the user's own one, which nobody named, is then an empty store in memory. PostgreSQL
+        ends a statement that takes longer than ``statement_s``, or waits for a lock for longer than
+        ``lock_s``; 0 for never. Where it does not even do that, the connection ends ``GRACE_S``
+        later.
         ``write`` (None: as ``create``) says whether it will be written to: a SQLite file that may
         only be read, or whose URL has ``mode=ro``, is opened without, and refused with it.
 
@@ -137,6 +138,12 @@ class Connection:
                 raise _no_such_file(missing)
             shown, store_url = store_url, "sqlite://"
         file = _file(store_url)
+        if file is not None and not create and stays_empty(file):
+            # Tables in it would hide from the server, which looks for this too, that it was lost.
+            raise StoreError(
+                f"The store {file} is there and empty: what was in it is lost.",
+                hint="Restore it from a copy, or name another file with --store or KONGMING_STORE.",
+            )
         refusal = None
         if file is not None and file.is_file() and (by_mode or not read_only.may_write(file)):
             refusal = read_only.refusal(file, by_mode=by_mode)

@@ -14,13 +14,10 @@ import sqlalchemy as sa
 
 from kongming.records.errors import StoreError
 from kongming.store.connection import Connection
-from kongming.store.store_file import sqlite_path
+from kongming.store.store_file import sqlite_path, stays_empty
 
 _STEPS = 10_000
 """Instructions of SQLite between two looks at the clock."""
-
-_APPEARS_S = 1.0
-"""A file that is empty for so long is not one that another process is just making."""
 
 
 def refuse_empty_file(url: str) -> None:
@@ -40,14 +37,11 @@ def refuse_empty_file(url: str) -> None:
     path = sqlite_path(parsed)
     if path is None:
         return
-    deadline = time.monotonic() + _APPEARS_S
-    while path.is_file() and path.stat().st_size == 0:
-        if time.monotonic() >= deadline:
-            raise StoreError(
-                f"The store {path} is there and empty: what was in it is lost.",
-                hint="Restore it from a copy; or give --new-store to begin with nothing.",
-            )
-        time.sleep(0.05)
+    if stays_empty(path):
+        raise StoreError(
+            f"The store {path} is there and empty: what was in it is lost.",
+            hint="Restore it from a copy; or give --new-store to begin with nothing.",
+        )
 
 
 def serve_alone(store: Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from sqlalchemy import event
 
 from kongming.records.errors import InputError, StoreError
 
-__all__ = ["StoreFile", "refuse_special_file", "sqlite_path"]
+__all__ = ["StoreFile", "refuse_special_file", "sqlite_path", "stays_empty"]
 
 _WAY_OUT = "Put the file back; or restart what uses the store, to go on with what is there now."
 
@@ -21,6 +22,21 @@ def sqlite_path(url: sa.URL) -> Path | None:
     if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
         return None
     return Path(str(url.database)).expanduser()
+
+
+_APPEARS_S = 1.0
+"""A file that is empty for so long is not one that another process is just making."""
+
+
+def stays_empty(path: Path) -> bool:
+    """Whether ``path`` is a file of 0 bytes, as a full disk or a copy that failed leaves it, and
+    not one that another process is just making."""
+    deadline = time.monotonic() + _APPEARS_S
+    while path.is_file() and path.stat().st_size == 0:
+        if time.monotonic() >= deadline:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def refuse_special_file(path: Path) -> None:

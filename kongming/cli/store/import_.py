@@ -46,10 +46,12 @@ def command(file: Path, server: Server, store_url: str | None, as_json: bool) ->
 
 def _keep(file: Path, store_url: str | None) -> dict[str, int]:
     from kongming.store import Store
-    from kongming.store.parquet import import_runs
+    from kongming.store.parquet import read_export
 
+    # Read first: a mistyped name must not make a store.
+    found = read_export(file)
     with Store.open(store_url) as store:
-        return import_runs(store, file)
+        return store.add_all(**found)
 
 
 def _send(file: Path, server: Server) -> dict[str, int]:
