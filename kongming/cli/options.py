@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kongming.cli.extras import require
 from kongming.cli.tables import WIDE
 from kongming.records.errors import InputError
 from kongming.records.fingerprint import PLACEMENTS
@@ -44,7 +45,30 @@ def parquet_out(ctx: click.Context, param: click.Parameter, value: Path) -> Path
             ctx,
             param,
         )
+    if not value.parent.is_dir():
+        raise InputError(
+            "is in a folder that does not exist.",
+            field=param.opts[0],
+            value=str(value),
+            hint="Create the folder first.",
+        )
     return value
+
+
+def image(_: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """Take a picture that can be drawn, for ``callback``: known before the work is done."""
+    if path is not None:
+        option = param.opts[0]
+        if path.suffix.lower() not in (".svg", ".png"):
+            raise InputError(
+                "is not an image file.", field=option, value=path.name, allowed=".svg or .png"
+            )
+        if not path.parent.is_dir():
+            raise InputError(
+                "is in a folder that does not exist.", field=option, value=str(path.parent)
+            )
+        require("Drawing figures", "plots", "matplotlib")
+    return path
 
 
 def _note_wide(ctx: click.Context, _: click.Parameter, value: bool) -> None:

@@ -210,8 +210,18 @@ class ServiceRecords(Models):
             previous = next(
                 (number for number in earlier if number in versions and number != present), None
             )
+            if present is None:
+                trained = {entry.app for entry in self.models()}
+                if app not in trained:
+                    raise UnknownNameError("model for an application", app, trained)
+                raise InputError(f"has no model at {placement}.", field="app", value=app)
             if previous is None:
-                raise InputError(f"has no earlier version at {placement}.", field="app", value=app)
+                raise InputError(
+                    f"has no earlier version at {placement} than version {present}.",
+                    field="app",
+                    value=app,
+                    hint=f"List its versions: kongming models --app {app} --all",
+                )
             version = previous
         self.promote(app, placement, version, reason)
         return version

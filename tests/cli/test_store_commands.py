@@ -177,7 +177,10 @@ def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
         (["rank", "sort", "--slowdown-limit", "20%"], 2, "is not a number (as 1.2)"),
         (["predict", "sort", "zip"], 2, "kongming predict sort --with zip"),
         (["export", "--out", "x.parquet", "--app", "srot"], 2, "Did you mean sort?"),
-        (["export", "--out", "nowhere/x.parquet"], 1, "cannot be written"),
+        (["export", "--out", "nowhere/x.parquet"], 2, "in a folder that does not exist"),
+        (["runs", "--store", "sqlite:///lost.sqlite"], 1, "is there and empty"),
+        (["models", "rollback", "srot"], 2, "Did you mean sort?"),
+        (["train", "sort", "--placement", "smt-sibling"], 3, "--placement smt-sibling"),
         (["import", "nothing.parquet"], 2, "There is no file"),
         (["profile", "sort"], 2, "--app sort"),
         (["profile", "app.toml"], 2, "Did you mean apps.toml?"),
@@ -196,12 +199,45 @@ def test_bad_input_gets_a_sentence(
 ) -> None:
     (tmp_path / "letter.txt").write_text("Dear reader, " * 100)
     (tmp_path / "apps.toml").touch()
+    (tmp_path / "lost.sqlite").touch()
     done = kongming(*args)
     assert done.returncode == status, done.stderr
     assert told in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 2
     assert not list(tmp_path.glob("*.parquet"))
+    assert not (tmp_path / "lost.sqlite").stat().st_size
+
+
+@pytest.mark.parametrize(
+    "args", [("import", "nothing.parquet"), ("import", "apps.toml"), ("corun", "sort", "zip")]
+)
+def test_a_mistake_makes_no_store(
+    kongming: Kongming, tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    (tmp_path / "apps.toml").touch()
+    assert kongming(*args, "--store", "sqlite:///new.db").returncode == 2
+    assert not list(tmp_path.glob("new.db*"))
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_noise_of_apps_is_that_of_the_runs_that_training_learns_from(
+    kongming: Kongming, store_url: str
+) -> None:
+    """Those alone between co-runs have no fingerprint, and are left out by training."""
+    before = noise(kongming)
+    assert before is not None
+    with Store.open(store_url) as store:
+        for metric in (2.0, 3.0, 4.0):
+            store.add_run(builders.run("sort", metric, campaign="corun-1"))
+    assert noise(kongming) == before
+
+
+def noise(kongming: Kongming) -> float | None:
+    listed_apps = listed(kongming, "apps")["apps"]
+    (profile,) = next(app["profiles"] for app in listed_apps if app["app"] == "sort")
+    noise_pct: float | None = profile["noise_pct"]
+    return noise_pct
 
 
 def test_export_without_pyarrow_names_the_extra(kongming: Kongming, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import click
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server, asks_server
 from kongming.cli.shares import Share
-from kongming.quantities import per_cent
+from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError
 from kongming.records.scaling import Scaling
 
@@ -210,7 +210,10 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
     """Print a table of node sets."""
     console = output.console()
     if not sets:
-        console.print(f"There are not {machines} nodes for {app} among {candidates}.")
+        console.print(
+            f"Fewer than {machines} nodes can be ranked for {app}, of {count(candidates, 'node')}.",
+            markup=False,
+        )
         return
     rows = []
     for number, node_set in enumerate(sets, 1):

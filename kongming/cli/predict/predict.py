@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kongming.learning.model_file import ModelFile
+    from kongming.records.errors import InputError
     from kongming.records.fingerprint import Fingerprint
 
 
@@ -276,19 +277,31 @@ def _this_node() -> str:
 
 
 def _read_fingerprint(file: Path) -> Fingerprint:
-    from kongming.records.errors import InputError
     from kongming.records.fingerprint import Fingerprint
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise _no_fingerprint(file, "is not UTF-8 text") from error
+    if not text.strip():
+        raise _no_fingerprint(file, "is empty")
+    try:
         document: Any = json.loads(text)
     except ValueError as error:
-        raise InputError(
-            f"{file} is not JSON ({error}).",
-            field="--fingerprint",
-            hint="Write one with: kongming fingerprint --json > FILE",
-        ) from error
+        raise _no_fingerprint(file, f"is not JSON ({error})") from error
+    if not isinstance(document, dict) or "surrogates" not in document:
+        raise _no_fingerprint(file, "holds no fingerprint")
     return Fingerprint.from_dict(document)
+
+
+def _no_fingerprint(file: Path, what: str) -> InputError:
+    from kongming.records.errors import InputError
+
+    return InputError(
+        f"{file} {what}.",
+        field="--fingerprint",
+        hint="Write one with: kongming fingerprint --json > FILE",
+    )
 
 
 def measure(file: ModelFile, model: str | None, directory: Path | None) -> Fingerprint:

@@ -226,7 +226,9 @@ def _tasks(
         notes += left_out
         if not sets:
             at = f" at {placement}" if placement else ""
-            error = f"{app} has no runs{at}. Profile it: kongming profile APPS.toml --app {app}"
+            where = f" --placement {placement}" if placement else ""
+            way_out = f"kongming profile APPS.toml --app {app}{where}"
+            error = f"{app} has no runs{at}. Profile it: {way_out}"
             failed.append({"app": app, "error": error})
         for (node_id, where), runs in sorted(sets.items()):
             yield _Task(app, node_id, where, tuple(runs), model, seed)

@@ -118,6 +118,7 @@ def curve_options(function: _Function) -> _Function:
             "--plot",
             metavar="FILE",
             type=click.Path(dir_okay=False, path_type=Path),
+            callback=options.image,
             help="Draw the curve: SVG or PNG, by the ending of the name.",
         ),
         prices_option,

@@ -37,7 +37,13 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--without", metavar="NAME", multiple=True, help="Leave a correction out (repeatable)."
 )
-@click.option("--plot", metavar="FILE", type=_file, help="Draw figure 5.1: SVG or PNG.")
+@click.option(
+    "--plot",
+    metavar="FILE",
+    type=_file,
+    callback=options.image,
+    help="Draw figure 5.1: SVG or PNG.",
+)
 @options.wide_option
 @options.json_option
 def command(

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from kongming.cli.extras import require
+from kongming.cli.options import image
 from kongming.cli.shares import Share
-from kongming.records.errors import InputError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -37,26 +36,11 @@ def choice_options(function: _Function) -> _Function:
     return function
 
 
-def _image(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    """Checked before a log is read, not after."""
-    if path is not None:
-        if path.suffix.lower() not in (".svg", ".png"):
-            raise InputError(
-                "is not an image file.", field="--plot", value=path.name, allowed=".svg or .png"
-            )
-        if not path.parent.is_dir():
-            raise InputError(
-                "is in a folder that does not exist.", field="--plot", value=str(path.parent)
-            )
-        require("Drawing figures", "plots", "matplotlib")
-    return path
-
-
 plot_option = click.option(
     "--plot",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    callback=_image,
+    callback=image,
     help="Draw a figure: SVG or PNG, by the ending of the name.",
 )
 """``--plot FILE``: parameter ``plot`` (Path, or None)."""

@@ -82,6 +82,13 @@ class ScaleFile:
                     allowed=", ".join(types),
                 )
             return models[0]
+        if all(model.machine_type is None for model in models):
+            raise InputError(
+                "The model distinguishes no machine types.",
+                field="--type",
+                hint="Leave out --type, or fit again: kongming scale fit RUNS.csv --type-column "
+                "COLUMN",
+            )
         if machine_type not in types:
             raise UnknownNameError("machine type in the model", machine_type, types)
         return models[types.index(machine_type)]
