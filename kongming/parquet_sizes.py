@@ -55,12 +55,12 @@ def check_footer(file: BinaryIO, path: Path) -> None:
     if not trailer.endswith(_MAGIC):
         # The reader says what it is instead.
         return
-    found, most = int.from_bytes(trailer[:4], "little"), FOOTER_FREE + size // 4
-    if found > most:
+    footer, most = int.from_bytes(trailer[:4], "little"), FOOTER_FREE + size // 4
+    if footer > most:
         raise InputError(
             f"{path} describes more columns and pages than a file of its size can hold.",
             field="footer",
-            value=found,
+            value=footer,
             allowed=f"{most} bytes at the most",
         )
 

@@ -236,11 +236,11 @@ def _check_columns(path: Path, schema: pyarrow.Schema) -> None:
         if count != 1:
             lacks = "lacks this column" if count == 0 else "has this column more than once"
             raise InputError(f"{path} {lacks}.", field=field.name, hint=_HINT)
-        found = schema.field(field.name).type
-        plain = pyarrow.types.is_primitive(found) or pyarrow.types.is_null(found)
-        if not (is_text(found) if field.name in _TEXTS else plain):
+        kind = schema.field(field.name).type
+        plain = pyarrow.types.is_primitive(kind) or pyarrow.types.is_null(kind)
+        if not (is_text(kind) if field.name in _TEXTS else plain):
             raise InputError(
-                f"{path}: the column is {found}, not {field.type}.", field=field.name, hint=_HINT
+                f"{path}: the column is {kind}, not {field.type}.", field=field.name, hint=_HINT
             )
 
 

@@ -154,10 +154,10 @@ class Judgement:
     def from_dict(cls, document: Mapping[str, Any]) -> Judgement:
         """Read ``to_dict``. Raises ValueError or KeyError for what is none."""
         verdict, left_out = document["verdict"], document["left_out_runs"]
-        found = document["reasons"]
-        if not isinstance(found, list) or not 0 < len(found) <= _MOST_REASONS:
+        listed = document["reasons"]
+        if not isinstance(listed, list) or not 0 < len(listed) <= _MOST_REASONS:
             raise ValueError("reasons")
-        reasons = tuple(Reason.from_dict(reason) for reason in found)
+        reasons = tuple(Reason.from_dict(reason) for reason in listed)
         if verdict not in VERDICTS or verdict != max(
             (reason.verdict for reason in reasons), key=VERDICTS.index
         ):

@@ -49,9 +49,9 @@ def _keep(file: Path, store_url: str | None) -> dict[str, int]:
     from kongming.store.parquet import read_export
 
     # Read first: a mistyped name must not make a store.
-    found = read_export(file)
+    records = read_export(file)
     with Store.open(store_url) as store:
-        return store.add_all(**found)
+        return store.add_all(**records)
 
 
 def _send(file: Path, server: Server) -> dict[str, int]:
