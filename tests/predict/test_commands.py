@@ -328,9 +328,10 @@ def test_a_spoiled_profile_is_said_by_all_that_shows_its_model(
 ) -> None:
     """Of one database all say the same: what training judged, and nothing else."""
     with Store.open(profiled) as store:
-        campaign = store.runs(app="chaser", kind="solo")[0].campaign
+        first = store.runs(app="chaser", kind="solo")[0]
+        like = {"campaign": first.campaign, "fingerprint": first.fingerprint}
         for seconds in (1.0, 9.0, 2.0, 8.0, 4.0):
-            store.add_run(builders.run("chaser", seconds, campaign=campaign))
+            store.add_run(builders.run("chaser", seconds, **like))
     (made,) = json.loads(train("chaser", "--json"))["models"]
     remark = made["warnings"][0]
     assert remark.startswith("The profile of chaser is spoiled: its runs alone differ by")
