@@ -15,8 +15,8 @@ PAGE = (tables.ROOT / "docs/doors.md").read_text(encoding="utf-8")
 
 def test_the_states_of_a_node_and_whether_their_numbers_are_told() -> None:
     section = PAGE.split("## States of a node")[1].split("\n## ")[0]
-    said = dict(re.findall(r"^\| `(\w+)` \|.*\| (told|left out) \|$", section, re.MULTILINE))
-    assert said == {state: "told" if _told(state) else "left out" for state in get_args(NodeState)}
+    said = dict(re.findall(r"^\| `(\w+)` \|.*\| (given|left out) \|$", section, re.MULTILINE))
+    assert said == {state: "given" if _told(state) else "left out" for state in get_args(NodeState)}
 
 
 def _told(state: NodeState) -> bool:
