@@ -194,3 +194,13 @@ def test_the_help_names_every_subcommand(kongming: Kongming) -> None:
         assert f"\n  {name}" in done.stdout
         assert kongming("scale", name, "--help").returncode == 0
     assert "fit" in kongming("scale", "ftt").stderr
+
+
+def test_a_curve_is_drawn_as_a_picture_alone(kongming: Kongming, tmp_path: Path) -> None:
+    """Known before the work is done, and no error of the library that draws."""
+    (tmp_path / "sort.json").touch()
+    for name, problem in (("x.txt", "is not an image file"), ("nowhere/x.svg", "does not exist")):
+        done = kongming("scale", "curve", "sort.json", "--plot", name)
+        assert done.returncode == 2
+        assert f"--plot: is {'not an' if name == 'x.txt' else 'in a folder that'}" in done.stderr
+        assert problem in done.stderr
