@@ -22,6 +22,7 @@ import grpc
 from kongming import __version__
 from kongming import process as entry
 from kongming import settings as declared
+from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
 from kongming.quantities import count
 from kongming.rpc.channel import Connection, connection_from_settings
@@ -49,6 +50,7 @@ _PR_SET_PDEATHSIG = 1
 @click.group(
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples("kongming-agent --server 127.0.0.1:7400", "kongming-agent --once --json"),
 )
 @click.version_option(__version__, prog_name="kongming-agent", message="%(prog)s %(version)s")
 @click.option("--server", "address", metavar="HOST:PORT", help="Server that receives the reports.")
@@ -114,7 +116,11 @@ def cli(
     return _stay(settings, file)
 
 
-@cli.command("profile", short_help="Profile applications of this node's own list.")
+@cli.command(
+    "profile",
+    short_help="Profile applications of this node's own list.",
+    epilog=examples("kongming-agent profile sort --config agent.toml"),
+)
 @click.argument("apps", metavar="APP...", nargs=-1, required=True)
 @click.option(
     "--config",

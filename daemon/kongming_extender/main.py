@@ -19,6 +19,7 @@ import click
 
 from kongming import __version__, settings
 from kongming import process as entry
+from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
 from kongming.rpc.log_limits import LogLimits
 from kongming_extender.config import Config
@@ -51,7 +52,8 @@ def _option(
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every setting, with its default: kongming-extender --settings.",
+    epilog="Every setting, with its default: kongming-extender --settings.\n\n"
+    + examples("kongming-extender --server 127.0.0.1:7400 --api http://127.0.0.1:8001"),
 )
 @click.version_option(__version__, prog_name="kongming-extender", message="%(prog)s %(version)s")
 @_option("listen", "HOST:PORT")

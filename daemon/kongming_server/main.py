@@ -19,6 +19,7 @@ import click
 
 from kongming import __version__
 from kongming import process as entry
+from kongming.help_examples import examples
 from kongming.lazy_group import Entry, LazyGroup
 from kongming.printable import log_to_stderr
 from kongming.settings import as_file, table
@@ -74,7 +75,8 @@ def _option(
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Every setting, with its default: kongming-server --settings. KONGMING_STORE names the "
-    "store (--store).",
+    "store (--store).\n\n"
+    + examples("kongming-server --store sqlite:///cluster.db", "kongming-server token list"),
 )
 @click.version_option(__version__, prog_name="kongming-server", message="%(prog)s %(version)s")
 @_option("listen", "HOST:PORT")

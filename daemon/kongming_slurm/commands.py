@@ -13,6 +13,7 @@ import click
 
 from kongming import __version__
 from kongming import process as entry
+from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
 from kongming.settings import as_file, load
 from kongming_slurm import hooks
@@ -22,13 +23,23 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _CONFIG = click.option("--config", "file", type=_FILE, help="Settings, as TOML.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples("kongming-slurm bridge --config slurm.toml"),
+)
 @click.version_option(__version__, prog_name="kongming-slurm", message="%(prog)s %(version)s")
 def cli() -> None:
     """KONGMING for Slurm: see docs/slurm.md."""
 
 
-@cli.command("bridge", short_help="Keep the ranking file fresh; runs where slurmctld does.")
+@cli.command(
+    "bridge",
+    short_help="Keep the ranking file fresh; runs where slurmctld does.",
+    epilog=examples(
+        "kongming-slurm bridge --config slurm.toml",
+        "kongming-slurm bridge --server 127.0.0.1:7400 --once",
+    ),
+)
 @click.option("--server", "address", metavar="HOST:PORT", help="The server's gRPC address.")
 @_CONFIG
 @click.option("--ca", metavar="FILE", help="Authority of the server's certificate.")
@@ -70,7 +81,11 @@ def bridge_cli(
     return _bridge(load(Settings, file, options), once=once, reset=reset)
 
 
-@cli.command("prolog", short_help="Slurm's Prolog: report to the agent that a job has started.")
+@cli.command(
+    "prolog",
+    short_help="Slurm's Prolog: report to the agent that a job has started.",
+    epilog=examples("kongming-slurm prolog --config slurm.toml"),
+)
 @_CONFIG
 def prolog_cli(file: Path | None) -> int:
     """Report to this node's agent that a job has started. Reads Slurm's environment; status 0
@@ -78,7 +93,11 @@ def prolog_cli(file: Path | None) -> int:
     return hooks.run("prolog", file, hooks.environment())
 
 
-@cli.command("epilog", short_help="Slurm's Epilog: report to the agent how long a job has run.")
+@cli.command(
+    "epilog",
+    short_help="Slurm's Epilog: report to the agent how long a job has run.",
+    epilog=examples("kongming-slurm epilog --config slurm.toml"),
+)
 @_CONFIG
 def epilog_cli(file: Path | None) -> int:
     """Report to this node's agent how long a job has run. Reads Slurm's environment; status 0

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import click
 import pytest
+from kongming_agent.main import cli as agent
+from kongming_extender.main import cli as extender
+from kongming_server.main import cli as server
+from kongming_slurm.commands import cli as slurm
 
 from kongming.cli.examples import examples
 from kongming.cli.main import cli
@@ -28,7 +32,21 @@ def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command
             yield from commands(command, f"{name} {part}")
 
 
-COMMANDS = dict(commands(cli, "kongming")) | {"kongming observe export": export}
+PROGRAMS: dict[str, click.Command] = {
+    "kongming": cli,
+    "kongming-agent": agent,
+    "kongming-extender": extender,
+    "kongming-server": server,
+    "kongming-slurm": slurm,
+}
+COMMANDS = {
+    name: command
+    for program, top in PROGRAMS.items()
+    if isinstance(top, click.Group)
+    for name, command in commands(top, program)
+}
+COMMANDS |= {name: command for name, command in PROGRAMS.items() if name != "kongming"}
+COMMANDS["kongming observe export"] = export
 EXAMPLES = {name: re.findall("^  (.+)", c.epilog or "", re.M) for name, c in COMMANDS.items()}
 
 
@@ -38,8 +56,8 @@ def parse(words: list[str]) -> None:
     Raises:
         click.UsageError: the program would refuse the command line.
     """
-    command: click.Command = cli
     program, *rest = words
+    command = PROGRAMS[program]
     context = click.Context(command, info_name=program)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name, subcommand, rest = command.resolve_command(context, rest)

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from kongming.help_examples import examples
 from kongming.process import json_text
 from kongming.records import moments
 from kongming.records.errors import InputError, UnknownNameError
@@ -59,7 +60,13 @@ def _store_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_store
 
 
-@click.command("init-tls")
+@click.command(
+    "init-tls",
+    epilog=examples(
+        "kongming-server init-tls tls --name server.example",
+        "kongming-server init-tls tls --agent node-7",
+    ),
+)
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", "names", multiple=True, help="A host name or address of the server.")
 @click.option(
@@ -115,12 +122,21 @@ def init_tls(
     )
 
 
-@click.group("token")
+@click.group(
+    "token",
+    epilog=examples("kongming-server token add --role monitor --out monitor.token"),
+)
 def token() -> None:
     """Make, list and revoke the tokens by which callers are known."""
 
 
-@token.command("add")
+@token.command(
+    "add",
+    epilog=examples(
+        "kongming-server token add --role scheduler --expires 30d --out scheduler.token",
+        "kongming-server token add --role agent --node 'rack-7-*' --out agent.token",
+    ),
+)
 @click.option("--role", type=click.Choice([role.value for role in Role]), required=True)
 @click.option("--expires", metavar="DURATION", help="As 12h, 30d or 52w; else it never does.")
 @click.option("--name", default="", help="Whom or what it is for; it is shown in lists and logs.")
@@ -184,7 +200,7 @@ def add(
     click.echo(token.text if out is None else out)
 
 
-@token.command("list")
+@token.command("list", epilog=examples("kongming-server token list --json"))
 @_store_options
 @_json_option
 def list_(server: ServerSettings, as_json: bool) -> None:
@@ -204,7 +220,9 @@ def list_(server: ServerSettings, as_json: bool) -> None:
         click.echo("  ".join(filter(None, parts)))
 
 
-@token.command("revoke")
+@token.command(
+    "revoke", epilog=examples("kongming-server token revoke 3f9a1c --store sqlite:///cluster.db")
+)
 @click.argument("token_id", metavar="ID", required=False)
 @click.option(
     "--certificate",
@@ -254,7 +272,7 @@ def revoke(
     click.echo(f"Token {token_id} {'is revoked' if revoked else 'was revoked before'}.")
 
 
-@token.command("release")
+@token.command("release", epilog=examples("kongming-server token release node-7"))
 @click.argument("node", metavar="NODE", required=False, default="")
 @click.option("--of", "token_id", metavar="ID", help="Release all nodes of the token ID instead.")
 @_store_options

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     epilog=examples("kongming operations", "kongming operations --ended --limit 5"),
 )
 @click.option("--ended", is_flag=True, help="Those that have ended as well.")
-@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="How many are shown.",
+)
 @server_options
 @options.store_option
 @options.wide_option

@@ -86,7 +86,11 @@ def command(
             )
 
 
-@command.command("rollback", epilog=examples("kongming models rollback xz --version 2"))
+@command.command(
+    "rollback",
+    short_help="Put an earlier version of a model into service.",
+    epilog=examples("kongming models rollback xz --version 2"),
+)
 @click.argument("app")
 @options.placement_filter
 @click.option("--version", type=click.IntRange(1), help="This version; else the previous version.")
