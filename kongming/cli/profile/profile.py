@@ -268,7 +268,7 @@ def _report(
             console.print(f"{app} was left out; the same command tries it again.", style="red")
     if view.failed:
         console.print(
-            f"{view.failed} of {sum(row.runs for row in view.rows.values())} runs failed."
+            f"{view.failed} of {count(sum(row.runs for row in view.rows.values()), 'run')} failed."
         )
     if campaign.left_out:
         console.print(
