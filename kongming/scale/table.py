@@ -82,7 +82,7 @@ def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
         machine_type = None if columns.machine_type is None else row.name(columns.machine_type)
         rows_of.setdefault((group, machine_type), []).append((row, numbers))
     if not rows_of:
-        raise _empty(file)
+        raise _empty(file, columns)
     parts, identities = {}, {}
     for key, rows in rows_of.items():
         _check_varied(rows, columns, key)
@@ -128,7 +128,7 @@ def read_context_table(
         texts = tuple(_value(row, name) for name in names)
         rows_of.setdefault(group, []).append((row, _numbers(row, columns, scale_column), texts))
     if not rows_of:
-        raise _empty(file)
+        raise _empty(file, columns)
     tables = []
     for group, rows in rows_of.items():
         cells = list(zip(*(texts for _, _, texts in rows), strict=True))
@@ -235,9 +235,10 @@ def _numbers(row: Row, columns: Columns, scale_column: str | None) -> tuple[floa
     return machines, scale, seconds, iterations
 
 
-def _empty(file: Path) -> InputError:
+def _empty(file: Path, columns: Columns) -> InputError:
     return InputError(
-        f"{file} has a header but no rows.",
+        "has a header but no rows.",
+        field=f"{file}: row 1, column {columns.seconds!r}",
         hint="Each run is one row; a scale model needs runs at two machine counts or more.",
     )
 
