@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,10 @@ async def serve(config: Config) -> int:
             logging.getLogger(__name__).warning("Ended before everything was in order.")
             os._exit(128 + signum)
         stop.set()
+        # Of the system and not of the event loop: after it, threads are waited for as well.
+        giving_up = threading.Timer(config.server.grace_s + _STORE_S, _give_up)
+        giving_up.daemon = True
+        giving_up.start()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, end, signum)
@@ -155,6 +160,21 @@ async def serve(config: Config) -> int:
     notifier.stopping()
     await app.stop()
     return 0
+
+
+_STORE_S = 15.0
+"""How long the end may take once calls have ended; what is longer waits for a store that does not
+answer. What was not kept by then was not acknowledged; whoever looks after the server would kill it
+soon, and not know why."""
+
+
+def _give_up() -> None:
+    logging.getLogger(__name__).error(
+        "Ended before everything was in order: the store, or something else, did not answer for "
+        "%g s.",
+        _STORE_S,
+    )
+    os._exit(1)
 
 
 def _log_to_stderr(level: str) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -151,6 +153,24 @@ def test_a_second_signal_ends_it_at_once(start_server: StartServer) -> None:
     assert server.stop() == 128 + signal.SIGTERM
     ended.set()
     call.cancel()
+
+
+def test_a_store_that_does_not_answer_does_not_keep_it_from_ending(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """Who holds the store's file holds it for longer than any test."""
+    settings = {"server.grace_s": 0.1, "server.lock_timeout_s": 3600.0}
+    server = start_server(settings=settings, store_url=f"sqlite:///{tmp_path / 'held.db'}")
+    agent = FakeAgent(server.channel())
+    agent.register()
+    with closing(sqlite3.connect(tmp_path / "held.db", isolation_level=None)) as holding:
+        holding.execute("BEGIN EXCLUSIVE")
+        assert server.stop() == 1
+        holding.execute("ROLLBACK")
+    assert "Ended before everything was in order: the store" in server.log.read_text()
+    # What was acknowledged is there.
+    server.start()
+    assert agent.node().facts.id == agent.facts.id
 
 
 def test_both_ports_end_together(start_server: StartServer) -> None:
