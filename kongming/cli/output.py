@@ -76,6 +76,10 @@ def _console(*, stderr: bool) -> Console:
     class PrintableConsole(Console):
         """Obeys the styles of rich, and no escape sequence in what it prints."""
 
+        def on_broken_pipe(self) -> None:
+            # Ends as any command does whose reader went away; rich would end it with status 1.
+            raise BrokenPipeError
+
         def render(
             self, renderable: RenderableType, options: ConsoleOptions | None = None
         ) -> Iterable[Segment]:

@@ -240,8 +240,11 @@ def test_json_after_two_dashes_belongs_to_someone_else() -> None:
     assert not failures.wants_json(["runs", "--", "--json"])
 
 
-def test_reader_that_goes_away_is_no_error(kongming_env: dict[str, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kongming.cli.main", "runs", "--help"]
+@pytest.mark.parametrize("words", [("runs", "--help"), ("suite",)], ids=" ".join)
+def test_reader_that_goes_away_is_no_error(
+    words: Sequence[str], kongming_env: dict[str, str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "kongming.cli.main", *words]
     process = subprocess.Popen(
         command, env=kongming_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
     )
