@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.learning import reading_pairs
@@ -197,11 +198,14 @@ def build(
         )
     remaining = tuple(names[j] for j in varying)
     X = met[:, varying]
-    y, known_up_to = _completed(_log_slowdowns(usable, solo), [run.cut_off for run in usable])
+    y, bounds = _completed(_log_slowdowns(usable, solo), [run.cut_off for run in usable])
     awake = keeping_awake(usable)
     factor = awake_factor(y[awake], waiting)
     # What is left is due to pressure, which the models learn.
     y -= factor * awake_shares(usable)
+    known_up_to = float(y[bounds].min()) if bounds.any() else math.inf
+    # Beyond that nothing is known, of whatever was ended later as well.
+    y[bounds] = known_up_to
     solo_rows = [i for i, run in enumerate(usable) if run.kind == "solo"]
     first = usable[0]
     return Dataset(
@@ -257,20 +261,17 @@ def _log_slowdowns(runs: Sequence[Run], solo: SoloTime) -> Floats:
     )
 
 
-def _completed(y: Floats, cut_off: Sequence[bool]) -> tuple[Floats, float]:
+def _completed(y: Floats, cut_off: Sequence[bool]) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the log slowdowns ``y`` (n,) with the mean of those above it in the place of each that
     is a lower bound (Efron 1967, redistribution to the right: each complete run is as likely), and
-    the least lower bound that none is above; infinity without any."""
+    which (n,) remain lower bounds, as none is above."""
     cut = np.array(cut_off, dtype=np.bool_)
-    result = y.copy()
-    known_up_to = math.inf
+    result, bounds = y.copy(), cut.copy()
     for i in np.flatnonzero(cut):
         above = y[~cut & (y > y[i])]
         if len(above):
-            result[i] = above.mean()
-        else:
-            known_up_to = min(known_up_to, float(y[i]))
-    return result, known_up_to
+            result[i], bounds[i] = above.mean(), False
+    return result, bounds
 
 
 def in_environments(runs: Iterable[Run], reference: str) -> list[Run]:

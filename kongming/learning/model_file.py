@@ -70,6 +70,12 @@ class FrozenModel:
     not_better_than: tuple[str, ...] | None = None
     selection: Selection | None = None
 
+    @property
+    def open_ended(self) -> bool:
+        """Whether ``worst`` is a lower bound: of training runs that were ended before their
+        program was. Only then is there no room above it (``spaces.credible_bounds``)."""
+        return self.bounds[1] <= self.worst
+
     def log_slowdown(self, moved: Floats) -> Floats:
         """Return (n,) log slowdowns from ``moved`` (n, p): logs of readings over idle, in the
         columns' order."""

@@ -23,9 +23,12 @@ from kongming.learning.extrapolation import Distance
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile, Variant
 from kongming.learning.readings import MISSING_SHARE, VariantName
-from kongming.learning.repeat_noise import Variance, shrunk
+from kongming.learning.repeat_noise import DEFAULT_POOL, Variance, shrunk
 from kongming.records.errors import InputError
 from kongming.records.prediction import Interval
+
+_LEVEL = 0.9
+"""Level of the interval that decides how far a prediction may reach."""
 
 _LEVELS = 16
 """Levels of intervals for which a scorer remembers what they rest on."""
@@ -77,7 +80,7 @@ class Scorer:
             error,
             outside,
             limit,
-            np.asarray((beyond & self.used).any(axis=1) | capped),
+            np.asarray((beyond & self.used).any(axis=1) | capped | self._unknown(predicted, error)),
         )
 
     def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
@@ -105,9 +108,20 @@ class Scorer:
         predicted = self.frozen.log_slowdown(inside)
         return predicted, error, np.asarray(predicted >= bound)
 
+    def _unknown(self, predicted: Floats, error: Floats) -> NDArray[np.bool_]:
+        """(n,): whether a prediction may reach what the model knows of, where its training runs
+        end in lower bounds."""
+        if not self.frozen.open_ended:
+            return np.zeros(len(predicted), dtype=np.bool_)
+        reach = self.known_tails(_LEVEL, DEFAULT_POOL).upper
+        deviation = np.hypot(error, self._solo_error(shrunk(self.variant.repeats, DEFAULT_POOL)))
+        return np.asarray(predicted + reach * deviation >= self.frozen.worst)
+
     def _limit(self, inside: Floats) -> Floats:
         """(n,): no program is slowed more than the resource that is slowed most, or than it was in
-        its worst training run."""
+        its worst training run, unless that was ended before its program was."""
+        if self.frozen.open_ended:
+            return np.full(len(inside), math.inf)
         return np.asarray(np.maximum(inside.max(axis=1), self.frozen.worst))
 
     def distance(self, row: Floats) -> Distance:

@@ -74,6 +74,29 @@ def test_where_nothing_came_to_its_end_a_prediction_is_at_least_what_is_known() 
     assert not alone.slowdown.at_least
 
 
+def test_wherever_it_may_be_beyond_what_is_known_a_prediction_says_at_least() -> None:
+    """The heaviest loads slow a program by more than 5 times here, and were ended at that."""
+    runs = synthetic.campaign("climbs", dict.fromkeys(synthetic.IDLE, 0.9), solos=12, noise=0.1)
+    solo = 3.0
+    ended = [
+        replace(run, metric=ENDED_AT * solo, wall_s=ENDED_AT * solo, passive={CUT_OFF: 1.0})
+        if run.kind == "induced" and run.cost > ENDED_AT * solo
+        else run
+        for run in runs
+    ]
+    cut = {run.id for run in ended if run.cut_off}
+    assert 3 <= len(cut) < len(runs) / 2
+    data = dataset.build(ended)
+    file = model_file.read(train_application(ended, models=("STACK",)))
+    for row, (run_id, kind) in enumerate(zip(data.run_ids, data.kinds, strict=True)):
+        times = dict(zip(data.columns, np.exp(data.known[row]).tolist(), strict=True))
+        answer = predict.predict_environment(file, times).slowdown
+        if run_id in cut:
+            assert answer.at_least
+        elif kind == "solo":
+            assert not answer.at_least
+
+
 def test_what_was_cut_off_says_nothing_of_the_repeat_noise() -> None:
     runs = campaign(complete=0)
     repeated = [replace(run, levels=(builders.level("compute.int"),)) for run in runs]
@@ -103,7 +126,12 @@ def test_a_lower_bound_is_never_learned_as_less(under_load: Sequence[tuple[float
     data = dataset.build([solo, *loads])
     by_id = dict(zip(data.run_ids, data.y.tolist(), strict=True))
     ended = [math.log(slowdown) for slowdown, cut in under_load if not cut]
-    open_ended = []
+    bounds = [
+        math.log(slowdown)
+        for slowdown, cut in under_load
+        if cut and not any(other > math.log(slowdown) for other in ended)
+    ]
+    assert data.known_up_to == pytest.approx(min(bounds, default=math.inf))
     for run, (slowdown, cut) in zip(loads, under_load, strict=True):
         learned, measured = by_id[run.id], math.log(slowdown)
         if not cut:
@@ -111,6 +139,4 @@ def test_a_lower_bound_is_never_learned_as_less(under_load: Sequence[tuple[float
         elif any(other > measured for other in ended):
             assert measured < learned <= max(ended) + 1e-12
         else:
-            assert learned == pytest.approx(measured)
-            open_ended.append(measured)
-    assert data.known_up_to == pytest.approx(min(open_ended, default=math.inf))
+            assert learned == pytest.approx(data.known_up_to)

@@ -68,6 +68,9 @@ def unseen_errors(document: Mapping[str, Any], runs: Iterable[Run]) -> list[floa
     for run in runs:
         if not run.ok or run.fingerprint is None or unix(run.started_at) <= after:
             continue
+        # Its cost is a lower bound: a model that says less would be right by it.
+        if run.cut_off:
+            continue
         times = run.fingerprint.times()
         if run.before is not None:
             times = {**times, **run.before.times()}
