@@ -74,13 +74,15 @@ class Scorer:
         outside = np.asarray((beyond | (rows < self.log_floor)).any(axis=1))
         inside = np.minimum(rows, self.log_edge) - self.log_idle
         limit = self._limit(inside)
-        predicted, error, capped = self._predicted(inside, moved)
+        predicted, error, at_edge = self._predicted(inside, moved)
+        if self.frozen.open_ended:
+            at_edge |= self._unknown(predicted, error)
         return Scores(
             with_awake_factor(np.minimum(predicted, limit), self.variant.awake, awake),
             error,
             outside,
             limit,
-            np.asarray((beyond & self.used).any(axis=1) | capped | self._unknown(predicted, error)),
+            np.asarray((beyond & self.used).any(axis=1) | at_edge),
         )
 
     def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
@@ -109,10 +111,8 @@ class Scorer:
         return predicted, error, np.asarray(predicted >= bound)
 
     def _unknown(self, predicted: Floats, error: Floats) -> NDArray[np.bool_]:
-        """(n,): whether a prediction may reach what the model knows of, where its training runs
-        end in lower bounds."""
-        if not self.frozen.open_ended:
-            return np.zeros(len(predicted), dtype=np.bool_)
+        """(n,): whether a prediction of a model whose training runs end in lower bounds may reach
+        these."""
         reach = self.known_tails(_LEVEL, DEFAULT_POOL).upper
         deviation = np.hypot(error, self._solo_error(shrunk(self.variant.repeats, DEFAULT_POOL)))
         return np.asarray(predicted + reach * deviation >= self.frozen.worst)
