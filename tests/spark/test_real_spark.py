@@ -12,6 +12,7 @@ from tests.spark.record import log_of
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.thorough,
     pytest.mark.skipif(
         bool({"Java", "PySpark"} & set(system.missing())), reason="needs Java and PySpark"
     ),
