@@ -132,9 +132,8 @@ WIDE_TABLES = """[...document.querySelectorAll(".scroll")].filter(one =>
   one.scrollWidth > one.clientWidth + 1).map(one => one.getAttribute("aria-label"))"""
 
 
-@pytest.mark.parametrize(
-    "recordings", ["fleet", pytest.param("one-machine", marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("recordings", ["fleet", "one-machine"])
 def test_a_page_in_a_browser(
     kongming: Kongming, fleet: list[Path], tmp_path: Path, recordings: str
 ) -> None:

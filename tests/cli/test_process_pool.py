@@ -115,6 +115,7 @@ def trained(name: str) -> dict[str, Any]:
     return _without_time(train_application(runs, models=("LM.GA", "CART")))
 
 
+@pytest.mark.thorough
 def test_a_model_is_the_same_from_any_process() -> None:
     one, two = (list(in_order(trained, ["first", "second"], jobs)) for jobs in (1, 2))
     assert one == two

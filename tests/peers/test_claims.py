@@ -10,8 +10,11 @@ import pytest
 
 from benchmarks.peers import reproduce
 
+# Of benchmarks, which change seldom; what predicts by them is tested in test_predictions.py.
+pytestmark = pytest.mark.thorough
 
-@pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.thorough)])
+
+@pytest.fixture(scope="module", params=[1, 3])
 def results(request: pytest.FixtureRequest) -> dict[str, Any]:
     return dict(reproduce.run(seeds=request.param)["results"])
 
