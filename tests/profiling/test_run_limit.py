@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.profiling.blocks.timed_run import (
+from kongming.profiling.plans.run_limit import (
     LONGEST_SLOWDOWN,
     MOST_SLOWDOWN,
     PATIENCE,

@@ -175,13 +175,9 @@ def _finish_step(
     yield run
     if run.ok:
         first = step.app not in state.walls
-        state.walls[step.app] = run.wall_s
+        state.add_run(run)
         if first and run.wall_s < state.needed_s:
             yield Short(step.app, run.wall_s, state.needed_s)
-        if step.kind == "solo":
-            state.alone.setdefault(step.app, []).append(run.wall_s)
-        if step.kind == "solo" and run.waiting_share is not None:
-            state.waits.setdefault(step.app, []).append(run.waiting_share)
     elif step.kind == "solo" and step.repeat == 0:
         state.runners.pop(step.app).close()
         yield Dropped(step.app, run.error or "its first solo run failed")

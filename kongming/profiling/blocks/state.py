@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kongming.profiling.events import Doing
 from kongming.profiling.plans.campaign_plan import Plan
+from kongming.profiling.plans.run_limit import overtime_s
 from kongming.profiling.runs.coupling import CouplingLog
 from kongming.profiling.runs.runner import AnyRunner, open_runner
 from kongming.profiling.runs.signature import needed_seconds
@@ -18,7 +19,7 @@ from kongming.records import control
 from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError
 from kongming.records.fingerprint import Fingerprint
-from kongming.records.run import Signature
+from kongming.records.run import Run, Signature
 
 UNKNOWN_ITERATION_S = 3.0
 """Assumed length of an iteration before the first one was timed."""
@@ -82,6 +83,18 @@ class CampaignState:
         yet, and the site with a warning if one could not be read; ``settled``: seconds waited."""
         signals, site = self.couplings.read(site)
         return {**signals, "settle_s": settled}, site
+
+    def add_run(self, run: Run) -> None:
+        """Learn from a successful run how long its program takes, how much it waits, and how
+        much of its patience under load is used up."""
+        self.walls[run.app] = run.wall_s
+        if run.kind == "solo":
+            self.alone.setdefault(run.app, []).append(run.wall_s)
+            if run.waiting_share is not None:
+                self.waits.setdefault(run.app, []).append(run.waiting_share)
+        elif run.kind == "induced" and run.app in self.alone:
+            beyond = overtime_s(self.alone[run.app], run.wall_s)
+            self.overtime_s[run.app] = self.overtime_s.get(run.app, 0.0) + beyond
 
     @property
     def needed_s(self) -> float:

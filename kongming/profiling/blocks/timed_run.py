@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 
 from kongming.probes import passive
 from kongming.profiling.blocks.state import CampaignState
 from kongming.profiling.plans.campaign_plan import Step
+from kongming.profiling.plans.run_limit import limit_s, usual_limit_s
 from kongming.profiling.runs.outcome import Outcome
 from kongming.profiling.runs.site_run import as_run
 from kongming.profiling.site import Site
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import CUT_OFF, Run
-
-MOST_SLOWDOWN = 5.0
-"""A run under load is ended at so many times the program's runtime alone, as a lower bound, once
-its program's patience is used up."""
-
-LONGEST_SLOWDOWN = 30.0
-"""Even with patience left a run is ended at so many times its program's runtime alone."""
-
-PATIENCE = 60.0
-"""How long a program's runs under load may go on beyond ``MOST_SLOWDOWN`` together, in runtimes
-alone. Those that end tell how slow the others would have been: a program that waits its turn
-behind a busy neighbour each time it wakes takes more than ten times as long."""
-
-LEAST_PATIENCE_S = 1.0
-"""How much longer than alone each run may take: what ends within it was not worth ending."""
 
 
 def timed_run(
@@ -47,8 +33,6 @@ def timed_run(
         state.sites[step.app].app_cpus, cgroup_procs=site.app_procs, timeout_s=limit
     )
     signals = passive.difference(before, passive.snapshot(neighbour=site.other_cpu))
-    if limit is not None:
-        _use_patience(state, step.app, outcome.wall_s)
     if limit is not None and outcome.timed_out:
         signals = {**signals, CUT_OFF: 1.0}
         times = limit / median(state.alone[step.app])
@@ -83,25 +67,7 @@ def _cut_off_s(state: CampaignState, step: Step) -> float | None:
     limit = limit_s(alone, state.overtime_s.get(step.app, 0.0))
     if app.timeout_s is None:
         return limit
-    return min(limit, app.timeout_s) if _usual_limit_s(alone) < app.timeout_s else None
-
-
-def limit_s(alone: Sequence[float], overtime_s: float) -> float:
-    """Return after how many seconds a run under load is ended, from its program's runtimes
-    ``alone`` and what its runs under load have taken beyond the usual limit so far."""
-    usual = _usual_limit_s(alone)
-    patience = max(PATIENCE * median(alone) - overtime_s, 0.0)
-    return min(usual + patience, max(usual, LONGEST_SLOWDOWN * median(alone)))
-
-
-def _usual_limit_s(alone: Sequence[float]) -> float:
-    return max(MOST_SLOWDOWN * median(alone), median(alone) + LEAST_PATIENCE_S)
-
-
-def _use_patience(state: CampaignState, app: str, wall_s: float) -> None:
-    """Count what a run under load took beyond the usual limit."""
-    beyond = wall_s - _usual_limit_s(state.alone[app])
-    state.overtime_s[app] = state.overtime_s.get(app, 0.0) + max(beyond, 0.0)
+    return min(limit, app.timeout_s) if usual_limit_s(alone) < app.timeout_s else None
 
 
 def unmeasured(state: CampaignState, site: Site, step: Step, reason: str) -> Run:

@@ -1,0 +1,39 @@
+"""After how long a run under load is ended although its program is not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+MOST_SLOWDOWN = 5.0
+"""A run under load is ended at so many times the program's runtime alone, as a lower bound, once
+its program's patience is used up."""
+
+LONGEST_SLOWDOWN = 30.0
+"""Even with patience left a run is ended at so many times its program's runtime alone."""
+
+PATIENCE = 60.0
+"""How long a program's runs under load may go on beyond ``MOST_SLOWDOWN`` together, in runtimes
+alone. Those that end tell how slow the others would have been: a program that waits its turn
+behind a busy neighbour each time it wakes takes more than ten times as long."""
+
+LEAST_PATIENCE_S = 1.0
+"""How much longer than alone each run may take: what ends within it was not worth ending."""
+
+
+def limit_s(alone: Sequence[float], overtime_s: float) -> float:
+    """Return after how many seconds a run under load is ended, from its program's runtimes
+    ``alone`` and what its runs under load have taken beyond the usual limit so far."""
+    usual = usual_limit_s(alone)
+    patience = max(PATIENCE * median(alone) - overtime_s, 0.0)
+    return min(usual + patience, max(usual, LONGEST_SLOWDOWN * median(alone)))
+
+
+def overtime_s(alone: Sequence[float], wall_s: float) -> float:
+    """Return what a run under load of ``wall_s`` took beyond the usual limit."""
+    return max(wall_s - usual_limit_s(alone), 0.0)
+
+
+def usual_limit_s(alone: Sequence[float]) -> float:
+    """Return after how many seconds it is ended without any patience left."""
+    return max(MOST_SLOWDOWN * median(alone), median(alone) + LEAST_PATIENCE_S)

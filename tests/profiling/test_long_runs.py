@@ -1,0 +1,44 @@
+"""Runs under load that take many times longer than alone: which are ended, and what that costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kongming.profiling.plans.run_limit import LONGEST_SLOWDOWN, MOST_SLOWDOWN, PATIENCE
+from tests.profiling.scripted import campaign, plan_of
+
+ALONE = 4.0
+
+
+def test_a_run_that_fails_uses_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(["solo", "stream.triad", "stream.add", "stream.copy", "stream.scale"])
+    runs, limits = campaign(monkeypatch, plan, lambda number: None if number else ALONE)
+    assert [run.ok for run in runs] == [True, False, False, False, False]
+    assert limits[1:] == [LONGEST_SLOWDOWN * ALONE] * 4
+
+
+def test_takes_that_are_not_kept_use_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows the first run under load is disturbed, and taken again."""
+    plan = plan_of(["solo", *["stream.triad"] * 3])
+    runs, limits = campaign(
+        monkeypatch,
+        plan,
+        lambda number: 14.0 * ALONE if number else ALONE,
+        disturbed=lambda number: number > 4,
+    )
+    assert len(runs) == 4
+    assert len(limits) >= 7
+    assert all(run.ok and not run.cut_off for run in runs)
+    # Those that were kept went on for 27 of the sixty runtimes.
+    assert limits[-1] == LONGEST_SLOWDOWN * ALONE
+
+
+def test_runs_under_load_go_on_until_their_programs_patience_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = plan_of(["solo", *["stream.triad"] * 9])
+    runs, _ = campaign(monkeypatch, plan, lambda number: 14.0 * ALONE if number else ALONE)
+    assert [run.cut_off for run in runs] == [False] * 7 + [True] * 3
+    # Six went on for nine runtimes each.
+    assert runs[-3].metric == pytest.approx((MOST_SLOWDOWN + PATIENCE - 54.0) * ALONE)
+    assert runs[-2].metric == runs[-1].metric == pytest.approx(MOST_SLOWDOWN * ALONE)
