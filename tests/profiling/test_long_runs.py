@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from kongming.profiling.plans.run_limit import LONGEST_SLOWDOWN, MOST_SLOWDOWN, PATIENCE
+from kongming.profiling.write_limit import WriteLimit
+from kongming.records.run import LoadLevel
 from tests.profiling.scripted import campaign, plan_of
 
 ALONE = 4.0
@@ -42,3 +48,29 @@ def test_runs_under_load_go_on_until_their_programs_patience_is_used(
     # Six went on for nine runtimes each.
     assert runs[-3].metric == pytest.approx((MOST_SLOWDOWN + PATIENCE - 54.0) * ALONE)
     assert runs[-2].metric == runs[-1].metric == pytest.approx(MOST_SLOWDOWN * ALONE)
+
+
+class Lengths(WriteLimit):
+    """Notes for how long each block was said to last."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Any", SimpleNamespace(surrogates=())))
+        self.seen: list[float] = []
+
+    def allows(self, levels: Iterable[LoadLevel], seconds: float) -> bool:
+        self.seen.append(seconds)
+        return True
+
+
+def test_how_long_a_program_takes_is_said_by_its_runs_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = plan_of(["solo", "stream.triad", "stream.add"])
+    lengths = Lengths()
+    campaign(
+        monkeypatch,
+        plan,
+        lambda number: 25.0 * ALONE if number else ALONE,
+        write_limit=lengths,
+    )
+    assert lengths.seen[2] == lengths.seen[1] < 5.0 * ALONE

@@ -85,10 +85,10 @@ class CampaignState:
         return {**signals, "settle_s": settled}, site
 
     def add_run(self, run: Run) -> None:
-        """Learn from a successful run how long its program takes, how much it waits, and how
+        """Learn from a successful run how long its program takes alone, how much it waits, and how
         much of its patience under load is used up."""
-        self.walls[run.app] = run.wall_s
         if run.kind == "solo":
+            self.walls[run.app] = run.wall_s
             self.alone.setdefault(run.app, []).append(run.wall_s)
             if run.waiting_share is not None:
                 self.waits.setdefault(run.app, []).append(run.waiting_share)
