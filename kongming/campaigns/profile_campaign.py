@@ -273,7 +273,7 @@ class ProfileCampaign:
             signatures=self.settings.signatures,
             campaign=self.id,
             done=self.done,
-            walls={run.app: run.wall_s for run in self.earlier if run.ok and run.kind == "solo"},
+            earlier=self.earlier,
             write_limit=writing,
             stop_when=stop_when,
         )

@@ -24,7 +24,7 @@ from kongming.records import control
 from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError
 from kongming.records.fingerprint import NodeFacts
-from kongming.records.run import Signature
+from kongming.records.run import Run, Signature
 
 
 def profile(
@@ -39,7 +39,7 @@ def profile(
     signatures: Mapping[str, Sequence[Signature]] = MappingProxyType({}),
     campaign: str = "",
     done: frozenset[int] = frozenset(),
-    walls: Mapping[str, float] | None = None,
+    earlier: Sequence[Run] = (),
     write_limit: WriteLimit | None = None,
     stop_when: Callable[[], bool] = lambda: False,
 ) -> Generator[Event, None, None]:
@@ -52,7 +52,7 @@ def profile(
     Args:
         inducer_apps: programs that are loads, profiled or not.
         signatures: theirs so far, oldest first.
-        walls: seconds per iteration of an application, where known.
+        earlier: the campaign's runs so far, oldest first.
         write_limit: blocks whose loads would write more are left out, and not recorded; once it
             is reached, all are.
         stop_when: called before each block that is not done; true ends the campaign early.
@@ -83,11 +83,13 @@ def profile(
             work_dir=work_dir,
             stack=stack,
             writing=write_limit or WriteLimit(suite),
-            walls=dict(walls or {}),
             signatures={name: list(taken) for name, taken in signatures.items()},
             watch=control.Watch(plan.placement),
             completed=len(done),
         )
+        for run in earlier:
+            if run.ok:
+                state.add_run(run)
         remaining_apps = {step.app for step in plan.steps if step.index not in done}
         for name in sorted(remaining_apps & apps.keys()):
             yield state.doing(f"setting up {name}", name)

@@ -74,3 +74,25 @@ def test_how_long_a_program_takes_is_said_by_its_runs_alone(
         write_limit=lengths,
     )
     assert lengths.seen[2] == lengths.seen[1] < 5.0 * ALONE
+
+
+def test_a_resumed_campaign_goes_on_with_the_patience_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = plan_of(["solo", *["stream.triad"] * 7])
+
+    def slow(number: int) -> float:
+        return 14.0 * ALONE if number else ALONE
+
+    whole, limits = campaign(monkeypatch, plan, slow)
+    earlier = whole[:5]
+    _, resumed = campaign(
+        monkeypatch,
+        plan,
+        lambda number: slow(number + 5),
+        earlier=earlier,
+        done=frozenset(run.step for run in earlier),
+    )
+    assert resumed == limits[5:]
+    assert all(limit is not None for limit in resumed)
+    assert resumed[-1] < resumed[0]
