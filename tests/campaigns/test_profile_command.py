@@ -233,7 +233,7 @@ def test_a_run_under_load_is_ended_once_its_program_has_had_its_patience(
         "timeout_s = 0.8\n"
     )
     done = kongming("profile", file, *SAME_CORE, "--json")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     runs = stored(kongming)
 
     def under_load(app: str) -> list[dict[str, Any]]:
@@ -256,7 +256,11 @@ def test_a_run_under_load_is_ended_once_its_program_has_had_its_patience(
         assert "cut_off" not in run["passive"]
         assert run["metric"] > 1.3
     limited = under_load("limited")
-    assert [run["ok"] for run in limited] == [False] * len(limited)
+    assert limited
+    for run in limited:
+        assert run["ok"]
+        assert run["passive"]["cut_off"] == 1.0
+        assert run["metric"] < 1.0
 
 
 @pytest.mark.thorough

@@ -96,3 +96,19 @@ def test_a_resumed_campaign_goes_on_with_the_patience_that_is_left(
     assert resumed == limits[5:]
     assert all(limit is not None for limit in resumed)
     assert resumed[-1] < resumed[0]
+
+
+@pytest.mark.parametrize("timeout_s", [1.2 * ALONE, 10.0 * ALONE])
+def test_a_run_that_its_timeout_ends_under_load_is_a_lower_bound(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float
+) -> None:
+    runs, _ = campaign(
+        monkeypatch,
+        plan_of(["solo", "stream.triad", "solo"]),
+        lambda number: ALONE if number == 0 else 40.0 * ALONE,
+        timeout_s=timeout_s,
+    )
+    alone, loaded, late = runs
+    assert alone.ok
+    assert (loaded.ok, loaded.cut_off, loaded.metric) == (True, True, timeout_s)
+    assert (late.ok, late.cut_off) == (False, False)

@@ -9,7 +9,7 @@ from statistics import median
 from kongming.probes import passive
 from kongming.profiling.blocks.state import CampaignState
 from kongming.profiling.plans.campaign_plan import Step
-from kongming.profiling.plans.run_limit import limit_s, usual_limit_s
+from kongming.profiling.plans.run_limit import limit_s
 from kongming.profiling.runs.outcome import Outcome
 from kongming.profiling.runs.site_run import as_run
 from kongming.profiling.site import Site
@@ -65,9 +65,8 @@ def _cut_off_s(state: CampaignState, step: Step) -> float | None:
     if step.kind != "induced" or not alone or app.metric is not None or app.kind == "service":
         return None
     limit = limit_s(alone, state.overtime_s.get(step.app, 0.0))
-    if app.timeout_s is None:
-        return limit
-    return min(limit, app.timeout_s) if usual_limit_s(alone) < app.timeout_s else None
+    # Alone it ends within its timeout: where it does not under a load, that is how slow it is.
+    return limit if app.timeout_s is None else min(limit, app.timeout_s)
 
 
 def unmeasured(state: CampaignState, site: Site, step: Step, reason: str) -> Run:
