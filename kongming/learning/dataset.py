@@ -49,7 +49,8 @@ class Dataset:
     of the larger suite, which signatures are of: ``suite_offset`` (p,) is what was added to the log
     readings of the quick one (``columns.suite_offsets``). ``known_up_to`` is the least ``y`` that
     is a lower bound only: of a run that was ended before its program was, if no other that came to
-    its end took longer.
+    its end took longer. ``completed`` are the rows of those that others took longer than: their
+    ``y`` is the mean of these.
     """
 
     app: str
@@ -76,6 +77,7 @@ class Dataset:
     run_ids: tuple[str, ...]
     cpu: int
     known_up_to: float = math.inf
+    completed: frozenset[int] = frozenset()
     dropped_columns: tuple[Dropped, ...] = ()
     dropped_runs: tuple[Dropped, ...] = ()
 
@@ -198,7 +200,8 @@ def build(
         )
     remaining = tuple(names[j] for j in varying)
     X = met[:, varying]
-    y, bounds = _completed(_log_slowdowns(usable, solo), [run.cut_off for run in usable])
+    cut_off = np.array([run.cut_off for run in usable], dtype=np.bool_)
+    y, bounds = _completed(_log_slowdowns(usable, solo), cut_off)
     awake = keeping_awake(usable)
     factor = awake_factor(y[awake], waiting)
     # What is left is due to pressure, which the models learn.
@@ -233,6 +236,7 @@ def build(
         run_ids=tuple(run.id for run in usable),
         cpu=_common_cpu(usable),
         known_up_to=known_up_to,
+        completed=frozenset(np.flatnonzero(cut_off & ~bounds).tolist()),
         dropped_columns=tuple(sorted(dropped, key=lambda d: d.name)),
         dropped_runs=tuple(dropped_runs),
     )
@@ -261,11 +265,10 @@ def _log_slowdowns(runs: Sequence[Run], solo: SoloTime) -> Floats:
     )
 
 
-def _completed(y: Floats, cut_off: Sequence[bool]) -> tuple[Floats, NDArray[np.bool_]]:
+def _completed(y: Floats, cut: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the log slowdowns ``y`` (n,) with the mean of those above it in the place of each that
-    is a lower bound (Efron 1967, redistribution to the right: each complete run is as likely), and
-    which (n,) remain lower bounds, as none is above."""
-    cut = np.array(cut_off, dtype=np.bool_)
+    is a lower bound (``cut``; Efron 1967, redistribution to the right: each complete run is as
+    likely), and which (n,) remain lower bounds, as none is above."""
     result, bounds = y.copy(), cut.copy()
     for i in np.flatnonzero(cut):
         above = y[~cut & (y > y[i])]

@@ -24,13 +24,13 @@ from kongming.learning.repeat_noise import repeat_variance
 from kongming.learning.usefulness import not_better_than
 from kongming.learning.validation import (
     LEAST_NOISE,
-    Fold,
     Validation,
     choose,
     cross_validate,
     make_folds,
     positions,
     repeat_noise,
+    scored_families,
 )
 from kongming.quantities import count
 from kongming.records import moments
@@ -156,11 +156,12 @@ def _train_variant(
     spread = data.spread
     severities = intervals.severity(np.exp(data.known), np.exp(data.idle), spread)
     disagreements = None if stack is None else disagreement([validations[m] for m in members])
+    families = scored_families(data, folds)
     inner = positions(folds, np.arange(len(data.y)))
     if stack is not None:
         validations[STACK] = stack
     judged = {
-        name: _judged(validation, validations["MEAN"], data.y, folds, severities, disagreements)
+        name: _judged(validation, validations["MEAN"], data.y, families, severities, disagreements)
         for name, validation in validations.items()
     }
     models = {}
@@ -224,7 +225,7 @@ def _judged(
     validation: Validation,
     mean: Validation,
     y: Floats,
-    folds: Sequence[Fold],
+    families: int,
     severities: Floats,
     disagreements: Floats | None,
 ) -> dict[str, Any]:
@@ -245,7 +246,7 @@ def _judged(
         "residuals": validation.residuals.tolist(),
         "severities": severities[validation.rows].tolist(),
         **({} if disagreements is None else {"disagreements": disagreements.tolist()}),
-        "groups": len(folds),
+        "groups": families,
         "scores": scores,
         "not_better_than": not_better_than(validation, mean, y) if scores else None,
     }

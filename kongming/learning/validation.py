@@ -95,13 +95,19 @@ def positions(folds: Sequence[Fold], rows: NDArray[np.intp]) -> list[list[int]]:
     return [np.searchsorted(rows, fold.test).tolist() for fold in folds]
 
 
+def scored_families(dataset: Dataset, folds: Sequence[Fold]) -> int:
+    """Return the number of folds of which a run under load is scored, if any is left out."""
+    loaded = [[i for i in fold.test.tolist() if dataset.groups[i]] for fold in folds]
+    return sum(1 for rows in loaded if not rows or not dataset.completed.issuperset(rows))
+
+
 def cross_validate(
     kind: Kind, dataset: Dataset, folds: Sequence[Fold], *, noise: float, random_state: int = 0
 ) -> Validation:
     """Compute the residuals of ``kind`` over the folds. Each model is trained on the denoised
     readings of the training part, and scored on the readings before each left-out run. Penalties
     and selections are chosen inside the training part: the rows that are scored have no part in the
-    choice.
+    choice. Rows that were ``completed`` are not scored: they are as alike as no measured ones are.
     """
     rows: list[int] = []
     predictions: list[float] = []
@@ -109,14 +115,17 @@ def cross_validate(
     evaluations = 0
     times = np.exp(dataset.known)
     for number, fold in enumerate(folds):
+        scored = [i for i in fold.test.tolist() if i not in dataset.completed]
+        if not scored:
+            continue
         inner = positions(make_folds(dataset, fold.train), fold.train) if kind.context else None
         fitted = fit(
             kind, dataset, noise=noise, rows=fold.train, inner=inner, random_state=random_state
         )
-        rows += fold.test.tolist()
-        predictions += fitted.log_slowdown(times[fold.test]).tolist()
+        rows += scored
+        predictions += fitted.log_slowdown(times[scored]).tolist()
         evaluations += int(getattr(fitted.estimator, "evaluations_", 0))
-        numbers += [number] * len(fold.test)
+        numbers += [number] * len(scored)
     index = np.array(rows, dtype=np.intp)
     counts = np.bincount(index, minlength=len(dataset.y)) if len(index) else np.zeros(1)
     predicted = np.array(predictions, dtype=np.float64)

@@ -140,3 +140,37 @@ def test_a_lower_bound_is_never_learned_as_less(under_load: Sequence[tuple[float
             assert measured < learned <= max(ended) + 1e-12
         else:
             assert learned == pytest.approx(data.known_up_to)
+
+
+def test_what_was_completed_has_no_part_in_the_width_of_intervals() -> None:
+    """Loads slow this program by 6 to 33 times, each as it likes: a run that is learned as slow as
+    the mean of six others says nothing of how far loads differ."""
+    random = np.random.default_rng(3)
+    whole = [
+        replace(run, metric=run.cost * factor, wall_s=run.cost * factor)
+        if run.kind == "induced" and (factor := math.exp(0.5 * random.standard_normal()))
+        else run
+        for run in synthetic.campaign("differs", {}, law=waits_its_turn, solos=8)
+    ]
+    loaded = [run.id for run in whole if run.kind == "induced"]
+    ended = [
+        replace(run, metric=ENDED_AT * 3.0, wall_s=ENDED_AT * 3.0, passive={CUT_OFF: 1.0})
+        if run.id in loaded[6:]
+        else run
+        for run in whole
+    ]
+    data = dataset.build(ended)
+    file = model_file.read(train_application(ended, models=("STACK",)))
+    assert len(data.completed) == len(loaded) - 6
+    frozen = file.variants["full"].model()
+    assert len(frozen.residuals) == len(whole) - len(data.completed)
+    # Only these families had a run that came to its end.
+    families = {run.levels[0].family for run in ended if run.levels and not run.cut_off}
+    assert frozen.groups == len(families)
+    inside = 0
+    for run, row in zip(whole, data.known, strict=True):
+        if run.kind == "induced":
+            times = dict(zip(data.columns, np.exp(row).tolist(), strict=True))
+            interval = predict.predict_environment(file, times).slowdown
+            inside += interval.lower <= run.cost / 3.0 <= interval.upper
+    assert inside >= 0.8 * len(loaded)
