@@ -169,10 +169,12 @@ def applications_needed(level: float) -> int:
 
 def score(interval: Interval, slowdown: float) -> float:
     """Return the factor by which an interval must be widened to just contain a measured slowdown:
-    |log measured - log predicted| over the half on that side, in logs."""
+    |log measured - log predicted| over the half on that side, in logs. What lies above a prediction
+    that says "at least" is contained."""
     missed = math.log(slowdown / interval.median)
     end = interval.upper if missed >= 0.0 else interval.lower
-    return abs(missed) / abs(math.log(end / interval.median))
+    value = abs(missed) / abs(math.log(end / interval.median))
+    return _of_open_end(value) if interval.at_least and missed >= 0.0 else value
 
 
 def expected_score(interval: Interval, mean: float, deviation: float) -> float:
@@ -184,7 +186,14 @@ def expected_score(interval: Interval, mean: float, deviation: float) -> float:
     beyond = math.sqrt(max(missed**2 - deviation**2, 0.0))
     if beyond == 0.0 or end is None:
         return 0.0
-    return min(beyond / max(abs(math.log(end / interval.median)), 1e-9), _MOST / 1e-9)
+    value = min(beyond / max(abs(math.log(end / interval.median)), 1e-9), _MOST / 1e-9)
+    return _of_open_end(value) if interval.at_least and missed >= 0.0 else value
+
+
+def _of_open_end(value: float) -> float:
+    """Return a score beyond which nothing is missed: it does not widen, and as it says nothing of
+    how near the other end may be, it does not narrow either."""
+    return min(value, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -279,3 +280,17 @@ def test_what_is_no_score_is_refused(wrong: float) -> None:
         widening_factor({"a": [1.0], "b": [wrong, 2.0]})
     with pytest.raises(InputError, match="level"):
         widening_factor({"a": [1.0]}, level=1.0)
+
+
+def test_what_lies_above_at_least_is_no_miss_and_what_lies_below_is() -> None:
+    said = Interval(5.0, 4.0, 6.0, at_least=True, expected_lower=4.5, expected_upper=5.5)
+    for slowdown in (6.0, 14.0, 1e4):
+        assert score(said, slowdown) == 1.0
+        assert expected_score(said, math.log(slowdown), 0.01) == 1.0
+    assert score(said, 5.0) == 0.0
+    assert score(said, 2.0) == score(replace(said, at_least=False), 2.0) > 4.0
+    assert expected_score(said, math.log(2.0), 0.01) > 4.0
+    held = {name: [score(said, 14.0)] * 4 for name in "abcdef"}
+    assert widening_factor(held) == pytest.approx(1.0)
+    missed = {name: [score(said, 2.0)] * 4 for name in "abcdef"}
+    assert widening_factor(missed) > 4.0
