@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +71,8 @@ class StoredForecast:
 class StoredRealised:
     """Finished run with its prediction, both in ``metric_unit``.
 
-    ``lower`` and ``upper`` should contain the metric with probability ``level``.
+    ``lower`` and ``upper`` should contain the metric with probability ``level``. Of a prediction
+    that says "at least", the end on the side of worse is infinity, or 0 where higher is better.
     """
 
     run_id: str
@@ -89,8 +91,26 @@ class StoredRealised:
 
     @property
     def error_pct(self) -> float:
-        """Absolute relative error |predicted - measured| / measured, in percent."""
+        """Absolute relative error |predicted - measured| / measured, in percent; none on the side
+        on which the interval has no end."""
+        if self.within_open_end:
+            return 0.0
         return 100.0 * abs(self.predicted - self.measured) / self.measured
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the prediction said "at least"."""
+        return math.isinf(self.upper) or self.lower <= 0.0
+
+    @property
+    def within_open_end(self) -> bool:
+        """Whether it said "at least" and was worse than that."""
+        worse = (
+            self.measured > self.predicted
+            if math.isinf(self.upper)
+            else self.measured < self.predicted
+        )
+        return self.is_open and worse
 
     @property
     def covered(self) -> bool:

@@ -29,13 +29,20 @@ def realised(runs: Sequence[StoredRealised], drifts: Iterable[str] = ()) -> Real
 
 def error(run: StoredRealised, better: str = "lower") -> float:
     """Log measured less log predicted cost: above 0 where the run was slower than was said,
-    whichever way the metric counts (``better``: lower or higher)."""
+    whichever way the metric counts (``better``: lower or higher); 0 where that much or more was
+    said."""
+    if run.within_open_end:
+        return 0.0
     missed = math.log(run.measured / run.predicted)
     return missed if better == "lower" else -missed
 
 
 def score(run: StoredRealised, better: str = "lower") -> float:
-    """The error in halves of its interval, in logs: within -1 and 1 the interval held it."""
+    """The error in halves of its interval, in logs: within -1 and 1 the interval held it. 0 for all
+    that an interval without an end held: with those below its median alone, they would all seem
+    faster than was said."""
+    if run.is_open and run.covered:
+        return 0.0
     end = run.upper if run.measured >= run.predicted else run.lower
     # An interval without width promised the very value.
     half = max(abs(math.log(end / run.predicted)), 1e-9) if end > 0.0 else math.inf

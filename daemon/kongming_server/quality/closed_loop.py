@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -310,6 +311,9 @@ class ClosedLoop:
         if predicted["metric_unit"] != run.metric_unit:
             return None
         runtime = predicted["runtime"]
+        lower, upper = float(runtime["lower"]), float(runtime["upper"])
+        if runtime.get("at_least"):
+            lower, upper = (lower, math.inf) if run.better == "lower" else (0.0, upper)
         row = StoredRealised(
             run_id=run.id,
             assignment_id=assignment_id,
@@ -320,8 +324,8 @@ class ClosedLoop:
             # A node whose clock is ahead must not put its runs after all others.
             ended_at=min(unix(run.started_at) + run.wall_s, self._now()),
             predicted=float(runtime["median"]),
-            lower=float(runtime["lower"]),
-            upper=float(runtime["upper"]),
+            lower=lower,
+            upper=upper,
             level=float(runtime["level"]),
             measured=run.metric,
             metric_unit=run.metric_unit,

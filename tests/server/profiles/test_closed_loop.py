@@ -144,6 +144,27 @@ def test_runs_as_predicted_are_no_drift(store: Store) -> None:
     run(World(store), body)
 
 
+def test_what_is_slower_than_at_least_is_no_drift_and_what_is_faster_is(store: Store) -> None:
+    async def body(world: World) -> None:
+        said = Interval(15.0, 12.0, 18.0, at_least=True)
+        for number in range(30):
+            # Some are about as slow as is known, others far slower.
+            seconds = 45.0 if number % 3 else 14.0 + 0.01 * number
+            await world.finish(seconds, forecast=world.forecast(runtime_s=said))
+        slower = await world.loop.realised("prog")
+        assert slower is not None
+        assert (slower.runs, slower.coverage, slower.drifted) == (30, 1.0, False)
+        assert slower.median_error_pct == 0.0
+        for _ in range(20):
+            await world.finish(6.0, forecast=world.forecast(runtime_s=said))
+        faster = await world.loop.realised("prog")
+        assert faster is not None
+        assert faster.drifted
+        assert "faster than predicted" in faster.reason
+
+    run(World(store), body)
+
+
 @pytest.mark.parametrize("holders", [("token a", "token b"), ("token a", "token a"), ("", "")])
 def test_one_of_several_witnesses_alone_shows_no_drift(
     store: Store, holders: tuple[str, str]

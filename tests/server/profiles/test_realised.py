@@ -64,6 +64,23 @@ def test_slower_is_above_zero_whichever_way_the_metric_counts() -> None:
     assert score(fewer_per_second, "higher") == pytest.approx(1.0)
 
 
+def test_what_is_worse_than_at_least_is_no_error_and_what_is_better_is() -> None:
+    slow = finished(14.0, predicted=5.0, lower=4.0, upper=math.inf)
+    assert (slow.error_pct, slow.covered, error(slow), score(slow)) == (0.0, True, 0.0, 0.0)
+    few = finished(14.0, predicted=50.0, lower=0.0, upper=60.0)
+    assert (few.error_pct, few.covered) == (0.0, True)
+    assert (error(few, "higher"), score(few, "higher")) == (0.0, 0.0)
+    fast = finished(2.0, predicted=5.0, lower=4.0, upper=math.inf)
+    assert (fast.error_pct, fast.covered) == (pytest.approx(150.0), False)
+    assert score(fast) == pytest.approx(math.log(2.0 / 5.0) / math.log(5.0 / 4.0))
+    many = finished(90.0, predicted=50.0, lower=0.0, upper=60.0)
+    assert score(many, "higher") < -1.0
+    said = realised([slow, fast, slow])
+    assert said is not None
+    assert said.median_error_pct == 0.0
+    assert said.coverage == pytest.approx(2.0 / 3.0)
+
+
 def test_an_interval_without_width_is_missed_by_far() -> None:
     assert score(finished(3.1, lower=3.0, upper=3.0)) > 1000.0
     assert score(finished(3.0, lower=3.0, upper=3.0)) == 0.0
