@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kongming.missing_file import unreadable
 from kongming.records import control, moments
 from kongming.records.errors import InputError, KongmingError
+from kongming.records.lower_bounds import completed_costs
 
 if TYPE_CHECKING:
     from kongming.evaluate import PairMeasurement, PairPrediction
@@ -186,8 +187,11 @@ def trained_on(profiles: Iterable[Iterable[Run]]) -> set[tuple[str, str]]:
 
 
 def training_mean(profile_runs: Iterable[Run], file: ModelFile, scale: Scale) -> float:
-    """The paper's MEAN: the mean over the training runs, on the scale of the scored quantity."""
-    costs = [run.cost for run in profile_runs if run.kind in ("solo", "induced") and run.ok]
+    """The paper's MEAN: the mean over the training runs, on the scale of the scored quantity. One
+    that was cut off counts as slow as those that came to their end above it."""
+    costs = completed_costs(
+        run for run in profile_runs if run.kind in ("solo", "induced") and run.ok
+    )
     return math.fsum(costs) / len(costs) / file.solo.median * scale.solo[file.app]
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.learning import reading_pairs
@@ -31,6 +30,7 @@ from kongming.learning.columns import (
 from kongming.quantities import count, per_cent
 from kongming.records import control
 from kongming.records.errors import IncompatibleError, UntrainedError
+from kongming.records.lower_bounds import completed
 from kongming.records.moments import unix
 from kongming.records.run import Run, SoloTime, solo_time
 
@@ -200,8 +200,9 @@ def build(
         )
     remaining = tuple(names[j] for j in varying)
     X = met[:, varying]
-    cut_off = np.array([run.cut_off for run in usable], dtype=np.bool_)
-    y, bounds = _completed(_log_slowdowns(usable, solo), cut_off)
+    cut_off = [run.cut_off for run in usable]
+    logs, open_ended = completed(_log_slowdowns(usable, solo).tolist(), cut_off)
+    y, bounds = np.array(logs), np.array(open_ended, dtype=np.bool_)
     awake = keeping_awake(usable)
     factor = awake_factor(y[awake], waiting)
     # What is left is due to pressure, which the models learn.
@@ -263,18 +264,6 @@ def _log_slowdowns(runs: Sequence[Run], solo: SoloTime) -> Floats:
             for run in runs
         ]
     )
-
-
-def _completed(y: Floats, cut: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the log slowdowns ``y`` (n,) with the mean of those above it in the place of each that
-    is a lower bound (``cut``; Efron 1967, redistribution to the right: each complete run is as
-    likely), and which (n,) remain lower bounds, as none is above."""
-    result, bounds = y.copy(), cut.copy()
-    for i in np.flatnonzero(cut):
-        above = y[~cut & (y > y[i])]
-        if len(above):
-            result[i], bounds[i] = above.mean(), False
-    return result, bounds
 
 
 def in_environments(runs: Iterable[Run], reference: str) -> list[Run]:
