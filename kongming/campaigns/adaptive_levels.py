@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kongming.records.lower_bounds import completed_costs
 from kongming.records.run import Run
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ def _slowdowns(
     runs: Iterable[Run], places: dict[Levels, int]
 ) -> dict[tuple[str, str], dict[int, float]]:
     """Return the log slowdowns of each program on each node by the place of the level; several
-    runs of one are averaged."""
+    runs of one are averaged. One that was cut off counts as those that came to their end above
+    it."""
     solos: dict[tuple[str, str], list[float]] = {}
-    loaded: dict[tuple[str, str], dict[int, list[float]]] = {}
+    loaded: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         if not run.ok:
             continue
@@ -84,13 +86,19 @@ def _slowdowns(
         if run.kind == "solo":
             solos.setdefault(key, []).append(math.log(run.cost))
         elif run.kind == "induced" and run.levels in places:
-            of = loaded.setdefault(key, {})
-            of.setdefault(places[run.levels], []).append(math.log(run.cost))
+            loaded.setdefault(key, []).append(run)
     return {
-        key: {place: statistics.fmean(logs) - statistics.median(solos[key]) for place, logs in of}
-        for key, of in ((key, rows.items()) for key, rows in loaded.items())
+        key: _by_place(members, places, statistics.median(solos[key]))
+        for key, members in loaded.items()
         if key in solos
     }
+
+
+def _by_place(runs: Sequence[Run], places: dict[Levels, int], solo: float) -> dict[int, float]:
+    logs: dict[int, list[float]] = {}
+    for run, cost in zip(runs, completed_costs(runs), strict=True):
+        logs.setdefault(places[run.levels], []).append(math.log(cost))
+    return {place: statistics.fmean(values) - solo for place, values in logs.items()}
 
 
 def _matrix(rows: dict[tuple[str, str], dict[int, float]], width: int) -> Floats:

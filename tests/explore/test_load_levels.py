@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kongming.campaigns.adaptive_levels import LevelChooser
+from kongming.campaigns.adaptive_levels import LevelChooser, _slowdowns
 from kongming.explore.load_levels import next_level
 from kongming.profiling.plans.campaign_plan import (
     FEWEST_STARTS,
@@ -16,7 +16,7 @@ from kongming.profiling.plans.campaign_plan import (
     make_adaptive_plan,
 )
 from kongming.records.errors import InputError
-from kongming.records.run import Run
+from kongming.records.run import CUT_OFF, Run
 from tests.profiling.test_plans import INDUCERS
 
 LADDER = levels_of("quick", INDUCERS)
@@ -146,3 +146,22 @@ def test_a_campaign_resumes_with_the_levels_that_it_measured() -> None:
     assert all(len(levels) == 1 for levels in by_block.values())
     failed = replace(whole[-1], error="no room", metric=None)
     assert execute([*whole[:-1], failed], 10_000)[-1] is failed
+
+
+def test_a_run_that_was_cut_off_is_no_slowdown_of_its_own() -> None:
+    """Two runs under a level took 14 times as long, another was ended at five times; so were both
+    of another level, whose slowdown is not known to be less."""
+    first, second, third = LADDER[:3]
+    runs = [
+        run_of(None, "a", levels, cost)
+        for levels, cost in (((), 1.0), (first, 14.0), (first, 14.0), (third, 2.0))
+    ]
+    runs += [
+        replace(run_of(None, "a", levels, 5.0), passive={CUT_OFF: 1.0})
+        for levels in (first, second, second)
+    ]
+    places = {levels: place for place, levels in enumerate(LADDER)}
+    (slowdowns,) = _slowdowns(runs, places).values()
+    assert {place: np.exp(log) for place, log in slowdowns.items()} == pytest.approx(
+        {0: 14.0, 1: 14.0, 2: 2.0}
+    )
