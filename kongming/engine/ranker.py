@@ -324,7 +324,8 @@ class Ranker:
 
     def _harm(self, query: _Query, places: list[int]) -> Steps[list[tuple[float, float]]]:
         """In steps, for each place, what the newcomer adds to the residents' log slowdowns in all,
-        and the greatest log slowdown that one would have."""
+        and the greatest log slowdown that one would have: infinite where there is a limit and that
+        is a lower bound."""
         harm = []
         for start in range(0, len(places), _AT_ONCE):
             if start:
@@ -351,6 +352,9 @@ class Ranker:
         # Where no model says anything, one is slowed as its surrogates are on average.
         untold = np.isnan(then)
         added = np.where(untold, general, np.maximum(then - before, 0.0))
+        if query.request.resident_slowdown_limit:
+            # At least so slow is no word that a limit is kept.
+            then = world.resident_logs(chosen, query.pressure, scoring.possible_log_slowdowns)
         after = np.where(untold, 0.0, then)
         harm = []
         start = 0

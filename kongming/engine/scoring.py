@@ -4,6 +4,7 @@ environment of another node means to a model. The numbers are the scorer's (``le
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,10 @@ class MatrixScores:
     limit: Floats
     at_least: NDArray[np.bool_]
     variant: NDArray[np.int8]
+
+
+Say = Callable[[Served, Floats, Floats, NDArray[np.bool_], Floats], Floats]
+"""A way to give log slowdowns (n,), with the parameters of ``score``."""
 
 
 def served(
@@ -142,6 +147,15 @@ def log_slowdowns(
     if np.isnan(logs).any():
         return score(model, absolute, slowed, carried, awake).log_slowdown
     return np.clip(scorer.log_slowdown(logs, awake), -LARGEST_LOG, LARGEST_LOG)
+
+
+def possible_log_slowdowns(
+    model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_], awake: Floats
+) -> Floats:
+    """The log slowdowns of ``score``, (n,), infinite where that much is the least: what a limit is
+    compared with."""
+    scores = score(model, absolute, slowed, carried, awake)
+    return np.where(scores.at_least, math.inf, scores.log_slowdown)
 
 
 def _logs(

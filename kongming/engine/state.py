@@ -337,9 +337,14 @@ class World:
         self._impacts_lag = False
         return True
 
-    def resident_logs(self, rows: NDArray[np.intp], newcomer: Pressure | None) -> Floats:
-        """(n,) log slowdown of residents by their rows in the table; NaN for one without a model.
-        ``newcomer`` is the pressure of one who would join each of them."""
+    def resident_logs(
+        self,
+        rows: NDArray[np.intp],
+        newcomer: Pressure | None,
+        say: scoring.Say = scoring.log_slowdowns,
+    ) -> Floats:
+        """(n,) log slowdown of residents by their rows in the table, as models ``say``; NaN for one
+        without a model. ``newcomer`` is the pressure of one who would join each of them."""
         table, slots = self.table, self.slots
         # Those of one model stand together, so that each model is asked once, of a slice.
         order = np.argsort(table.model[rows], kind="stable")
@@ -365,9 +370,7 @@ class World:
         for model, start, count in zip(models, starts.tolist(), counts.tolist(), strict=True):
             if model is not None:
                 its = slice(start, start + count)
-                logs[its] = scoring.log_slowdowns(
-                    model, met[its], slowed[its], counted[its], awake[its]
-                )
+                logs[its] = say(model, met[its], slowed[its], counted[its], awake[its])
         log_slowdowns = np.empty(len(rows))
         log_slowdowns[order] = np.where(fits, logs, math.nan)
         return log_slowdowns

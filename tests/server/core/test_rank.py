@@ -117,6 +117,30 @@ def test_limits_refuse_and_are_counted(made: Engine) -> None:
     assert residents.refused == {"resident_slowdown_limit": 1}
 
 
+@pytest.mark.parametrize(
+    ("limit", "kept"),
+    [(0.0, True), (1.2, False), (2.0, False), (50.0, False)],
+    ids=["no limit", "beyond", "perhaps beyond", "not known to be within"],
+)
+def test_a_resident_that_is_slowed_at_least_so_much_does_not_keep_a_limit(
+    made: Engine, limit: float, kept: bool
+) -> None:
+    """Its runs under load were ended at 1.5 times its runtime alone."""
+    made.put_model(worlds.ended("memory", math.log(1.5)), 2)
+    made.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
+    impact = made.predict(Question("memory", "node-0"), NOW).residents["a"].slowdown_then
+    assert impact.at_least
+    assert 1.2 < impact.median < 2.0
+
+    ranking = rank(made, resident_slowdown_limit=limit)
+
+    assert ("node-0" in ids(ranking)) == kept
+    assert ranking.refused == ({} if kept else {"resident_slowdown_limit": 1})
+    assert all(math.isfinite(node.worst_resident_slowdown) for node in ranking.nodes)
+    # A resident that nothing is missing of keeps its limit, or does not.
+    assert "node-0" in ids(rank(made, "quiet", resident_slowdown_limit=1.2))
+
+
 def test_memory_that_is_promised_is_not_there(made: Engine) -> None:
     made.put_assignment(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
 

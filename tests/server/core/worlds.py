@@ -89,6 +89,15 @@ def document(
     return seal(payload | changes)
 
 
+def ended(app: str, known_up_to: float) -> ModelFile:
+    """The model of ``app``, of a profile in which all runs that were slower were cut off."""
+    payload = document(app, SENSITIVITY[app])
+    del payload["checksum"]
+    for variant in payload["variants"].values():
+        variant["models"]["LM"] |= {"bounds": [-0.02, known_up_to], "worst": known_up_to}
+    return read(seal(payload))
+
+
 def _variant(names: Sequence[str], sensitivity: Mapping[str, float]) -> dict[str, Any]:
     random = np.random.default_rng(1)
     flat = dict.fromkeys(names, 0.0)
