@@ -44,8 +44,18 @@ class AppRow:
         alone and one under a load.
         """
         solo = solo_time(self.solo)
-        costs = [run.cost for run in self.measured if run.kind != "solo" and run.ok]
-        return None if solo is None or not costs else max(costs) / solo.median
+        slowest = self._slowest
+        return None if solo is None or slowest is None else slowest.cost / solo.median
+
+    @property
+    def worst_at_least(self) -> bool:
+        """Return whether the largest slowdown is a lower bound: of a run that was cut off."""
+        return self._slowest is not None and self._slowest.cut_off
+
+    @property
+    def _slowest(self) -> Run | None:
+        loaded = [run for run in self.measured if run.kind != "solo" and run.ok]
+        return max(loaded, key=lambda run: run.cost, default=None)
 
     @property
     def solo_metric(self) -> float | None:
@@ -168,7 +178,7 @@ class CampaignView:
                     app,
                     None if row.solo_metric is None else f"{row.solo_metric:.3g}",
                     None if solo is None or solo.noise_pct is None else per_cent(solo.noise_pct),
-                    "left out" if row.dropped else format_slowdown(row.worst),
+                    "left out" if row.dropped else format_slowdown(row.worst, row.worst_at_least),
                     row.runs,
                     row.failed or "",
                 )
@@ -180,5 +190,6 @@ class CampaignView:
         return Group(table, Text(self.doing, style="dim"))
 
 
-def format_slowdown(value: float | None) -> str | None:
-    return None if value is None else f"{value:.2f}"
+def format_slowdown(value: float | None, at_least: bool = False) -> str | None:
+    """Return a slowdown, or what it is at the least, for a table."""
+    return None if value is None else f"{'>=' if at_least else ''}{value:.2f}"

@@ -229,6 +229,7 @@ def _report(
             "metric_unit": units[app],
             "noise_pct": None if solo is None else solo.noise_pct,
             "worst_slowdown": row.worst,
+            "worst_at_least": row.worst_at_least,
             "judged": judged[app].described(app),
             "dropped": row.dropped,
             "reasons": sorted(set(row.reasons)),
@@ -242,7 +243,7 @@ def _report(
             app,
             shown_metric(seen["solo_s"], seen["metric_unit"]),
             None if seen["noise_pct"] is None else per_cent(seen["noise_pct"]),
-            format_slowdown(seen["worst_slowdown"]),
+            format_slowdown(seen["worst_slowdown"], seen["worst_at_least"]),
             seen["runs"],
             seen["failed"],
         )

@@ -100,7 +100,7 @@ def command(
                     run.placement,
                     _load_of(run),
                     _metric_of(run),
-                    _times(_slowdown(run, solo)),
+                    _times(_slowdown(run, solo), run.cut_off),
                     run.error or "",
                 )
                 for run in shown
@@ -148,9 +148,9 @@ def _metric_of(run: Run) -> str:
     if run.metric is None:
         return "-"
     if run.metric_unit == "s":
-        return output.format_seconds(run.metric)
+        return (">=" if run.cut_off else "") + output.format_seconds(run.metric)
     return f"{run.metric:.4g} {run.metric_unit}"
 
 
-def _times(factor: float | None) -> str:
-    return "-" if factor is None else f"{factor:.2f}"
+def _times(factor: float | None, at_least: bool) -> str:
+    return "-" if factor is None else f"{'>=' if at_least else ''}{factor:.2f}"
