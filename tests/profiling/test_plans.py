@@ -177,7 +177,13 @@ def test_estimate_counts_time_and_bytes() -> None:
     assert slow.seconds > fast.seconds > 28 * 2.0
     # Three levels write, at intensity 1, 0.5 and 0.4, for 1 s of start, 2 s of suite and a run;
     # nothing else does, as the suite is said to write nothing.
-    assert slow.most_written_bytes == pytest.approx(1.9 * 100e6 * 7.0)
+    assert slow.written_bytes == pytest.approx(1.9 * 100e6 * 7.0)
+    # At the most each run takes five times 4 s, and three of them 240 s more together: 100 s at
+    # most each, those under the fastest writer first.
+    overtime = 1.0 * 100.0 + 0.5 * 100.0 + 0.4 * 40.0
+    assert slow.most_written_bytes == pytest.approx(100e6 * (1.9 * 23.0 + overtime))
+    runs = sum(step.kind == "induced" for step in made.steps)
+    assert slow.most_seconds - slow.seconds == pytest.approx(runs * 16.0 + 240.0)
     likely = estimate(
         made,
         app_seconds={"a": 4.0},
@@ -185,7 +191,8 @@ def test_estimate_counts_time_and_bytes() -> None:
         write_bytes_per_second=rates,
         likely_share=0.25,
     )
-    assert likely.written_bytes == pytest.approx(slow.most_written_bytes / 4.0)
+    assert likely.written_bytes == pytest.approx(slow.written_bytes / 4.0)
+    assert likely.most_written_bytes == slow.most_written_bytes
     assert slow.runs == {"a": made.runs_of("a")}
 
 

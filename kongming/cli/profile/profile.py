@@ -356,6 +356,7 @@ def _dry_run(
         "steps": len(plan.steps),
         "runs": dict(cost.runs),
         "seconds": cost.seconds,
+        "most_seconds": cost.most_seconds,
         "written_bytes": {"likely": round(likely), "at_most": round(most)},
         "problems": missing,
         "assumed_seconds": {name: ASSUMED_APP_S for name in assumed},
@@ -366,7 +367,8 @@ def _dry_run(
     console = output.console()
     console.print(
         f"{sum(cost.runs.values())} runs of {count(len(settings.apps), 'application')} at most, "
-        f"about {cost.seconds / 60:.0f} min, about {likely / 1e9:.1f} GB written, "
+        f"about {cost.seconds / 60:.0f} min ({cost.most_seconds / 60:.0f} min where all loads slow "
+        f"them by far), about {likely / 1e9:.1f} GB written, "
         f"{most / 1e9:.1f} GB at the most (--write-limit caps it)."
     )
     for name, reason in missing.items():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from kongming.profiling.plans.run_limit import most_overtime, usual_limit_s
 from kongming.records.errors import InputError
 from kongming.records.run import LoadLevel
 
@@ -385,10 +386,11 @@ def _parts(apps: Sequence[str], rng: random.Random) -> list[list[str]]:
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Cost of a plan: runs by application, total seconds, bytes that loads and probes write, likely
-    and at most."""
+    and at most: where loads slow the applications so far that their runs are ended."""
 
     runs: Mapping[str, int]
     seconds: float
+    most_seconds: float
     written_bytes: float
     most_written_bytes: float
 
@@ -417,6 +419,9 @@ def estimate(
     """
     apps = sorted({step.app for step in plan.steps})
     seconds = written = 0.0
+    # What comes on top where every run under a load goes on until it is ended.
+    longer = more = 0.0
+    rates: dict[str, list[float]] = {app: [] for app in apps}
     for block in plan.blocks():
         time = start_seconds
         if (neighbour := block[0].neighbour) is not None:
@@ -430,9 +435,24 @@ def estimate(
                 time += quick_seconds + app_seconds[step.app]
             written += suite_bytes
         seconds += time
-        for level in block[0].levels:
-            rate = write_bytes_per_second.get(level.surrogate, 0.0)
-            written += rate * level.intensity * level.copies * time
+        rate = sum(
+            write_bytes_per_second.get(level.surrogate, 0.0) * level.intensity * level.copies
+            for level in block[0].levels
+        )
+        written += rate * time
+        for step in block:
+            if step.kind == "induced":
+                alone = app_seconds[step.app]
+                longer += usual_limit_s([alone]) - alone
+                more += rate * (usual_limit_s([alone]) - alone)
+                rates[step.app].append(rate)
+    for app in apps:
+        beyond, bytes_written = most_overtime(app_seconds[app], rates[app])
+        longer, more = longer + beyond, more + bytes_written
     return Estimate(
-        {app: plan.runs_of(app) for app in apps}, seconds, likely_share * written, written
+        {app: plan.runs_of(app) for app in apps},
+        seconds,
+        seconds + longer,
+        likely_share * written,
+        written + more,
     )

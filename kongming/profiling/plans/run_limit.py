@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 MOST_SLOWDOWN = 5.0
@@ -37,3 +37,14 @@ def overtime_s(alone: Sequence[float], wall_s: float) -> float:
 def usual_limit_s(alone: Sequence[float]) -> float:
     """Return after how many seconds it is ended without any patience left."""
     return max(MOST_SLOWDOWN * median(alone), median(alone) + LEAST_PATIENCE_S)
+
+
+def most_overtime(alone_s: float, rates: Iterable[float]) -> tuple[float, float]:
+    """Return for how many seconds the runs of a program may go on beyond the usual limit together,
+    and what their loads do at most in that time, one load of these ``rates`` (per second) a run."""
+    left, done = PATIENCE * alone_s, 0.0
+    each = max(LONGEST_SLOWDOWN * alone_s - usual_limit_s([alone_s]), 0.0)
+    for rate in sorted(rates, reverse=True):
+        done += rate * min(each, left)
+        left -= min(each, left)
+    return PATIENCE * alone_s - left, done
