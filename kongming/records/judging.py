@@ -186,5 +186,10 @@ def _not_felt(members: Sequence[Run], solos: Sequence[Run]) -> tuple[list[Run], 
         and (load := min(1.0, sum(level.intensity * level.copies for level in run.levels)))
         >= _HEAVY
     ]
-    unfelt = [run for run, load in heavy if run.cost / solo.median < 1.0 + FELT * load * share]
+    # One that was cut off was slower than it was let run for, however short its timeout is.
+    unfelt = [
+        run
+        for run, load in heavy
+        if not run.cut_off and run.cost / solo.median < 1.0 + FELT * load * share
+    ]
     return unfelt, len(heavy)

@@ -9,7 +9,7 @@ import pytest
 
 from kongming.records.judgement import Judgement, Reason, ReasonCode
 from kongming.records.judging import DISTURBED, judge, learned_from, spread, without_spoiled
-from kongming.records.run import Run, Usage
+from kongming.records.run import CUT_OFF, Run, Usage
 from tests import builders
 
 
@@ -80,6 +80,15 @@ def test_only_loads_that_must_be_felt_are_expected_to_be() -> None:
         [*waits, loaded(1.0, usage=Usage(cpu_s=0.3))],
     ):
         assert judge(runs).verdict == "good"
+
+
+def test_a_load_is_felt_where_the_run_under_it_was_cut_off() -> None:
+    """Its program's timeout leaves it a fifth more than its runtime alone."""
+    quiet = [solo(1.0), solo(1.01), solo(1.02)]
+    judged = judge([*quiet, loaded(1.2, passive={CUT_OFF: 1.0}), loaded(2.0)])
+    assert judged.verdict == "good"
+    assert "2 loads that must be felt were" in str(judged)
+    assert judge([*quiet, loaded(1.2), loaded(2.0)]).verdict == "spoiled"
 
 
 def test_what_was_measured_together_with_something_else_is_not_trusted() -> None:
