@@ -163,7 +163,10 @@ def prediction_of(
         warnings.append(sentence)
     if answer.interval.at_least:
         warnings.append(
-            "The slowdown is that at the edge of the training runs: it may be larger, and is "
+            "Training runs were ended before the program was where loads slow it by "
+            f"{math.exp(frozen.worst):.1f} times or more: the slowdown may be larger than that."
+            if frozen.open_ended
+            else "The slowdown is that at the edge of the training runs: it may be larger, and is "
             "hardly smaller."
         )
     notes = options.widening.notes()

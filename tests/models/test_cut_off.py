@@ -70,6 +70,10 @@ def test_where_nothing_came_to_its_end_a_prediction_is_at_least_what_is_known() 
     answer = predict.predict_environment(file, under_load(data))
     assert answer.slowdown.at_least
     assert answer.slowdown.median == pytest.approx(ENDED_AT, rel=0.1)
+    assert any(
+        "were ended" in warning and "may be larger" in warning for warning in answer.warnings
+    )
+    assert not any("hardly smaller" in warning for warning in answer.warnings)
     alone = predict.predict_environment(file, synthetic.IDLE)
     assert not alone.slowdown.at_least
 
