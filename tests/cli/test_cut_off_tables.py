@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
+
+from rich.console import Console
+from rich.table import Table
+
+from kongming.cli.predict.prediction_view import add_runtime, add_slowdown, slowdown_text
 from kongming.cli.profile.campaign_view import CampaignView, format_slowdown
+from kongming.records.prediction import Interval
 from kongming.records.run import CUT_OFF, Run
 from kongming.store import Store
 from tests import builders
@@ -44,3 +52,23 @@ def test_runs_that_were_cut_off_are_listed_as_bounds(kongming: Kongming, store_u
     assert ">=5.00" in done.stdout
     assert done.stdout.count(">=") == 2
     assert "14.00" in done.stdout
+
+
+def test_predictions_that_may_be_larger_are_shown_without_an_upper_end() -> None:
+    said = Interval(5.0, 4.0, 6.0, at_least=True, expected_lower=4.5, expected_upper=5.5)
+    assert slowdown_text(said) == ">=5.00 (4.00 or more)"
+    assert slowdown_text(replace(said, at_least=False)) == "5.00 (4.00 to 6.00)"
+    grid = Table.grid()
+    add_runtime(grid, said.scaled(2.0), "s")
+    add_slowdown(grid, said, 2.0, "s")
+    console = Console(file=io.StringIO(), width=100)
+    console.print(grid)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert ">=10" in shown
+    assert "one run 8.00 s or more" in shown
+    assert "4.00 or more, over 2.00 s alone" in shown
+    assert "6.00" not in shown
+    metric = Table.grid()
+    add_runtime(metric, said.inverse(100.0), "ops/s")
+    console.print(metric)
+    assert "16.67 ops/s to 25 ops/s" in console.file.getvalue()  # type: ignore[attr-defined]

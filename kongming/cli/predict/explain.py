@@ -12,6 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, prediction_service, server_options
 from kongming.cli.help_groups import GroupedCommand
+from kongming.cli.predict.prediction_view import median_text
 from kongming.cli.predict.trained import placement_of_model
 from kongming.quantities import per_cent
 from kongming.records.questions import Question
@@ -149,7 +150,7 @@ def _show(answer: Explanation, node: str, limit: int) -> None:
     prediction = answer.prediction
     console = output.console()
     parts = answer.contributions[:limit]
-    slowdown = f"slowdown {prediction.slowdown.median:.2f}"
+    slowdown = f"slowdown {median_text(prediction.slowdown)}"
     title = f"{prediction.app} on {node}, {prediction.placement}: {slowdown}"
     console.print(
         output.table(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server, prediction_service
+from kongming.cli.predict.prediction_view import median_text, slowdown_text
 from kongming.records.errors import InputError, KongmingError
 from kongming.records.questions import ColocationQuestion, Question
 
@@ -125,10 +126,7 @@ def _neighbours(answer: Colocation) -> tuple[tuple[str, str], ...]:
     return tuple(
         (
             neighbour.app,
-            "unknown"
-            if neighbour.slowdown is None
-            else f"{neighbour.slowdown.median:.2f} "
-            f"({neighbour.slowdown.lower:.2f} to {neighbour.slowdown.upper:.2f})",
+            "unknown" if neighbour.slowdown is None else slowdown_text(neighbour.slowdown),
         )
         for neighbour in answer.neighbours
     )
@@ -152,8 +150,7 @@ def _show(forecast: Forecast, title: str, slows: tuple[tuple[str, str], ...]) ->
     residents: list[tuple[Any, str]] = [
         (
             impact.app,
-            f"{impact.slowdown_then.median:.2f} ({impact.slowdown_then.lower:.2f} to "
-            f"{impact.slowdown_then.upper:.2f}), now {impact.slowdown_now.median:.2f}",
+            f"{slowdown_text(impact.slowdown_then)}, now {median_text(impact.slowdown_now)}",
         )
         for impact in forecast.residents.values()
     ]

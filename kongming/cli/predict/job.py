@@ -13,6 +13,7 @@ import click
 
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server, asks_server
+from kongming.cli.predict.prediction_view import median_text, slowdown_text
 from kongming.cli.shares import Share
 from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError
@@ -197,10 +198,7 @@ def add_scaled(grid: Table, scaled: Scaled) -> None:
         grid.add_row(
             "nodes" if number == 0 else "",
             Text(names[node.node_id]),
-            Text(
-                f"{node.slowdown.median:.2f} ({node.slowdown.lower:.2f} to "
-                f"{node.slowdown.upper:.2f})  {', '.join(roles)}"
-            ),
+            Text(f"{slowdown_text(node.slowdown)}  {', '.join(roles)}"),
         )
     if len(slowest) > _NODES:
         grid.add_row("", f"and {len(slowest) - _NODES} more", "")
@@ -234,7 +232,7 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
                 else f"{output.format_seconds(runtime.median)} "
                 f"({output.format_seconds(runtime.lower)} to "
                 f"{output.format_seconds(runtime.upper)})",
-                f"{node_set.slowdown.median:.2f}",
+                median_text(node_set.slowdown),
                 f"{max(node.worst_resident_slowdown for node in node_set.nodes):.2f}"
                 if any(node.residents for node in node_set.nodes)
                 else None,

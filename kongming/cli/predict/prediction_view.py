@@ -21,21 +21,43 @@ _WORTH_A_WORD = 1.02
 """Minimum slowdown for which drivers are shown: shares of a smaller one mislead."""
 
 
+def median_text(slowdown: Interval) -> str:
+    """Return the median, or what it is at the least."""
+    return f"{'>=' if slowdown.at_least else ''}{slowdown.median:.2f}"
+
+
+def range_text(slowdown: Interval) -> str:
+    """Return the ends between which one run will fall, the lower one alone where there is no other
+    that is known."""
+    upper = "or more" if slowdown.at_least else f"to {slowdown.upper:.2f}"
+    return f"{slowdown.lower:.2f} {upper}"
+
+
+def slowdown_text(slowdown: Interval) -> str:
+    """Return both, for a cell or a sentence."""
+    return f"{median_text(slowdown)} ({range_text(slowdown)})"
+
+
 def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:
     """Add rows with the runtime, or the application's own metric, and its two intervals: where one
     run will fall, and where the median of many will."""
     from rich.text import Text
 
     sure = "" if runtime.calibrated else ", not calibrated"
+    # Of a metric it is not known here whether more is worse.
+    is_open = runtime.at_least and unit == "s"
+
+    def ends(low: float, high: float) -> str:
+        return f"{_value(low, unit)} {'or more' if is_open else f'to {_value(high, unit)}'}"
+
     grid.add_row(
         "runtime" if unit == "s" else "metric",
-        Text(f"{_value(runtime.median, unit)}", style="bold"),
-        f"one run {_value(runtime.lower, unit)} to {_value(runtime.upper, unit)} "
+        Text(f"{'>=' if is_open else ''}{_value(runtime.median, unit)}", style="bold"),
+        f"one run {ends(runtime.lower, runtime.upper)} "
         f"({per_cent(100.0 * runtime.level, 'g')}{sure})",
     )
     if runtime.expected is not None:
-        low, high = runtime.expected
-        grid.add_row("", "", f"median of many {_value(low, unit)} to {_value(high, unit)}")
+        grid.add_row("", "", f"median of many {ends(*runtime.expected)}")
 
 
 def add_slowdown(grid: Table, slowdown: Interval, solo: float | None, unit: str) -> None:
@@ -45,8 +67,8 @@ def add_slowdown(grid: Table, slowdown: Interval, solo: float | None, unit: str)
     over = "" if solo is None else f", over {_value(solo, unit)} alone"
     grid.add_row(
         "slowdown",
-        Text(f"{slowdown.median:.2f}", style="bold"),
-        f"{slowdown.lower:.2f} to {slowdown.upper:.2f}{over}",
+        Text(median_text(slowdown), style="bold"),
+        f"{range_text(slowdown)}{over}",
     )
 
 
