@@ -11,14 +11,20 @@ from kongming.records.run import Run
 
 def completed(logs: Sequence[float], cut_off: Sequence[bool]) -> tuple[list[float], list[bool]]:
     """Return log costs of one program with the mean of those above it in the place of each that was
-    ``cut_off`` (Efron 1967, redistribution to the right: each complete run is as likely), and which
-    remain lower bounds, as none is above."""
+    ``cut_off`` (Efron 1967, redistribution to the right: it is as likely as long as any that is
+    known to be longer), and which remain lower bounds, as no complete one is above. These are among
+    those above others: without them, what was cut off early would be learned as the quickest of
+    those that were let go on."""
     complete = [log for log, cut in zip(logs, cut_off, strict=True) if not cut]
-    values, bounds = list(logs), list(cut_off)
+    longest = max(complete, default=-math.inf)
+    values, bounds = (
+        list(logs),
+        [cut and log >= longest for log, cut in zip(logs, cut_off, strict=True)],
+    )
+    known = [log for log, cut, bound in zip(logs, cut_off, bounds, strict=True) if bound or not cut]
     for place, log in enumerate(logs):
-        above = [other for other in complete if other > log] if cut_off[place] else []
-        if above:
-            values[place], bounds[place] = statistics.fmean(above), False
+        if cut_off[place] and not bounds[place]:
+            values[place] = statistics.fmean(other for other in known if other > log)
     return values, bounds
 
 

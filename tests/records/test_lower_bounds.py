@@ -22,9 +22,12 @@ def loaded(cost: float, *, cut: bool = False) -> Run:
     return builders.run("any", cost, levels=(builders.level(),), passive=passive)
 
 
-def test_a_cost_that_was_cut_off_is_that_of_the_complete_ones_above_it() -> None:
+def test_a_cost_that_was_cut_off_is_the_mean_of_those_above_it() -> None:
     runs = [loaded(2.0), loaded(5.0, cut=True), loaded(8.0), loaded(18.0), loaded(20.0, cut=True)]
-    assert completed_costs(runs) == pytest.approx([2.0, 12.0, 8.0, 18.0, 20.0])
+    assert completed_costs(runs[:-1]) == pytest.approx([2.0, 12.0, 8.0, 18.0])
+    # Of another it is known that it took 20 s or more.
+    above = (8.0 * 18.0 * 20.0) ** (1.0 / 3.0)
+    assert completed_costs(runs) == pytest.approx([2.0, above, 8.0, 18.0, 20.0])
     _, bounds = completed([math.log(run.cost) for run in runs], [run.cut_off for run in runs])
     assert bounds == [False, False, False, False, True]
 
