@@ -13,7 +13,8 @@ from kongming.records.moments import unix
 from kongming.records.run import Run, Signature
 
 _PAUSE = 10.0
-"""A gap above so many times the median one is an interruption, and counts as the median."""
+"""A gap above so many times the median one is an interruption, and counts as the median, unless the
+run in it took so long."""
 
 Costs = Sequence[tuple[Run | Signature, float]]
 """Records with the seconds of machine time that each took."""
@@ -26,7 +27,10 @@ def machine_seconds(records: Iterable[Run | Signature]) -> list[tuple[Run | Sign
     gaps = [later[0] - earlier[0] for earlier, later in itertools.pairwise(ended)]
     usual = statistics.median(gaps) if gaps else 0.0
     seconds = [_wall(record) for _, record in ended[:1]]
-    seconds += [gap if gap <= _PAUSE * usual else usual for gap in gaps]
+    seconds += [
+        gap if gap <= _PAUSE * usual + max(_wall(record) - usual, 0.0) else usual
+        for gap, (_, record) in zip(gaps, ended[1:], strict=True)
+    ]
     return [(record, max(time, 0.0)) for (_, record), time in zip(ended, seconds, strict=True)]
 
 
