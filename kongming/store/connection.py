@@ -21,7 +21,7 @@ from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.settings import url_in_file
 from kongming.store import column_types, read_only
 from kongming.store.bounded_waiting import GRACE_S, BoundedWaiting
-from kongming.store.failures import translated
+from kongming.store.failures import NotAStoreError, translated
 from kongming.store.schema import HEAD, VERSION_TABLE
 from kongming.store.store_file import StoreFile, refuse_special_file, sqlite_path, stays_empty
 from kongming.store.store_shape import refuse_computed, refuse_incomplete
@@ -128,7 +128,8 @@ class Connection:
             InputError: the URL is not valid, its file is missing and is not to be created, or it
                 may only be read and is to be written.
             IncompatibleError: the store was written by a newer KONGMING.
-            StoreError: it cannot be opened, or is not a store.
+            StoreError: it cannot be opened.
+            NotAStoreError: it is not a store.
         """
         store_url, by_mode = _without_mode(url or default_url())
         shown = None
@@ -140,7 +141,7 @@ class Connection:
         file = _file(store_url)
         if file is not None and not create and stays_empty(file):
             # Tables in it would hide from the server, which looks for this too, that it was lost.
-            raise StoreError(
+            raise NotAStoreError(
                 f"The store {file} is there and empty: what was in it is lost.",
                 hint="Restore it from a copy, or name another file with --store or KONGMING_STORE.",
             )
@@ -509,7 +510,7 @@ def _revision(connection: sa.Connection) -> str | None:
 def _refuse_foreign(connection: sa.Connection) -> None:
     tables = sa.inspect(connection).get_table_names()
     if tables:
-        raise StoreError(
+        raise NotAStoreError(
             f"The database {connection.engine.url.database} belongs to another program "
             f"(it has a table {tables[0]!r}).",
             hint="Name another file with --store or KONGMING_STORE.",

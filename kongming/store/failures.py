@@ -11,7 +11,14 @@ from sqlalchemy import exc
 
 from kongming.records.errors import InputError, KongmingError, StoreError
 
-__all__ = ["translated"]
+__all__ = ["NotAStoreError", "translated"]
+
+
+class NotAStoreError(StoreError):
+    """The file that was named as the store is empty, not a database, or of another program: wrong
+    input of who named it. Who asks a server named none, and gets a StoreError."""
+
+    exit_status = 2
 
 
 @contextmanager
@@ -120,7 +127,8 @@ def _store_error(url: sa.URL, error: exc.SQLAlchemyError) -> StoreError:
     if cause is None:
         return StoreError(f"The store {where} failed: {line}.")
     sentence, hint = cause
-    return StoreError(f"The store {where} {sentence.format(line)}", hint=hint, away=True)
+    kind = NotAStoreError if cause is _SQLITE[sqlite3.SQLITE_NOTADB] else StoreError
+    return kind(f"The store {where} {sentence.format(line)}", hint=hint, away=True)
 
 
 def _first_line(text: str) -> str:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from kongming.records.errors import StoreError
 from kongming.store.connection import Connection
+from kongming.store.failures import NotAStoreError
 from kongming.store.store_file import sqlite_path, stays_empty
 
 _STEPS = 10_000
@@ -27,7 +28,7 @@ def refuse_empty_file(url: str) -> None:
     would be without tokens, models and runs, and say nothing.
 
     Raises:
-        StoreError: it is.
+        NotAStoreError: it is.
     """
     try:
         parsed = sa.make_url(url)
@@ -38,7 +39,7 @@ def refuse_empty_file(url: str) -> None:
     if path is None:
         return
     if stays_empty(path):
-        raise StoreError(
+        raise NotAStoreError(
             f"The store {path} is there and empty: what was in it is lost.",
             hint="Restore it from a copy; or give --new-store to begin with nothing.",
         )

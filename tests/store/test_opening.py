@@ -22,6 +22,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kongming.records.errors import IncompatibleError, InputError, StoreError
 from kongming.store import Store, default_url
+from kongming.store.failures import NotAStoreError
 from kongming.store.integrity import serve_alone
 from kongming.store.migrations import config
 from kongming.store.schema import HEAD, VERSION_TABLE, metadata
@@ -112,7 +113,7 @@ def test_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE bookmarks (id INTEGER)")
     connection.close()
-    with pytest.raises(StoreError, match="another program"):
+    with pytest.raises(NotAStoreError, match="another program"):
         Store.open(f"sqlite:///{path}")
     connection = sqlite3.connect(path)
     tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
@@ -122,7 +123,7 @@ def test_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
 
 def test_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear reader, " * 500)
-    with pytest.raises(StoreError, match="is not a database"):
+    with pytest.raises(NotAStoreError, match="is not a database"):
         Store.open(f"sqlite:///{tmp_path / 'letter.txt'}")
 
 
