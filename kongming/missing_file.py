@@ -7,7 +7,7 @@ import itertools
 from contextlib import suppress
 from pathlib import Path
 
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, nearest_names
 
 _COMPARED = 1000
 """Entries of a folder that are looked at: a folder may be huge, and slow."""
@@ -16,17 +16,18 @@ _COMPARED = 1000
 def did_you_mean(path: Path) -> str | None:
     """Return a sentence with the files next to ``path`` of the same ending, or nearly so, and
     nearest in name; None where there are none."""
-    there: list[str] = []
+    there: list[Path] = []
     with suppress(OSError):
         entries = itertools.islice(path.parent.iterdir(), _COMPARED)
-        there = sorted(entry.name for entry in entries if _alike(entry.suffix, path.suffix))
-    near = [
-        str(path.with_name(name))
-        for name in difflib.get_close_matches(path.name, there, n=4, cutoff=0.5)
         # A folder, or a link to nothing, is not the file that was meant: it may be the path itself.
-        if path.with_name(name).is_file()
-    ]
-    return f"Did you mean {' or '.join(near[:3])}?" if near else None
+        there = [
+            entry for entry in entries if _alike(entry.suffix, path.suffix) and entry.is_file()
+        ]
+    # Without their endings, which are alike already: 'none.json' has little of 'job.json'.
+    stems = nearest_names(path.stem, {entry.stem for entry in there})
+    near = [entry for entry in there if entry.stem in stems]
+    near.sort(key=lambda entry: (stems.index(entry.stem), entry.suffix != path.suffix, entry.name))
+    return f"Did you mean {' or '.join(str(entry) for entry in near[:3])}?" if near else None
 
 
 def _alike(ending: str, wanted: str) -> bool:

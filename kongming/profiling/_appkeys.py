@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from kongming.records.application import Command, Metric
-from kongming.records.errors import ApplicationFileError
+from kongming.records.errors import ApplicationFileError, nearest_names
 
 
 class Table:
@@ -24,7 +23,7 @@ class Table:
     def refuse_unknown(self, known: Sequence[str]) -> None:
         for key in self._values:
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+                near = nearest_names(key, known, most=1)
                 raise ApplicationFileError(
                     "is not a known key.",
                     field=self._field(key),

@@ -29,7 +29,7 @@ Library code raises these and never exits; the command line maps ``exit_status``
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 AccessReason = Literal["unauthenticated", "forbidden"]
@@ -91,7 +91,7 @@ class UnknownNameError(InputError):
     def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None):
         count = len(known if isinstance(known, Collection) else (known := tuple(known)))
         names = sorted(known) if count <= _COMPARED else []
-        self.suggestions = _nearest(name, names)
+        self.suggestions = nearest_names(name, names)
         if self.suggestions:
             way_out = "Did you mean " + " or ".join(self.suggestions) + "?"
         elif names:
@@ -115,11 +115,30 @@ _COMPARED = 200
 _LONGEST_COMPARED = 100
 
 
-def _nearest(name: str, names: Sequence[str]) -> tuple[str, ...]:
+_LEAST_RATIO = 0.6
+"""Names that have less in common (difflib) are no misspellings: 'init' for 'list' has half."""
+
+_NEXT_BEST = 0.1
+"""How much less than the nearest one the others may have: 'register' is not meant by 'predcit',
+where 'predict' is known."""
+
+
+def nearest_names(name: str, names: Iterable[str], most: int = 3) -> tuple[str, ...]:
+    """Return the names that ``name`` may be a misspelling of, the nearest first; the case of
+    letters counts only between names that differ in nothing else."""
     if len(name) > _LONGEST_COMPARED:
         return ()
-    short = [known for known in names if len(known) <= _LONGEST_COMPARED]
-    return tuple(difflib.get_close_matches(name, short, n=3, cutoff=0.5))
+    plain = {known: known.casefold() for known in names if len(known) <= _LONGEST_COMPARED}
+    wanted = name.casefold()
+    near = difflib.get_close_matches(wanted, set(plain.values()), n=most, cutoff=_LEAST_RATIO)
+    if not near:
+        return ()
+    ratio = {other: difflib.SequenceMatcher(None, other, wanted).ratio() for other in near}
+    found = [
+        known for known in plain if ratio.get(plain[known], 0.0) >= ratio[near[0]] - _NEXT_BEST
+    ]
+    found.sort(key=lambda known: (-ratio[plain[known]], known))
+    return tuple(found[:most])
 
 
 class ImplausibleError(InputError):

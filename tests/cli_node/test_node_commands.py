@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kongming.cli.measure.fingerprint import show
+from kongming.probes.measuring import measuring
 from kongming.records.fingerprint import COUPLING, Fingerprint
 from kongming.store import Store
 from tests import builders
@@ -96,6 +97,9 @@ def test_unknown_names_are_suggested(kongming: Kongming) -> None:
     done = kongming("fingerprint", "--surrogate", "stream.triat")
     assert done.returncode == 2
     assert "stream.triad" in done.stderr
+    # Before it waits for another measurement.
+    with measuring("kongming profile"):
+        assert kongming("fingerprint", "--surrogate", "stream.triat").returncode == 2
     done = kongming("fingerprint", "--suite", "quik", "--json")
     assert done.returncode == 2
     assert "quick" in document(done.stdout)["error"]["hint"]

@@ -6,13 +6,32 @@ import difflib
 
 import pytest
 
-from kongming.records.errors import UnknownNameError
+from kongming.records.errors import UnknownNameError, nearest_names
 
 
 def test_the_nearest_name_is_suggested() -> None:
     error = UnknownNameError("node", "nod-1", iter(["node-1", "other"]))
     assert error.suggestions == ("node-1",)
     assert "Did you mean node-1?" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        ("predcit", ("predict",)),
+        ("trian", ("train",)),
+        ("fingreprint", ("fingerprint",)),
+        ("Rank", ("rank",)),
+        ("TRIAN", ("train",)),
+        ("mode", ("model", "models")),
+        ("list", ()),
+        ("help", ()),
+    ],
+)
+def test_what_is_far_fetched_is_not_suggested(name: str, suggested: tuple[str, ...]) -> None:
+    known = ["audit", "fingerprint", "init", "model", "models", "predict", "rank", "register"]
+    known += ["runs", "train"]
+    assert nearest_names(name, known) == suggested
 
 
 def test_many_or_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,9 @@ def test_a_missing_table_says_what_is_near_or_which_columns_it_has(tmp_path: Pat
     (tmp_path / "apps.toml").touch()
     assert did_you_mean(tmp_path / "apps.tml") == f"Did you mean {tmp_path / 'apps.toml'}?"
     assert did_you_mean(tmp_path / "apps.json") is None
+    # The ending alone is no likeness.
+    (tmp_path / "job.json").touch()
+    assert did_you_mean(tmp_path / "none.json") is None
 
 
 @pytest.mark.parametrize(("name", "second"), [("prices", "5,1"), ("readings", "6,1")])

@@ -73,6 +73,8 @@ def command(
     suite = load_suite(node, directory)
     # What is asked is checked before anybody is waited for.
     suite.names_of(suite_name)
+    for name in names:
+        suite.surrogate(name)
     with measuring("kongming fingerprint", (allowed_cpu(node, cpu),), anyway=anyway):
         began = time.time()
         fingerprint = measure(
