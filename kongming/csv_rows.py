@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kongming.missing_file import unreadable
+from kongming.quantities import DECIMAL_MARK, with_point
 from kongming.records.errors import InputError
 
 
@@ -54,7 +55,16 @@ class Row:
             value = math.nan
         if math.isnan(value):
             what = "is not a number." if text else "is empty."
-            raise InputError(what, field=self.where(column), value=text, allowed=allowed)
+            point = with_point(text)
+            raise InputError(
+                what,
+                field=self.where(column),
+                value=text,
+                allowed=allowed,
+                hint=f"Write {point}: {DECIMAL_MARK[0].lower()}{DECIMAL_MARK[1:]}"
+                if point
+                else None,
+            )
         if (
             not math.isfinite(value)
             or value < least
@@ -156,6 +166,7 @@ def _header(
                 "is not known.",
                 field=f"{file}: header (row 0), column {name!r}",
                 allowed=", ".join(known),
+                hint=_separated(names),
             )
     for name in required:
         if name not in names:
@@ -163,6 +174,14 @@ def _header(
                 "is missing.",
                 field=f"{file}: header (row 0), column {name!r}",
                 value=", ".join(names),
-                hint=hints.get(name),
+                hint=_separated(names) or hints.get(name),
             )
     return {name: place for place, name in enumerate(names)}
+
+
+def _separated(names: Sequence[str]) -> str | None:
+    """Return the way out where the whole header is one cell, as spreadsheets of many countries
+    write it."""
+    if len(names) == 1 and any(separator in names[0] for separator in ";\t"):
+        return f"Separate the cells by commas, and write numbers as 0.5. {DECIMAL_MARK}"
+    return None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from kongming.missing_file import unwritable
 from kongming.records.errors import StoreError
 
 
@@ -18,6 +19,7 @@ class LineFile:
     with the kernel when ``append`` returns, and on disk after ``sync``.
 
     Raises:
+        InputError: its folder is not there, or it is a folder.
         StoreError: it cannot be created.
         BlockingIOError: another process has it.
     """
@@ -26,6 +28,8 @@ class LineFile:
         self.path = path
         try:
             self.file: IO[bytes] = path.open("ab+", buffering=0)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise unwritable(path, error) from error
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
         try:

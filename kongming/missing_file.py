@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,3 +45,14 @@ def unreadable(
         suggestion = did_you_mean(path) or hint or None
         return InputError(f"There is no file {path}.", field=field, hint=suggestion)
     return InputError(f"{path} cannot be read: {error.strerror}.", field=field)
+
+
+def unwritable(path: Path, error: OSError, *, field: str | None = None) -> InputError:
+    """Return what to raise where a file cannot be written; ``field``: the option that named it."""
+    if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
+        return InputError(
+            f"{path} cannot be written: there is no folder {path.parent}.",
+            field=field,
+            hint=f"Make it first: mkdir -p {shlex.quote(str(path.parent))}",
+        )
+    return InputError(f"{path} cannot be written: {error.strerror or error}.", field=field)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 
 def format_seconds(seconds: float | None) -> str:
     """``12.3 ns``, ``4.56 us``, ``789 ms``, ``1.50 s``: three digits in a familiar unit."""
@@ -57,6 +60,27 @@ def format_percent(share: float) -> str:
     """A share in per cent, with two digits, or with all before the point: ``2.5 %``, ``340 %``."""
     percent = 100.0 * share
     return per_cent(percent, ".2g" if abs(percent) < 99.5 else ".0f")
+
+
+def parse_share(text: str) -> float:
+    """Return the share that ``0.5`` or ``50%`` stands for; NaN for what is no number."""
+    try:
+        number = float(text.removesuffix("%").rstrip())
+    except ValueError:
+        return math.nan
+    return number / 100.0 if text.endswith("%") else number
+
+
+DECIMAL_MARK = "The decimal mark is a point, not a comma."
+
+
+def with_point(text: str) -> str | None:
+    """Return a number with a decimal comma with a point instead, as ``0.5`` for ``0,5`` and
+    ``1.5h`` for ``1,5h``; None for any other text."""
+    return re.sub(r"(?<=\d),(?=\d)", ".", text) if _COMMA.fullmatch(text) else None
+
+
+_COMMA = re.compile(r"[^\d.,]*\d+,\d+[^.,]*")
 
 
 def count(number: int, what: str) -> str:

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError
@@ -71,6 +72,13 @@ class DocumentKind:
             return parse(document)
         except MALFORMED as error:
             raise self.damaged(f"{error!r}") from error
+
+    def other(self, path: Path) -> InputError:
+        """Return the error for a file that is no document of this kind."""
+        return InputError(
+            f"{path} is not a {self.name}, or is damaged.",
+            hint=f"{self.again.capitalize()}: {self.command}",
+        )
 
     def damaged(self, reason: str) -> InputError:
         return InputError(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kongming.missing_file import unreadable
+from kongming.missing_file import unreadable, unwritable
 from kongming.records import moments
 from kongming.records.errors import InputError
 
@@ -70,7 +70,7 @@ def preregister(
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.", field=_OPTION) from error
+        raise unwritable(path, error, field=_OPTION) from error
     return document
 
 

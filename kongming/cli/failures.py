@@ -15,6 +15,7 @@ import click
 from kongming.cli.extras import missing_extra
 from kongming.printable import printable
 from kongming.process import unforeseen
+from kongming.quantities import DECIMAL_MARK, with_point
 from kongming.records.errors import InputError, KongmingError, UnknownNameError
 
 _document = {"written": False}
@@ -113,7 +114,11 @@ def _meant(error: click.UsageError) -> str:
         if isinstance(group, click.Group) and not group.invoke_without_command:
             return f"Options stand after the command: {error.ctx.command_path} COMMAND --OPTION. "
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
-    match = re.search(r"^'(.*?)' is not one of", getattr(error, "message", ""))
+    said = getattr(error, "message", "")
+    number = re.search(r"^'(.*?)' is not a valid float", said)
+    if number is not None and (point := with_point(number[1])):
+        return f"Did you mean {point}? {DECIMAL_MARK} "
+    match = re.search(r"^'(.*?)' is not one of", said)
     if match is None or not isinstance(kind, click.Choice):
         return ""
     near = UnknownNameError("choice", match[1], map(str, kind.choices)).suggestions[:2]

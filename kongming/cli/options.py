@@ -94,12 +94,33 @@ inducer_app_option = click.option(
 )
 """``--inducer-app NAME``: parameter ``inducer_names`` (names of applications)."""
 
+
+def refuse_empty(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A name that is empty is that of a variable that is not set: it must not count as none."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("is empty.", ctx, parameter)
+    return value
+
+
+def _lasting(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """An empty name is that of a variable that is not set, and not the default store."""
+    if value is not None and value.strip() in ("", "sqlite:", "sqlite://", "sqlite:///"):
+        raise click.BadParameter(
+            f"{value!r} names no store. Allowed: sqlite:///relative/file.db, "
+            "sqlite:////absolute/file.db or postgresql://host/name.",
+            ctx,
+            parameter,
+        )
+    return value
+
+
 store_option = click.option(
     "--store",
     "store_url",
     metavar="URL",
     envvar="KONGMING_STORE",
     show_envvar=True,
+    callback=_lasting,
     help="Where measurements are kept, as in sqlite:////var/lib/kongming.db. Default: a "
     "SQLite file in your data folder.",
 )

@@ -6,7 +6,7 @@ import math
 
 import click
 
-from kongming.quantities import per_cent
+from kongming.quantities import DECIMAL_MARK, parse_share, per_cent, with_point
 
 __all__ = ["FRACTION", "SHARE", "Share"]
 
@@ -26,21 +26,25 @@ class Share(click.ParamType[float]):
         if isinstance(value, float):
             return value
         text = str(value).strip()
-        try:
-            number = float(text.removesuffix("%").rstrip())
-        except ValueError:
-            number = math.nan
-        share = number / 100.0 if text.endswith("%") else number
+        share = parse_share(text)
         if not self._allows(share):
-            meant = not text.endswith("%") and self._allows(number / 100.0)
             self.fail(
                 f"{text!r} is not an allowed share. Allowed: {self._allowed()}, as "
-                f"{'0.05 or 5%' if self.most <= 1.0 else '0.5 or 50%'}."
-                + (f" Did you mean {text}%?" if meant else ""),
+                f"{'0.05 or 5%' if self.most <= 1.0 else '0.5 or 50%'}.{self._meant(text)}",
                 param,
                 ctx,
             )
         return share
+
+    def _meant(self, text: str) -> str:
+        """Return a sentence with what was meant perhaps, after a space; empty where nobody can
+        tell."""
+        point = with_point(text)
+        if point is not None and self._allows(parse_share(point)):
+            return f" Did you mean {point}? {DECIMAL_MARK}"
+        if not text.endswith("%") and self._allows(parse_share(f"{text}%")):
+            return f" Did you mean {text}%?"
+        return ""
 
     def _allows(self, share: float) -> bool:
         return math.isfinite(share) and (

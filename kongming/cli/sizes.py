@@ -7,6 +7,8 @@ import re
 
 import click
 
+from kongming.quantities import DECIMAL_MARK, with_point
+
 __all__ = ["SIZE", "Size"]
 
 _UNITS = {
@@ -32,8 +34,12 @@ class Size(click.ParamType[float]):
         size = math.nan if match is None else float(match[1]) * _UNITS[match[2]]
         if not _LEAST <= size < math.inf:
             reason = "is too small" if size < _LEAST else "is not a size with a unit"
+            point = with_point(str(value).strip())
+            meant = f" Did you mean {point}? {DECIMAL_MARK}" if point else ""
             self.fail(
-                f"{str(value)!r} {reason}. Allowed: 1M or more, as 500M, 5G or 2GiB.", param, ctx
+                f"{str(value)!r} {reason}. Allowed: 1M or more, as 500M, 5G or 2GiB.{meant}",
+                param,
+                ctx,
             )
         return size
 

@@ -18,7 +18,7 @@ from kongming.arrays import Floats
 from kongming.atomic_file import replacing
 from kongming.explore import DecisionTreeProfiler
 from kongming.explore.runs import VALUE
-from kongming.missing_file import did_you_mean
+from kongming.missing_file import did_you_mean, unwritable
 from kongming.records.errors import InputError
 from kongming.sealed_document import DocumentKind
 
@@ -60,7 +60,7 @@ def write_model(path: Path, model: ExploreModel) -> None:
         with replacing(path) as stream:
             stream.write(json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from error
+        raise unwritable(path, error) from error
 
 
 def read_model(path: Path) -> ExploreModel:
@@ -79,8 +79,13 @@ def read_model(path: Path) -> ExploreModel:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise KIND.damaged(f"{path} is not JSON") from error
-    return KIND.read(document, _model)
+        raise KIND.other(path) from error
+    try:
+        return KIND.read(document, _model)
+    except InputError as error:
+        if error.field != "format":
+            raise
+        raise KIND.other(path) from error
 
 
 def _model(document: Mapping[str, Any]) -> ExploreModel:

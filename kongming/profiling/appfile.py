@@ -55,7 +55,8 @@ def load(path: str | Path) -> dict[str, Application]:
     """
     file = Path(path)
     try:
-        text = file.read_bytes().decode("utf-8")
+        # Some editors begin a file with a byte order mark.
+        text = file.read_bytes().decode("utf-8-sig")
         document = tomllib.loads(text)
     except FileNotFoundError as error:
         raise ApplicationFileError(f"There is no file {file}.", hint=_instead(file)) from error

@@ -228,7 +228,8 @@ def _unfelt_loads(reason: Reason, unit: str) -> str:
 
 
 def _measured_together(reason: Reason, unit: str) -> str:
-    return f"something else was measured on its CPUs during {reason.figures['runs']:.0f} runs"
+    runs = round(reason.figures["runs"])
+    return f"something else was measured on its CPUs during {runs} run{'' if runs == 1 else 's'}"
 
 
 def _slowed_by_others(reason: Reason, unit: str) -> str:

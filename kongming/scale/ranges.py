@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from kongming.quantities import DECIMAL_MARK, parse_share
 from kongming.records.errors import InputError
 
 MAX_VALUES = 10_000
@@ -33,7 +34,8 @@ def machine_counts(text: str, *, field: str = "--machines") -> tuple[int, ...]:
 
 
 def scales(text: str, *, field: str = "--scale") -> tuple[float, ...]:
-    """Parse numbers above 0: a list, ``LOW..HIGH`` (ten evenly spaced), or ``LOW..HIGH:COUNT``.
+    """Parse shares above 0, as 0.05 or 5%: a list, ``LOW..HIGH`` (ten evenly spaced), or
+    ``LOW..HIGH:COUNT``.
 
     Raises:
         InputError: the text has none of these forms.
@@ -93,16 +95,18 @@ def _integer(part: str, text: str, field: str) -> int:
 
 
 def _above_zero(part: str, text: str, field: str) -> float:
-    try:
-        value = float(part)
-    except ValueError:
-        value = math.nan
+    plain = part.strip()
+    value = parse_share(plain)
     if not math.isfinite(value) or value <= 0.0:
         raise InputError(
-            f"{part.strip()!r} is not a number above 0.", field=field, value=text, allowed=_SCALES
+            f"{plain!r} is not a share above 0.",
+            field=field,
+            value=text,
+            allowed=_SCALES,
+            hint=f"{DECIMAL_MARK} Commas separate values." if "," in text else None,
         )
     return value
 
 
 _MACHINES = "as 8, 1..16, 1..64:4 or 1,2,4,8"
-_SCALES = "as 1, 0.01..0.1, 0.01..0.1:5 or 0.01,0.05,0.1"
+_SCALES = "as 1, 0.01..0.1, 1%..10%, 0.01..0.1:5 or 0.01,0.05,0.1"

@@ -90,6 +90,10 @@ def read_export(path: str | Path) -> dict[str, list[Any]]:
 def _read(path: Path) -> Iterator[rows.Row]:
     """Yield the rows of an export, a batch unpacked at a time."""
     arrow, parquet = _pyarrow("The import")
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder.", hint="Give the file in it that 'kongming export' wrote."
+        )
     if not path.is_file():
         raise InputError(f"There is no file {path}.", hint=did_you_mean(path))
     read = 0

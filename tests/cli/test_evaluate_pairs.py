@@ -300,7 +300,7 @@ def test_what_was_trained_next_to_a_program_is_not_scored_next_to_it(
         (("--nodes",), 2, ("choose one",)),
         (("--environments", "7"), 2, ("--nodes",)),
         (("--budget", "0"), 2, ("budget", "above 0")),
-        (("--precision", "3"), 3, ("no pairs",)),
+        (("--precision", "3%"), 3, ("no pairs",)),
         (("--precision", "none"), 2, ("--precision", "0.1% to 50%")),
         (("--precision", "3%", "--repeats", "4"), 2, ("--repeats is left out",)),
         (("--preregister", "missing.json"), 2, ("--preregister", "There is no file")),

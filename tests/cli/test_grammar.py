@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from kongming.cli.durations import DURATION, DURATION_OR_NONE
 from kongming.cli.main import cli, run
 from kongming.cli.shares import FRACTION, SHARE, Share
+from kongming.cli.sizes import SIZE
+from kongming.quantities import with_point
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,72 @@ def test_shares(text: str, share: float) -> None:
 def test_no_shares(kind: Share, text: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match=said):
         kind.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "meant"),
+    [
+        (SHARE, "0,5", "0.5"),
+        (SHARE, "2,5%", "2.5%"),
+        (DURATION, "1,5h", "1.5h"),
+        (DURATION, "1,5 hours", "1.5h"),
+        (SIZE, "0,5G", "0.5G"),
+    ],
+)
+def test_a_decimal_comma(kind: click.ParamType[float], text: str, meant: str) -> None:
+    with pytest.raises(click.BadParameter) as caught:
+        kind.convert(text, None, None)
+    assert f"Did you mean {meant}? The decimal mark is a point" in caught.value.message
+
+
+def test_a_comma_that_is_no_decimal_mark() -> None:
+    assert with_point("0,5") == "0.5"
+    for text in ("1,2,4", "a,b", ",5", "5,", "1.000,5", "0.5", ""):
+        assert with_point(text) is None
+    with pytest.raises(click.BadParameter) as caught:
+        SHARE.convert("3,5", None, None)
+    assert "Did you mean" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("5min", "5m"),
+        ("5 minutes", "5m"),
+        ("1 h 30 min", "1h30m"),
+        ("30sec", "30s"),
+        ("2days", "2d"),
+    ],
+)
+def test_units_in_words(text: str, meant: str) -> None:
+    with pytest.raises(click.BadParameter, match=f"Did you mean {meant}[?]"):
+        DURATION.convert(text, None, None)
+
+
+def test_a_number_with_a_decimal_comma(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "--limit", "1,2"]) == 2
+    assert "Did you mean 1.2? The decimal mark is a point" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["apps", "--store", ""], "'' names no store"),
+        (["apps", "--store", "sqlite://"], "'sqlite://' names no store"),
+        (["scale", "fit", "runs.csv", "--name", ""], "is empty"),
+    ],
+)
+def test_a_name_that_is_empty_is_not_the_default(
+    args: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs.csv").write_text("machines,seconds\n1,2\n2,1\n")
+    assert run(args) == 2
+    assert said in capsys.readouterr().err
 
 
 def options() -> Iterator[tuple[str, click.Option]]:

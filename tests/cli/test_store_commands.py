@@ -127,7 +127,7 @@ def test_models(kongming: Kongming) -> None:
 
 
 def test_empty_store_is_no_error(kongming: Kongming) -> None:
-    assert "No such runs" in kongming("runs").stdout
+    assert "No runs in the store sqlite:///" in kongming("runs").stdout
     assert "kongming profile" in kongming("apps").stdout
     assert "kongming train" in kongming("models").stdout
     assert listed(kongming, "runs") == {"total": 0, "runs": []}

@@ -213,3 +213,9 @@ def test_any_table_is_either_an_application_or_an_input_error(
     else:
         assert app.cpus >= 1
         assert app.timeout_s > 0
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "apps.toml"
+    path.write_text('[apps.nap]\ncommand = "sleep 1"\n', encoding="utf-8-sig")
+    assert list(load(path)) == ["nap"]

@@ -71,7 +71,11 @@ def test_an_application_counts_as_steady_only_once_it_is_known() -> None:
 
 
 def test_precisions_are_per_cent() -> None:
-    assert parse_precision("3%") == parse_precision(" 3 ") == 0.03
+    assert parse_precision("3%") == parse_precision(" 0.03 ") == 0.03
+    for text, meant in (("3", "3%"), ("0,03", "0.03"), ("2,5%", "2.5%")):
+        with pytest.raises(InputError) as caught:
+            parse_precision(text)
+        assert f"Did you mean {meant}?" in (caught.value.hint or "")
     for text in ("", "three", "0", "-3%", "80%", "nan"):
         with pytest.raises(InputError, match="precision"):
             parse_precision(text)

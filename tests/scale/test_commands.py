@@ -74,8 +74,13 @@ def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert plot.read_text().startswith("<?xml")
     said = kongming("scale", "recommend", model, "--deadline", "1m", "--prices", prices).stdout
     assert said.startswith("Take ")
-    assert "(required: 95 %)" in said.splitlines()[0]
+    assert "(required: 95 %)" in " ".join(said.split("\n\n")[0].split())
     assert said.count("\n") < 20
+    said = kongming("scale", "recommend", model, "--budget", "20", "--prices", prices).stdout
+    assert f"costs up to 20 (money of {prices.name}) with probability" in " ".join(said.split())
+    both = kongming("scale", "recommend", model, "--budget", "20", "--deadline", "1m")
+    assert both.returncode == 2
+    assert "--budget: cannot be given with --deadline" in both.stderr
     none = answer(kongming, "recommend", model, "--deadline", "0.1", "--prices", prices, status=3)
     assert none["recommendation"] is None
     answer(kongming, "recommend", model, "--deadline", "60", status=2)

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from kongming.csv_rows import read_rows
+from kongming.explore.model_file import read_model
+from kongming.line_file import LineFile
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.scale.decide.readings import readings
 from kongming.scale.decide.recommendation import read_prices
 from kongming.scale.design.candidates import candidates
-from kongming.scale.design.planning import read_costs
+from kongming.scale.design.planning import read_costs, write_design
+from kongming.scale.fit.model_file import read_file
 
 POINTS = candidates([1, 2], [0.1])
 
@@ -95,3 +98,37 @@ def test_other_separators_only_where_they_are_allowed(tmp_path: Path) -> None:
     assert (row.number_in("a"), row.number_in("b")) == (1.0, 2.0)
     with pytest.raises(InputError, match="column 'a': is missing"):
         list(read_rows(path, ("a", "b")))
+
+
+def test_tables_as_spreadsheets_of_many_countries_write_them(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("type;price\nm5;0,5\n")
+    with pytest.raises(InputError) as caught:
+        read_prices(path)
+    assert "Separate the cells by commas" in (caught.value.hint or "")
+    path.write_text('type,price\nm5,"0,5"\n')
+    with pytest.raises(InputError) as caught:
+        read_prices(path)
+    assert (caught.value.hint or "").startswith("Write 0.5: ")
+
+
+def test_a_file_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "no folder" / "job.json"
+    with pytest.raises(InputError) as caught:
+        write_design(path, {})
+    assert f"there is no folder {path.parent}" in caught.value.message
+    assert f"mkdir -p '{path.parent}'" in (caught.value.hint or "")
+    with pytest.raises(InputError, match="there is no folder"):
+        LineFile(path)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    for content in ("letter", '{"format": "of another program"}'):
+        path.write_text(content)
+        for read in (read_file, read_model):
+            with pytest.raises(InputError, match=r"other\.json is not a"):
+                read(path)
+    path.write_text("{}")
+    with pytest.raises(InputError, match=r"other\.json is not a fingerprint"):
+        readings([path], "memory")

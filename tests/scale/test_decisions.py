@@ -17,6 +17,7 @@ from kongming.records.errors import (
 )
 from kongming.scale.decide.overallocation import drop_slowest, extra_machines, slowness
 from kongming.scale.decide.recommendation import curve, read_prices, recommend
+from kongming.scale.design.planning import configuration
 from kongming.scale.fit import model_file as persist
 from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.scale_file import ScaleFile
@@ -186,9 +187,14 @@ def test_ranges() -> None:
     with pytest.raises(InputError, match=r"^--executors: is not a range. Found '4,2-8'.") as caught:
         machine_counts("4,2-8", field="--executors")
     assert caught.value.hint == "Did you mean 4,2..8?"
+    assert scales("1%..10%") == scales("0.01..0.1")
     for wrong in ("", "0", "-1", "nan", "0.2..0.1", "x"):
         with pytest.raises(InputError, match="--scale"):
             scales(wrong)
+    with pytest.raises(InputError) as caught:
+        scales("0,01..0,1")
+    assert caught.value.hint == "The decimal mark is a point, not a comma. Commas separate values."
+    assert configuration("2@50%", "--target") == configuration("2@0.5", "--target")
 
 
 def test_fewer_machines_than_were_run_are_not_advised(

@@ -70,7 +70,7 @@ def test_inspect_lists_several_applications(kongming: Kongming, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("nothing",), 2, "does not exist"),
+        (("nothing",), 2, "There is no file or folder nothing."),
         (("empty",), 2, "no events of a Spark application"),
         (("idle",), 3, "No task ran"),
         (("log", "--app", "app-7"), 2, "Did you mean app-1?"),

@@ -12,6 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale.options import prices_option
 from kongming.cli.shares import FRACTION
+from kongming.missing_file import unwritable
 from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError
 
@@ -128,7 +129,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.", field="--out") from error
+        raise unwritable(path, error, field="--out") from error
 
 
 def _show(document: Mapping[str, Any], items: Sequence[Mapping[str, str]]) -> None:

@@ -90,7 +90,7 @@ _MEASURING = (
 )
 @click.option(
     "--precision",
-    metavar="PERCENT",
+    metavar="SHARE",
     default=None,
     help="With --pairs: repeat each pair, four times or more, until the standard error of its log "
     "mean is this small, as 3%, or it ran 40 times.",

@@ -100,7 +100,7 @@ expression_option = click.option(
 
 stop_option = click.option(
     "--stop-pct",
-    type=Share(10.0),
+    type=Share(2.0),
     metavar="SHARE",
     help="Stop before the budget is spent when 90 % of the space is known within this, as 10%.",
     callback=lambda ctx, parameter, value: None if value is None else 100.0 * value,

@@ -53,22 +53,25 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return
+    where = ""
     if asks_server(server):
         with remote(server) as service:
             operations = [
                 operation.to_dict() for operation in service.operations(ended=ended, limit=limit)
             ]
     else:
-        operations = _stored(store_url, ended, limit)
+        operations, url = _stored(store_url, ended, limit)
+        where = f" in the store {url}"
     if as_json:
         output.emit_json({"operations": operations})
         return
     console = output.console()
     if not operations:
         console.print(
-            "No server has trained anything: kongming train --server HOST:PORT"
+            f"No server has trained anything{where}: kongming train --server HOST:PORT"
             if ended
-            else "Nothing is being trained. What has ended: kongming operations --ended"
+            else f"Nothing is being trained{where}. What has ended: kongming operations --ended",
+            markup=False,
         )
         return
     console.print(
@@ -91,14 +94,15 @@ def command(
     )
 
 
-def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, Any]]:
-    """The trainings in a store, as a server says of them."""
+def _stored(store_url: str | None, ended: bool, limit: int) -> tuple[list[dict[str, Any]], str]:
+    """The trainings in a store, as a server says of them, and the store's URL to show."""
     from kongming.store import Store
 
     states = None if ended else ("queued", "running")
     with Store.open(store_url, create=False) as store:
         rows = store.operations(kind="train", states=states, limit=limit)
-    return [
+        url = store.url
+    trainings = [
         {
             "id": row.id,
             "state": row.state,
@@ -114,6 +118,7 @@ def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, An
         }
         for row in rows
     ]
+    return trainings, url
 
 
 def _apps(operation: dict[str, Any]) -> list[str]:

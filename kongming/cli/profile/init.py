@@ -11,6 +11,7 @@ from kongming.atomic_file import replacing
 from kongming.cli.examples import examples
 from kongming.cli.options import json_option
 from kongming.cli.output import emit_json
+from kongming.missing_file import unwritable
 from kongming.records.errors import InputError
 
 
@@ -45,4 +46,4 @@ def _write(file: Path, text: str, *, force: bool) -> None:
         with replacing(file) as stream:
             stream.write(text.encode())
     except OSError as error:
-        raise InputError(f"{file} cannot be written: {error.strerror}.") from error
+        raise unwritable(file, error) from error

@@ -78,7 +78,8 @@ def command(
         return
     console = output.console()
     if not shown:
-        console.print(f"No such runs in {where}.", markup=False)
+        what = "runs" if app is kind is placement is None and not failed else "such runs"
+        console.print(f"No {what} in the store {where}.", markup=False)
         return
     console.print(
         output.table(

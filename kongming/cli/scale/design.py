@@ -194,7 +194,7 @@ def design(
 )
 @click.option(
     "--stop-at",
-    type=Share(10.0),
+    type=Share(2.0),
     default="10%",
     show_default=True,
     help="Stop when the 90 % interval at the target reaches at most this far above the median.",

@@ -64,7 +64,7 @@ KINDS = (
 )
 @click.option(
     "--threshold",
-    type=Share(10.0),
+    type=Share(2.0),
     default="20%",
     show_default=True,
     help="A leave-one-out error above this is a bad fit.",
@@ -89,7 +89,12 @@ KINDS = (
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the model to this file.",
 )
-@click.option("--name", metavar="NAME", help="Keep the model in the store under this name.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    callback=options.refuse_empty,
+    help="Keep the model in the store under this name.",
+)
 @options.store_option
 @options.wide_option
 @options.json_option

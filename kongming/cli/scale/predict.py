@@ -246,8 +246,14 @@ def recommend_machines(
     from kongming.scale.fit.model import warnings_of
     from kongming.scale.fit.tracked_files import changes as changes_of
 
-    if (deadline is None) == (budget is None):
+    if deadline is None and budget is None:
         raise InputError("Give a deadline or a budget: --deadline TIME or --budget MONEY.")
+    if deadline is not None and budget is not None:
+        raise InputError(
+            "cannot be given with --deadline.",
+            field="--budget",
+            hint="With --deadline the cheapest is chosen, and its cost is shown.",
+        )
     file = load(request.model, request.store_url)
     models = at_context(file, request.context).of_group(request.group)
     warnings: list[str] = []
@@ -292,8 +298,10 @@ def recommend_machines(
             document.update(_row(best))
         output.emit_json(document)
     else:
+        file_name = None if request.prices_file is None else request.prices_file.name
+        unit = "machine-hours" if file_name is None else f"(money of {file_name})"
         if deadline is None:
-            goal = f"costs up to {budget:g}"
+            goal = f"costs up to {budget:g} {unit}"
         elif deadline < 60:
             goal = f"ends within {output.format_seconds(deadline)}"
         else:
@@ -305,18 +313,17 @@ def recommend_machines(
             if best is not None
             else f"Nothing {goal} with the required probability. The likeliest is"
         )
-        unit = " machine-hours" if request.prices_file is None else ""
         console = output.console()
         console.print(
             f"{advice} {count(offer.machines, 'machine')}{of}: "
-            f"{interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g}{unit}; "
+            f"{interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g} {unit}; "
             f"{goal} with probability {per_cent(100 * (offer.probability or 0.0))} (required: "
             f"{per_cent(100 * risk, 'g')})."
             + "".join(f" It extrapolates: {reason}." for reason in offer.prediction.reasons),
             markup=False,
         )
         shown = judged if everything else _around(judged, offer)
-        _show(shown, best)
+        _show(shown, best, "machine-hours" if request.prices_file is None else "cost")
         if len(shown) < len(judged):
             console.print(f"{len(shown)} of {len(judged)} counts; --all shows every one.")
         output.print_warnings(warnings)
@@ -390,14 +397,14 @@ def _row(offer: Offer) -> dict[str, Any]:
     return document
 
 
-def _show(offers: Sequence[Offer], best: Offer | None = None) -> None:
-    """Print a table; the best offer is marked."""
+def _show(offers: Sequence[Offer], best: Offer | None = None, costs: str = "cost") -> None:
+    """Print a table; the best offer is marked. ``costs`` is the heading of their column."""
     several = any(offer.machine_type is not None for offer in offers)
     judged = any(offer.probability is not None for offer in offers)
     priced = any(offer.cost is not None for offer in offers)
     columns = ["machines", "runtime", "from", "to", ""]
     columns[:0] = ["type"] if several else []
-    columns += (["cost"] if priced else []) + (["probability"] if judged else [])
+    columns += ([costs] if priced else []) + (["probability"] if judged else [])
     rows = []
     for offer in offers:
         runtime: Mapping[str, float] = offer.prediction.runtime_s
@@ -415,5 +422,5 @@ def _show(offers: Sequence[Offer], best: Offer | None = None) -> None:
             else []
         )
         rows.append(cells)
-    right = ("machines", "runtime", "from", "to", "cost", "probability")
+    right = ("machines", "runtime", "from", "to", costs, "probability")
     output.console().print(output.table(columns, rows, right=right, minor=("from", "to")))

@@ -15,6 +15,7 @@ from kongming.campaigns.study_inputs import STORE, Source
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.shares import Share
+from kongming.quantities import DECIMAL_MARK, parse_share, with_point
 from kongming.records.fingerprint import PLACEMENTS
 
 if TYPE_CHECKING:
@@ -365,16 +366,14 @@ def _targets(quality: str | None, plot: Path | None) -> tuple[float, ...]:
         return () if plot is None else QUALITIES
     targets = []
     for text in quality.split(","):
-        try:
-            target = float(text)
-        except ValueError:
-            target = math.nan
+        target = parse_share(text.strip())
         if not 0.0 < target <= 1.0:
             raise InputError(
                 "is not a quality.",
                 field="--quality",
                 value=text,
-                allowed="numbers above 0, up to 1, with commas between them",
+                allowed="shares above 0, up to 1, as 0.9 or 90%, with commas between them",
+                hint=DECIMAL_MARK if with_point(quality) else None,
             )
         targets.append(target)
     return tuple(sorted(set(targets)))

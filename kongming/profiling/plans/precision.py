@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kongming.quantities import DECIMAL_MARK, parse_share, with_point
 from kongming.records.errors import InputError
 from kongming.records.run import Run
 
@@ -19,6 +20,8 @@ MOST = 40
 WAVERING = 0.05
 """Standard deviation of an application's log solo cost above which each of its co-runs gets a solo
 run of its own right before and right after."""
+
+_LEAST_SHARE, _MOST_SHARE = 0.001, 0.5
 
 STEADY = 4
 """Solo runs that an application needs to count as steady: those around two of its co-runs, since
@@ -78,15 +81,20 @@ class Progress:
 
 
 def parse_precision(text: str, option: str = "--precision") -> float:
-    """Return the share that "3%" or "3" (per cent) stands for, as ``option`` gives it.
+    """Return the share that "3%" or "0.03" stands for, as ``option`` gives it.
 
     Raises:
-        InputError: it is not a number of per cent between 0.1 and 50.
+        InputError: it is not a share between 0.1 and 50 %.
     """
-    try:
-        percent = float(text.strip().removesuffix("%"))
-    except ValueError:
-        percent = math.nan
-    if not 0.1 <= percent <= 50.0:
-        raise InputError("is out of range.", field=option, value=text, allowed="0.1% to 50%")
-    return percent / 100.0
+    plain = text.strip()
+    share = parse_share(plain)
+    if not _LEAST_SHARE <= share <= _MOST_SHARE:
+        meant = None
+        if point := with_point(plain):
+            meant = f"Did you mean {point}? {DECIMAL_MARK}"
+        elif _LEAST_SHARE <= parse_share(f"{plain}%") <= _MOST_SHARE:
+            meant = f"Did you mean {plain}%?"
+        raise InputError(
+            "is out of range.", field=option, value=text, allowed="0.1% to 50%", hint=meant
+        )
+    return share

@@ -39,7 +39,13 @@ def _fingerprint(file: Path, requested: set[str]) -> dict[str, dict[str, float]]
         raise InputError(
             f"{file} is not JSON.", hint="Use the output of 'kongming fingerprint --json'."
         ) from error
-    fingerprint = Fingerprint.from_dict(document)
+    try:
+        fingerprint = Fingerprint.from_dict(document)
+    except InputError as error:
+        raise InputError(
+            f"{file} is not a fingerprint ({error.message.rstrip('.')}).",
+            hint="Use the output of 'kongming fingerprint --json'.",
+        ) from error
     values = {
         name: float(reading.seconds_per_op)
         for name, reading in fingerprint.surrogates.items()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kongming.atomic_file import replacing
 from kongming.csv_rows import read_rows
-from kongming.missing_file import unreadable
+from kongming.missing_file import unreadable, unwritable
+from kongming.quantities import DECIMAL_MARK, parse_share, with_point
 from kongming.records.errors import MALFORMED, InputError
 
 if TYPE_CHECKING:
@@ -42,12 +43,16 @@ def configuration(text: str, field: str) -> Configuration:
 
     machines, at, scale = text.partition("@")
     try:
-        parsed = Configuration(float(int(machines)), float(scale) if at else 1.0)
+        parsed = Configuration(float(int(machines)), parse_share(scale.strip()) if at else 1.0)
     except ValueError:
         parsed = Configuration(math.nan)
     if not (parsed.machines >= 1.0 and math.isfinite(parsed.scale) and parsed.scale > 0.0):
         raise InputError(
-            "is not a configuration.", field=field, value=text, allowed="MACHINES@SCALE, as 64@1.0"
+            "is not a configuration.",
+            field=field,
+            value=text,
+            allowed="MACHINES@SCALE, as 64@1.0 or 64@100%",
+            hint=None if with_point(text) is None else DECIMAL_MARK,
         )
     return parsed
 
@@ -224,7 +229,7 @@ def write_design(file: Path, document: Mapping[str, Any]) -> None:
         with replacing(file) as stream:
             stream.write(json.dumps(versioned, indent=1, allow_nan=False).encode() + b"\n")
     except OSError as error:
-        raise InputError(f"{file} cannot be written: {error.strerror}.") from error
+        raise unwritable(file, error) from error
 
 
 def read_design(file: Path) -> list[tuple[Configuration, int]]:

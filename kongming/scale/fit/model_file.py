@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kongming.atomic_file import replacing
-from kongming.missing_file import did_you_mean
+from kongming.missing_file import did_you_mean, unwritable
 from kongming.records.errors import InputError
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.contexts.context_file import context_document, read_context
@@ -55,7 +55,7 @@ def write_file(path: str | Path, file: ScaleFile) -> None:
         with replacing(Path(path)) as stream:
             stream.write(json.dumps(seal(file), indent=1, allow_nan=False).encode() + b"\n")
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from error
+        raise unwritable(Path(path), error) from error
 
 
 def read_file(path: str | Path) -> ScaleFile:
@@ -71,8 +71,13 @@ def read_file(path: str | Path) -> ScaleFile:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise _KIND.damaged(f"{file} is not JSON") from error
-    return read(document)
+        raise _KIND.other(file) from error
+    try:
+        return read(document)
+    except InputError as error:
+        if error.field != "format":
+            raise
+        raise _KIND.other(file) from error
 
 
 def read(document: object) -> ScaleFile:

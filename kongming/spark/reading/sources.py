@@ -76,10 +76,11 @@ def read_applications(path: str | os.PathLike[str]) -> list[LoggedApplication]:
         parts = list(_parts(path))
     except FileNotFoundError as error:
         raise InputError(
-            "does not exist.",
+            f"There is no file or folder {path}.",
             field="LOG",
-            value=str(path),
-            hint=did_you_mean(path) or "Give an event log.",
+            hint=did_you_mean(path)
+            or "Give an event log of Spark; 'kongming spark conf' prints the settings that write "
+            "one.",
         ) from error
     except (OSError, zipfile.BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is a damaged zip"
