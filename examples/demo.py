@@ -199,7 +199,27 @@ def walk_through(kongming: Kongming) -> str:
         *place,
     )
     kongming("train", *APPS, "--placement", placement, "--verbose")
-    return report(compare(kongming, placement), placement)
+    models = kongming.json("models", "--placement", placement)["models"]
+    return report(compare(kongming, placement), placement) + spoiled(models)
+
+
+def spoiled(models: list[dict[str, Any]]) -> str:
+    """A sentence on profiles that were disturbed, after a line break: what follows from them is no
+    result. Empty where none is."""
+    names = [
+        model["app"] for model in models if (model.get("profile") or {}).get("verdict") == "spoiled"
+    ]
+    if not names:
+        return ""
+    which = (
+        f"the profile of {names[0]} is"
+        if len(names) == 1
+        else (f"the profiles of {', '.join(names[:-1])} and {names[-1]} are")
+    )
+    return (
+        f"\nNote: {which} spoiled, as something else ran on this machine (why: see above). These "
+        "numbers say little; run the demo again at a quieter time."
+    )
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from kongming import standard_streams
 from kongming.printable import printable
 from kongming.records.errors import KongmingError, MissingExtraError
 
@@ -86,6 +87,7 @@ def start(name: str, module: str, extra: str) -> None:
     """Call ``main`` of ``module``, for the console script of a program that imports at its start
     what only ``extra`` of our package brings; ends with a sentence where that is not installed,
     and without a traceback where it is interrupted meanwhile."""
+    standard_streams.occupy()
     try:
         main = importlib.import_module(module).main
     except KeyboardInterrupt:

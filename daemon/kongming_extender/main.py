@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from kongming import __version__, settings
+from kongming import __version__, settings, standard_streams
 from kongming import process as entry
 from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
@@ -133,6 +133,7 @@ def run(args: Sequence[str]) -> int:
 
 def main() -> None:
     """The console script."""
+    standard_streams.occupy()
     sys.exit(run(sys.argv[1:]))
 
 

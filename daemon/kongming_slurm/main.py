@@ -6,11 +6,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kongming import standard_streams
+
 _HOOKS = ("prolog", "epilog")
 
 
 def main() -> None:
     """The console script."""
+    standard_streams.occupy()
     sys.exit(run(sys.argv[1:]))
 
 

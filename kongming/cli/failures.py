@@ -16,7 +16,7 @@ from kongming.cli.extras import missing_extra
 from kongming.printable import printable
 from kongming.process import unforeseen
 from kongming.quantities import DECIMAL_MARK, with_point
-from kongming.records.errors import InputError, KongmingError, UnknownNameError
+from kongming.records.errors import InputError, KongmingError, UnknownNameError, nearest_names
 
 _document = {"written": False}
 
@@ -81,6 +81,22 @@ def _command_of(args: Sequence[str]) -> str:
     return next((arg for arg in args if not arg.startswith("-")), "")
 
 
+def _path_of(args: Sequence[str]) -> str:
+    """Return the command that the arguments name, where click does not say which it was."""
+    from kongming.cli.main import cli
+
+    context = click.Context(cli, info_name="kongming")
+    command: click.Command | None = cli
+    names = ["kongming"]
+    for arg in args:
+        if not isinstance(command, click.Group) or arg.startswith("-"):
+            break
+        command = command.get_command(context, arg)
+        if command is not None:
+            names.append(arg)
+    return " ".join(names)
+
+
 _WRONG_PATH = (
     *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
@@ -92,7 +108,14 @@ def _described(error: Exception, args: Sequence[str]) -> tuple[str, str | None, 
     if isinstance(error, KongmingError):
         return error.message, error.hint, error.exit_status
     if isinstance(error, click.UsageError):
-        path = "kongming" if error.ctx is None else error.ctx.command_path
+        path = _path_of(args) if error.ctx is None else error.ctx.command_path
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            # By the words alone: the dashes make all of them alike.
+            plain = {name.lstrip("-"): name for name in error.possibilities}
+            near = nearest_names(error.option_name.lstrip("-"), plain)
+            error = click.NoSuchOption(
+                error.option_name, possibilities=[plain[name] for name in near], ctx=error.ctx
+            )
         return _plain(error.format_message()), f"{_meant(error)}See '{path} --help'.", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), None, error.exit_code
@@ -114,11 +137,11 @@ def _meant(error: click.UsageError) -> str:
         if isinstance(group, click.Group) and not group.invoke_without_command:
             return f"Options stand after the command: {error.ctx.command_path} COMMAND --OPTION. "
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
-    said = getattr(error, "message", "")
-    number = re.search(r"^'(.*?)' is not a valid float", said)
+    message = getattr(error, "message", "")
+    number = re.search(r"^'(.*?)' is not a valid float", message)
     if number is not None and (point := with_point(number[1])):
         return f"Did you mean {point}? {DECIMAL_MARK} "
-    match = re.search(r"^'(.*?)' is not one of", said)
+    match = re.search(r"^'(.*?)' is not one of", message)
     if match is None or not isinstance(kind, click.Choice):
         return ""
     near = UnknownNameError("choice", match[1], map(str, kind.choices)).suggestions[:2]

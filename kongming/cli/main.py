@@ -15,8 +15,9 @@ from typing import Any
 
 import click
 
-from kongming import __version__
+from kongming import __version__, standard_streams
 from kongming.cli import failures
+from kongming.cli.examples import examples
 from kongming.lazy_group import Entry, LazyGroup
 from kongming.process import Terminated, print_plainly, terminate
 
@@ -123,7 +124,8 @@ COMMANDS: dict[str, Entry] = {
     unknown=failures.unknown_command,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="'kongming COMMAND --help' describes a command. KONGMING_STORE names the store "
-    "(--store).",
+    "(--store).\n\n"
+    + examples("kongming init", "kongming profile apps.toml --dry-run", "kongming predict sort"),
 )
 @click.version_option(__version__, prog_name="kongming", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error (KONGMING_DEBUG=1).")
@@ -183,6 +185,7 @@ def _quietly_end() -> int:
 
 def main() -> None:
     """The console script."""
+    standard_streams.occupy()
     if "_KONGMING_COMPLETE" in os.environ:
         cli.main(prog_name="kongming")
     _listen()

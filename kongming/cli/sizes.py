@@ -9,7 +9,7 @@ import click
 
 from kongming.quantities import DECIMAL_MARK, with_point
 
-__all__ = ["SIZE", "Size"]
+__all__ = ["MEMORY", "SIZE", "Memory", "Size"]
 
 _UNITS = {
     **{letter: 1000.0**power for power, letter in enumerate("kmgt", 1)},
@@ -45,3 +45,35 @@ class Size(click.ParamType[float]):
 
 
 SIZE = Size()
+
+
+class Memory(click.ParamType[int]):
+    """Gives bytes: 0 or more of them, or a number with a unit."""
+
+    name = "memory"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        if text.isascii() and text.isdigit() and len(text) < _DIGITS:
+            return int(text)
+        match = _SIZE.fullmatch(text.lower())
+        if match is None or len(match[1]) >= _DIGITS:
+            point = with_point(text)
+            meant = f" Did you mean {point}? {DECIMAL_MARK}" if point else ""
+            self.fail(
+                f"{text!r} is not an amount of memory. Allowed: a whole number of bytes, or a size "
+                f"as 512M, 4G or 2GiB.{meant}",
+                param,
+                ctx,
+            )
+        return int(float(match[1]) * _UNITS[match[2]])
+
+
+_DIGITS = 16
+"""More is beyond every machine, and what a record of bytes holds."""
+
+MEMORY = Memory()

@@ -134,11 +134,11 @@ def nearest_names(name: str, names: Iterable[str], most: int = 3) -> tuple[str, 
     if not near:
         return ()
     ratio = {other: difflib.SequenceMatcher(None, other, wanted).ratio() for other in near}
-    found = [
+    suggested = [
         known for known in plain if ratio.get(plain[known], 0.0) >= ratio[near[0]] - _NEXT_BEST
     ]
-    found.sort(key=lambda known: (-ratio[plain[known]], known))
-    return tuple(found[:most])
+    suggested.sort(key=lambda known: (-ratio[plain[known]], known))
+    return tuple(suggested[:most])
 
 
 class ImplausibleError(InputError):

@@ -13,7 +13,7 @@ import pytest
 from kongming.cli.durations import DURATION, DURATION_OR_NONE
 from kongming.cli.main import cli, run
 from kongming.cli.shares import FRACTION, SHARE, Share
-from kongming.cli.sizes import SIZE
+from kongming.cli.sizes import MEMORY, SIZE
 from kongming.quantities import with_point
 
 
@@ -97,6 +97,19 @@ def test_a_comma_that_is_no_decimal_mark() -> None:
 def test_units_in_words(text: str, meant: str) -> None:
     with pytest.raises(click.BadParameter, match=f"Did you mean {meant}[?]"):
         DURATION.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("0", 0), ("4000", 4000), ("4G", 4_000_000_000), ("512MiB", 2**29)]
+)
+def test_amounts_of_memory(text: str, amount: int) -> None:
+    assert MEMORY.convert(text, None, None) == amount
+
+
+@pytest.mark.parametrize("text", ["-1", "4X", "much", "", "1e9", "9" * 30, "9" * 30 + "G"])
+def test_no_amounts_of_memory(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="Allowed: a whole number of bytes, or a size"):
+        MEMORY.convert(text, None, None)
 
 
 def test_a_number_with_a_decimal_comma(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,10 @@ def test_usage_errors_end_with_2(kongming: Kongming, args: list[str]) -> None:
         (["--store", "sqlite:///x.db", "apps"], "kongming COMMAND --OPTION"),
         (["runs", "--kind", "sole"], "Did you mean solo?"),
         (["models", "--sotre", "x"], "See 'kongming models --help'."),
-        (["reference", "--for", "5"], "Did you mean '--"),
+        (["reference", "--raedings", "15"], "Did you mean '--readings'?"),
+        (["spark", "conf", "--dir"], "See 'kongming spark conf --help'."),
+        (["induce", "compute.int", "--seconds"], "See 'kongming induce --help'."),
+        (["rank", "sort", "--server", ""], "See 'kongming rank --help'."),
         (["scale", "fitt"], "See 'kongming scale --help'."),
     ],
 )
@@ -102,6 +105,32 @@ def test_usage_errors_say_what_was_meant(kongming: Kongming, args: list[str], hi
     error = kongming(*args).stderr
     assert hint in error
     assert ("COMMAND" in hint) == ("COMMAND" in error)
+
+
+def test_options_of_another_kind_are_not_suggested(kongming: Kongming) -> None:
+    """Two dashes and three letters are no likeness: '--json' is not '--version'."""
+    assert "Did you mean" not in kongming("--json", "apps").stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_standard_streams_may_be_closed(
+    kongming_env: dict[str, str], tmp_path: Path, closed: str
+) -> None:
+    """A file that is opened later must not become stdout, and nothing is said in a traceback."""
+    code = "from kongming.cli.start import main; main()"
+    script = f'"$0" -c "$1" runs {closed}'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, code],
+        env=kongming_env,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 2), done.stderr
+    store = tmp_path / "store.db"
+    assert not store.exists() or store.read_bytes().startswith(b"SQLite format 3")
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_rank_of_a_stranger_says_what_it_rests_on(ask: Kongming) -> None:
     assert "1 node left out (busy): the application would be slowed by more than" in done.stdout
     near = ask("rank", "chasr", "--node", "calm")
     assert "Did you mean chaser?" in near.stdout
+    assert "Known: chaser" in ask("rank", "zx", "--node", "calm").stdout
 
 
 def test_rank_without_a_usable_node_is_no_answer(ask: Kongming) -> None:

@@ -13,6 +13,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
 from kongming.cli.predict.trained import placement_of_model
+from kongming.cli.sizes import MEMORY
 from kongming.records.errors import KongmingError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def command(
     "reserve",
     epilog=examples(
         "kongming assignments reserve job-1 xz n1 --ttl 60",
-        "kongming assignments reserve job-1 xz n1 --memory 2000000000",
+        "kongming assignments reserve job-1 xz n1 --memory 2G",
     ),
 )
 @click.argument("assignment_id", metavar="ID")
@@ -94,7 +95,12 @@ def command(
 )
 @click.option("--domain", type=click.IntRange(min=0), default=0, help="Last-level cache domain.")
 @click.option(
-    "--memory", "memory_bytes", type=click.IntRange(min=0), default=0, help="Bytes that APP needs."
+    "--memory",
+    "memory_bytes",
+    type=MEMORY,
+    metavar="SIZE",
+    default=0,
+    help="Memory that APP needs: bytes, or a size as 4G or 512MiB.",
 )
 @server_options
 @options.wide_option

@@ -13,6 +13,7 @@ import click
 
 from kongming.cli.durations import DURATION
 from kongming.cli.extras import require
+from kongming.cli.options import refuse_empty
 from kongming.records.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def server_options(function: _Function) -> _Function:
             metavar="HOST:PORT",
             envvar="KONGMING_SERVER",
             show_envvar=True,
+            callback=refuse_empty,
             help="Ask this kongming-server.",
         ),
     ):

@@ -15,6 +15,7 @@ from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.left_out import left_out
 from kongming.cli.predict.prediction_view import median_text, range_text
 from kongming.cli.predict.trained import placement_of_model
+from kongming.cli.sizes import MEMORY
 from kongming.records.errors import CannotAnswerError, UnknownNameError
 from kongming.records.questions import RankQuestion
 
@@ -77,7 +78,12 @@ _LIMIT = click.FloatRange(min=1.0, max=1e6)
     help="Weight of the increase of the residents' slowdowns.",
 )
 @click.option(
-    "--memory", "memory_bytes", type=click.IntRange(min=0), default=0, help="Bytes that APP needs."
+    "--memory",
+    "memory_bytes",
+    type=MEMORY,
+    metavar="SIZE",
+    default=0,
+    help="Memory that APP needs: bytes, or a size as 4G or 512MiB.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Seed for the order of near ties. Default: random."
@@ -131,10 +137,12 @@ def command(
     return 0 if ranking.nodes or ranking.sets else CannotAnswerError.exit_status
 
 
-def _near(service: PredictionService, app: str) -> tuple[str, ...]:
-    """Return the names of trained applications that are like this one."""
+def _near(service: PredictionService, app: str) -> str:
+    """Return a sentence with the trained applications whose names are like this one, or with some
+    of them; empty where it is one of them, or none is trained."""
     known = {entry.app for entry in service.models()}
-    return () if app in known else UnknownNameError("application", app, known).suggestions
+    hint = UnknownNameError("application", app, known).hint
+    return "" if app in known or not known or hint is None else hint
 
 
 def _candidates(service: PredictionService, nodes: Sequence[str]) -> tuple[NodeReport, ...]:
@@ -150,11 +158,12 @@ def show(
     app: str,
     ranking: Ranking,
     machines: int | None = None,
-    near: Sequence[str] | None = None,
+    near: str | None = None,
     candidates: Sequence[NodeReport] = (),
 ) -> None:
-    """Print a table of nodes and remarks on it; ``machines`` for a ranking of sets, ``near`` known
-    names like ``app``, which itself is unknown; ``candidates`` for the names of those left out."""
+    """Print a table of nodes and remarks on it; ``machines`` for a ranking of sets, ``near`` a
+    sentence on names like ``app``, which itself is unknown; ``candidates`` for the names of those
+    left out."""
     console = output.console()
     if machines is not None:
         show_sets(app, ranking.sets, machines, ranking.candidates)
@@ -199,8 +208,7 @@ def show(
     if ranking.basis == "node-only":
         console.print(
             f"! {app} has no model: the ranking uses the nodes' general slowdown, which does "
-            "not depend on the application."
-            + (f" Did you mean {' or '.join(near)}?" if near else ""),
+            "not depend on the application." + (f" {near}" if near else ""),
             markup=False,
         )
     if ranking.profile is not None and (doubt := ranking.profile.remark(app)) is not None:

@@ -85,7 +85,7 @@ def command(
 
         check_model(model)
     if repeats < 1:
-        raise InputError("is out of range.", field="repeats", value=repeats, allowed=">= 1")
+        raise InputError("is out of range.", field="repeats", value=repeats, allowed="1 or more")
     # Without a file the store has the applications: it must be there.
     with Store.open(store_url, create=file is not None, write=True) as store:
         apps = applications(store, [first, second], file)

@@ -1,0 +1,20 @@
+"""Stand-ins for the standard streams that the caller of a program has closed."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def occupy() -> None:
+    """Open the null device in place of each standard stream that is closed, as by ``>&-``.
+
+    Without it the next file that is opened, such as the store's, would have the number of stdout,
+    and be written to by whatever prints; and Python has no ``sys.stdout`` to flush.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
