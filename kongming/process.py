@@ -17,7 +17,7 @@ import click
 
 from kongming import standard_streams
 from kongming.printable import printable
-from kongming.records.errors import KongmingError, MissingExtraError
+from kongming.records.errors import KongmingError, MissingExtraError, nearest_names
 
 
 class Terminated(KeyboardInterrupt):
@@ -57,6 +57,7 @@ def run(
         return error.exit_code
     except click.ClickException as error:
         of = getattr(error, "ctx", None)
+        error = with_near_names(error)
         usage = isinstance(error, click.UsageError)
         path = name if of is None else of.command_path
         _say(error.format_message(), f"See '{path} --help'." if usage else None)
@@ -69,7 +70,7 @@ def run(
         _say(error.message, error.hint)
         return error.exit_status
     except failures as error:
-        _say(str(error), None)
+        _say(_in_words(error), None)
         return 1
     except Exception as error:
         missing = _missing(error, name, extra)
@@ -83,11 +84,39 @@ def run(
     return result if type(result) is int else 0
 
 
+def _in_words(error: Exception) -> str:
+    """The message, of one of the system without its number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.strerror}{'' if error.filename is None else f': {error.filename}'}."
+
+
+def with_near_names(error: click.ClickException) -> click.ClickException:
+    """Return the error with those suggestions alone that may be meant, and choices in one line.
+
+    click suggests '--version' for '--json', and for a command nothing."""
+    if isinstance(error, click.NoSuchOption):
+        # By the words alone: the dashes make all of them alike.
+        plain = {name.lstrip("-"): name for name in error.possibilities or ()}
+        near = nearest_names(error.option_name.lstrip("-"), plain)
+        return click.NoSuchOption(
+            error.option_name, possibilities=[plain[name] for name in near], ctx=error.ctx
+        )
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        kind = error.param.type
+        if isinstance(kind, click.Choice):
+            name = error.param.get_error_hint(error.ctx) if error.ctx else error.param.name
+            allowed = ", ".join(map(str, kind.choices))
+            return click.UsageError(f"Missing option {name}. Allowed: {allowed}.", ctx=error.ctx)
+    return error
+
+
 def start(name: str, module: str, extra: str) -> None:
     """Call ``main`` of ``module``, for the console script of a program that imports at its start
     what only ``extra`` of our package brings; ends with a sentence where that is not installed,
     and without a traceback where it is interrupted meanwhile."""
     standard_streams.occupy()
+    standard_streams.keep_for_us()
     try:
         main = importlib.import_module(module).main
     except KeyboardInterrupt:

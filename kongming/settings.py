@@ -214,7 +214,12 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"The configuration {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"The configuration {path} is not UTF-8 text (at byte {error.start}), which TOML "
+            "requires."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"The configuration {path} is not TOML: {error}.") from error
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins for the standard streams that the caller of a program has closed."""
+"""The standard streams of a program: there are three, and what is on them is ours."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def occupy() -> None:
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def keep_for_us() -> None:
+    """Let gRPC write nothing to stderr: it has a line for each failed handshake, which says less
+    than our error does. It reads this when it is imported, so call this before."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")

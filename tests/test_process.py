@@ -21,8 +21,16 @@ def program() -> None:
 
 
 @program.command()
+@click.option("--kind", type=click.Choice(["a", "b"]), required=True)
+def choose(kind: str) -> None:
+    """Choose."""
+
+
+@program.command()
+@click.option("--word")
+@click.option("--version", is_flag=True)
 @click.argument("number", type=int)
-def divide(number: int) -> None:
+def divide(number: int, word: str | None, version: bool) -> None:
     if number < 0:
         raise InputError("is below 0.", field="NUMBER", hint="Give another.")
     if number == 1:
@@ -40,7 +48,23 @@ def divide(number: int) -> None:
             "error: Invalid value for 'NUMBER': 'x' is not a valid integer.\n"
             "hint: See 'daemon divide --help'.\n",
         ),
-        (["divide", "1"], 1, "error: [Errno 13] Permission denied: 'state'\n"),
+        (
+            ["divide", "--wrod", "1"],
+            2,
+            "error: No such option '--wrod'. Did you mean '--word'?\n"
+            "hint: See 'daemon divide --help'.\n",
+        ),
+        (
+            ["divide", "--json", "1"],
+            2,
+            "error: No such option '--json'.\nhint: See 'daemon divide --help'.\n",
+        ),
+        (
+            ["choose"],
+            2,
+            "error: Missing option '--kind'. Allowed: a, b.\nhint: See 'daemon choose --help'.\n",
+        ),
+        (["divide", "1"], 1, "error: Permission denied: state.\n"),
         (
             ["divide", "0"],
             1,

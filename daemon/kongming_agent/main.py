@@ -97,6 +97,8 @@ def cli(
     log_to_stderr(logging.DEBUG if verbose else logging.INFO)
     if context.invoked_subcommand is not None:
         return 0
+    if as_json and not once:
+        raise click.UsageError("--json prints what --once measures: give both.")
     settings = declared.load(
         Settings,
         file,

@@ -134,6 +134,7 @@ def run(args: Sequence[str]) -> int:
 def main() -> None:
     """The console script."""
     standard_streams.occupy()
+    standard_streams.keep_for_us()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -112,8 +112,6 @@ def cli(ctx: click.Context, /, path: Path | None, show: bool, **options: Any) ->
         return
     given = {_OPTIONS[name]: value for name, value in options.items() if value is not None}
     config = settings.load(path, given)
-    # gRPC's own lines, one for each failed handshake, know neither a limit nor our format.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _log_to_stderr(config.server.log_level)
     ctx.exit(asyncio.run(serve(config)))
 

@@ -14,6 +14,7 @@ _HOOKS = ("prolog", "epilog")
 def main() -> None:
     """The console script."""
     standard_streams.occupy()
+    standard_streams.keep_for_us()
     sys.exit(run(sys.argv[1:]))
 
 

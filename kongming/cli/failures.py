@@ -14,9 +14,9 @@ import click
 
 from kongming.cli.extras import missing_extra
 from kongming.printable import printable
-from kongming.process import unforeseen
+from kongming.process import unforeseen, with_near_names
 from kongming.quantities import DECIMAL_MARK, with_point
-from kongming.records.errors import InputError, KongmingError, UnknownNameError, nearest_names
+from kongming.records.errors import InputError, KongmingError, UnknownNameError
 
 _document = {"written": False}
 
@@ -109,14 +109,8 @@ def _described(error: Exception, args: Sequence[str]) -> tuple[str, str | None, 
         return error.message, error.hint, error.exit_status
     if isinstance(error, click.UsageError):
         path = _path_of(args) if error.ctx is None else error.ctx.command_path
-        if isinstance(error, click.NoSuchOption) and error.possibilities:
-            # By the words alone: the dashes make all of them alike.
-            plain = {name.lstrip("-"): name for name in error.possibilities}
-            near = nearest_names(error.option_name.lstrip("-"), plain)
-            error = click.NoSuchOption(
-                error.option_name, possibilities=[plain[name] for name in near], ctx=error.ctx
-            )
-        return _plain(error.format_message()), f"{_meant(error)}See '{path} --help'.", 2
+        message = with_near_names(error).format_message()
+        return _plain(message), f"{_meant(error)}See '{path} --help'.", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), None, error.exit_code
     if isinstance(error, OSError) and error.errno in _WRONG_PATH and str(error.filename) in args:

@@ -186,6 +186,7 @@ def _quietly_end() -> int:
 def main() -> None:
     """The console script."""
     standard_streams.occupy()
+    standard_streams.keep_for_us()
     if "_KONGMING_COMPLETE" in os.environ:
         cli.main(prog_name="kongming")
     _listen()

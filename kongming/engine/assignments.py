@@ -76,7 +76,7 @@ class AssignmentBook:
         assignment = self._by_id.get(assignment_id)
         if assignment is None:
             raise UnknownNameError(
-                "assignment", assignment_id, (), hint="Reserve or bind it with app and node."
+                "assignment", assignment_id, None, hint="Reserve or bind it with app and node."
             )
         return assignment
 
@@ -160,7 +160,10 @@ class AssignmentBook:
         if known is None:
             if not (app and node_id):
                 raise UnknownNameError(
-                    "assignment", assignment_id, (), hint="Say app and node to bind it unreserved."
+                    "assignment",
+                    assignment_id,
+                    None,
+                    hint="Say app and node to bind it unreserved.",
                 )
             _check_names(assignment_id, app)
             return self._keep(

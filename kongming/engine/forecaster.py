@@ -153,7 +153,7 @@ class Forecaster:
     def _resident(self, question: Question, view: NodeView) -> Any:
         resident = self._world.residents.find(question.resident_id)
         if resident is None or not resident.active:
-            raise UnknownNameError("assignment", question.resident_id, ())
+            raise UnknownNameError("assignment", question.resident_id, None)
         for what, theirs, ours in (
             ("app", resident.app, question.app),
             ("node", resident.node_id, view.facts.id),

@@ -427,7 +427,7 @@ class World:
     def _view(self, node_id: str) -> NodeView:
         view = self.nodes.get(node_id)
         if view is None:
-            raise UnknownNameError("node", node_id, (), hint="Its agent registers it.")
+            raise UnknownNameError("node", node_id, None, hint="Its agent registers it.")
         return view
 
     def _slot(self, view: NodeView, domain: int) -> int:

@@ -86,9 +86,13 @@ class InputError(KongmingError):
 
 
 class UnknownNameError(InputError):
-    """A name that is not known; the nearest known names are suggested."""
+    """A name that is not known; the nearest of the ``known`` names are suggested. None: there may
+    be others, which are not to be listed here."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None):
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str] | None, *, hint: str | None = None
+    ):
+        unlisted, known = known is None, known or ()
         count = len(known if isinstance(known, Collection) else (known := tuple(known)))
         names = sorted(known) if count <= _COMPARED else []
         self.suggestions = nearest_names(name, names)
@@ -100,10 +104,10 @@ class UnknownNameError(InputError):
         elif count:
             way_out = f"{count} others are known."
         else:
-            way_out = "There is none yet."
+            way_out = "" if unlisted else "There is none yet."
         super().__init__(
             f"There is no {kind} named {name!r}.",
-            hint=f"{way_out} {hint}" if hint else way_out,
+            hint=" ".join(part for part in (way_out, hint) if part) or None,
         )
         self.kind = kind
         self.name = name

@@ -49,3 +49,10 @@ def test_many_or_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) ->
     UnknownNameError("node", "x" * 10_000, ["node-1"])
     UnknownNameError("node", "nod-1", ["x" * 10_000])
     assert not compared
+
+
+def test_names_that_are_not_listed() -> None:
+    """'There is none yet' was said of operations where there were two."""
+    assert UnknownNameError("operation", "x", None).hint is None
+    assert UnknownNameError("operation", "x", None, hint="List them.").hint == "List them."
+    assert UnknownNameError("operation", "x", ()).hint == "There is none yet."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import grpc
@@ -188,3 +190,14 @@ def test_status_of_anyone_becomes_an_error_by_its_code(
 def test_suggestions_arrive() -> None:
     raised = errors.UnknownNameError("application", "srot", ["sort", "zip"])
     assert json.loads(to_status(raised).details[0].metadata["suggestions"]) == ["sort"]  # type: ignore[attr-defined]
+
+
+def test_no_line_of_grpc_reaches_a_user(kongming_env: dict[str, str]) -> None:
+    """TLS towards a server without it: gRPC would log the handshake itself."""
+    code = "from kongming.cli.start import main; main()"
+    with serving({}) as server:
+        command = [sys.executable, "-c", code, "nodes", "--tls", "--server", server.target]
+        done = subprocess.run(command, env=kongming_env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: No answer from ")
+    assert "ssl_transport_security.cc" not in done.stderr

@@ -133,10 +133,10 @@ class Exporter:
                 self._server = MetricsServer(host.strip("[]"), int(port), self._registry)
             except OSError as error:
                 raise InputError(
-                    f"cannot be listened on: {error.strerror or error}.",
+                    f"no program can listen there: {error.strerror or error}.",
                     field="metrics.listen",
                     value=listen,
-                    hint='Choose another port, or "" for none.',
+                    hint="Is another agent there? Choose another port: --metrics; '' for none.",
                 ) from error
             self.port = self._server.server_port
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kongming.records.errors import StoreError
+from kongming.records.errors import InputError, StoreError
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run, Signature
 from kongming_agent.reporting.delivery import (
@@ -57,6 +57,13 @@ class Spool:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            if isinstance(error, FileExistsError | NotADirectoryError):
+                raise InputError(
+                    "is a file, or in one.",
+                    field="files.state",
+                    value=str(path.parent),
+                    hint="Name a folder with --state.",
+                ) from error
             raise StoreError(f"{path.parent} cannot be created: {error.strerror}.") from error
         try:
             self._database = open_file(path)

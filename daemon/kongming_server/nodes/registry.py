@@ -172,7 +172,7 @@ class Agents:
         """By id alone: what agents call themselves. Raises UnknownNameError."""
         agent = self._by_id.get(node_id)
         if agent is None:
-            error = UnknownNameError("node", node_id, (), hint="Register it first.")
+            error = UnknownNameError("node", node_id, None, hint="Register it first.")
             error.field = field_name
             raise error
         return agent

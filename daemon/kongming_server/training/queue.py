@@ -193,7 +193,9 @@ class Training:
             return operation
         row = await asyncio.to_thread(self._store.operation, operation_id)
         if row is None or row.kind != KIND:
-            raise UnknownNameError("operation", operation_id, ())
+            raise UnknownNameError(
+                "operation", operation_id, None, hint="List them: kongming operations --ended"
+            )
         return self._seen(row)
 
     async def recent(self, *, ended: bool, limit: int) -> Sequence[Operation]:
@@ -433,7 +435,9 @@ class Training:
     def _change(self, operation_id: str, how: Callable[[Operation], Operation]) -> Operation:
         operation = self._operations.get(operation_id)
         if operation is None:
-            raise UnknownNameError("operation", operation_id, ())
+            raise UnknownNameError(
+                "operation", operation_id, None, hint="List them: kongming operations --ended"
+            )
         changed = how(operation)
         return operation if changed == operation else self._operations.put(changed)
 

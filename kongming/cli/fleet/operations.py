@@ -56,6 +56,7 @@ def command(
     where = ""
     if asks_server(server):
         with remote(server) as service:
+            where = f" on the server {server.target}"
             operations = [
                 operation.to_dict() for operation in service.operations(ended=ended, limit=limit)
             ]

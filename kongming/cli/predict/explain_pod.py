@@ -31,6 +31,10 @@ def last_answer(pod: str, url: str, server: Server) -> dict[str, Any]:
             value=url,
             allowed="http://HOST:PORT or https://HOST:PORT",
         )
+    if not all(pod.partition("/")):
+        raise InputError(
+            "is not the name of a pod.", field="--pod", value=pod, allowed="NAMESPACE/NAME"
+        )
     # It is of the inside of a cluster: proxies of the environment are not for it.
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=_tls(server)))
     request = Request(f"{url.rstrip('/')}/explain?pod={quote(pod)}")
@@ -42,6 +46,8 @@ def last_answer(pod: str, url: str, server: Server) -> dict[str, Any]:
             raise _refusal(error) from error
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
+        # Without its number, which Python puts before the words.
+        reason = getattr(reason, "strerror", None) or reason
         raise UnavailableError(f"The extender at {url} does not answer: {reason}.") from error
     if not isinstance(document, dict) or document.get("schema") != 1:
         raise UnavailableError(f"What answers at {url} is no extender of this version.")
