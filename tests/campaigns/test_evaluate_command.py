@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,8 @@ def test_ctrl_c_while_it_profiles_leaves_nothing_and_keeps_what_was_measured(
     evaluate = ("evaluate", "apps.toml", "--pairs", "--placement", "same-core", "--seed", "0")
     plan = json.loads(kongming(*evaluate, "--dry-run", "--json").stdout)
     assert plan["profile"]["apps"] == ["first", "second"]
+    shown = " ".join(kongming(*evaluate, "--dry-run").stdout.split())
+    assert re.search(r"about [0-9.]+ GB written, [0-9.]+ GB at the most\.", shown)
     assert steps(store_url) == []
     campaign = Campaign(tmp_path, kongming_env, evaluate)
     campaign.wait_until(PHASES["a load is induced"])

@@ -307,6 +307,8 @@ def test_what_fails_under_load_is_kept_with_its_reason_and_the_campaign_goes_on(
     assert document["failed"] == 2 * len(ways) + 5
     failed = json.loads(kongming("runs", "--failed", "--json").stdout)
     assert failed["total"] == document["failed"]
+    # A line break in a cell was shown as an escape.
+    assert "\\n" not in kongming("runs", "--failed").stdout
 
 
 def test_on_one_cpu_there_is_the_same_core(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:

@@ -299,6 +299,7 @@ def test_what_was_trained_next_to_a_program_is_not_scored_next_to_it(
         (("--dry-run",), 2, ("--dry-run",)),
         (("--nodes",), 2, ("choose one",)),
         (("--environments", "7"), 2, ("--nodes",)),
+        (("--environments", "0"), 2, ("--environments", "1 or more")),
         (("--budget", "0"), 2, ("budget", "above 0")),
         (("--precision", "3%"), 3, ("no pairs",)),
         (("--precision", "none"), 2, ("--precision", "0.1% to 50%")),

@@ -111,7 +111,7 @@ _MEASURING = (
 )
 @click.option(
     "--environments",
-    type=int,
+    type=click.IntRange(min=1),
     metavar="N",
     default=None,
     help="With --nodes: how many environments (default: two of each kind, and the idle node).",

@@ -141,7 +141,10 @@ class _Cost:
 
     profile_runs: int
     profile_s: float
+    likely: float
+    """Bytes that are written as a rule."""
     written: float
+    """Bytes that are written at the most."""
     pairs: int
     round_runs: int
     round_s: float
@@ -164,11 +167,12 @@ def _cost(
     from kongming.campaigns.cost import cost_of, solo_seconds, suite_seconds
     from kongming.campaigns.pair_sample import balanced_pairs
 
-    runs, seconds, written = 0, 0.0, 0.0
+    runs, seconds, likely, written = 0, 0.0, 0.0, 0.0
     if lacking:
         missing = replace(site, apps=lacking)
         cost = cost_of(store, missing, missing.plan(seed_of(request.seed)))
-        runs, seconds, written = sum(cost.runs.values()), cost.seconds, cost.most_written_bytes
+        runs, seconds = sum(cost.runs.values()), cost.seconds
+        likely, written = cost.written_bytes, cost.most_written_bytes
     solo, assumed = solo_seconds(store, site.apps, site.node.id)
     around = 0.0
     if request.placement != "same-core":
@@ -177,7 +181,8 @@ def _cost(
     # A neighbour is warmed up for an iteration; the run starts at a random moment of the next one.
     each = sum(1.5 * solo[other] + solo[app] + around for app, other in pairs)
     each += sum(solo[app] + around for app in site.apps)
-    return _Cost(runs, seconds, written, len(pairs), len(pairs) + len(site.apps), each, assumed)
+    rounds = len(pairs) + len(site.apps)
+    return _Cost(runs, seconds, likely, written, len(pairs), rounds, each, assumed)
 
 
 def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: int) -> int:
@@ -195,8 +200,8 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
         sentences.insert(
             0,
             f"Profiles of {', '.join(lacking)}: {cost.profile_runs} runs at the "
-            f"most, about {cost.profile_s / 60:.0f} min, up to {cost.written / 1e9:.0f} GB "
-            "written.",
+            f"most, about {cost.profile_s / 60:.0f} min, about {cost.likely / 1e9:.1f} GB "
+            f"written, {cost.written / 1e9:.1f} GB at the most.",
         )
     document = {
         "kind": "pairs",

@@ -102,7 +102,8 @@ def command(
                     _load_of(run),
                     _metric_of(run),
                     _times(_slowdown(run, solo), run.cut_off),
-                    run.error or "",
+                    # A cell is one line: the end of a program's output has several.
+                    " ".join((run.error or "").split()),
                 )
                 for run in shown
             ],

@@ -238,7 +238,7 @@ def command(
     if as_json:
         output.emit_json(answer)
         return
-    _show(answer, estimates, chosen, price)
+    _show(answer, estimates, chosen, price, "executor-hours" if prices_file is None else "cost")
 
 
 def _sizes(
@@ -386,7 +386,9 @@ def _show(
     estimates: Sequence[Estimate],
     chosen: Recommendation,
     price: float,
+    costs: str,
 ) -> None:
+    """Print the answer; ``costs`` is the heading of their column."""
     console = output.console()
     application = answer["application"]
     check = answer["self_check"]
@@ -426,9 +428,9 @@ def _show(
                 ", ".join([*marks, *(["extrapolating"] if each.extrapolating else [])]),
             ]
         )
-    columns = ["executors", "cores", "runtime", "from", "to", "constant", "cost", "used", ""]
+    columns = ["executors", "cores", "runtime", "from", "to", "constant", costs, "used", ""]
     # Rows that differ in their cores cannot be told apart without them.
-    last = "cores" if len({each.cores for each in estimates}) == 1 else "cost"
+    last = "cores" if len({each.cores for each in estimates}) == 1 else costs
     minor = ("from", "to", "constant", "used", last)
     console.print(output.table(columns, rows, right=columns[:-1], minor=minor))
     for execution in answer["executions"]:

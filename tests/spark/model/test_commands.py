@@ -251,6 +251,7 @@ def test_figures_are_drawn(kongming: Kongming, log: Path, tmp_path: Path) -> Non
 def test_one_of_a_thing_is_no_plural(kongming: Kongming) -> None:
     shown = kongming("spark", "estimate", LOGS / "spark-4-queries.zstd", "--executors", "1,2")
     assert " on 1 executor of 2 cores;" in " ".join(shown.stdout.split())
+    assert "executor-hours" in shown.stdout
     assert "warning: 2 executors: another number of tasks at this size in 1 stage" in shown.stderr
     barrier = kongming("spark", "estimate", LOGS / "spark-4-barrier.zstd", "--executors", "1")
     for text in (shown.stdout, shown.stderr, barrier.stderr):
