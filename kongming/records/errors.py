@@ -138,8 +138,12 @@ def nearest_names(name: str, names: Iterable[str], most: int = 3) -> tuple[str, 
     if not near:
         return ()
     ratio = {other: difflib.SequenceMatcher(None, other, wanted).ratio() for other in near}
+    least = ratio[near[0]] - _NEXT_BEST
+    # What begins with all that was typed may be meant whatever else it has.
     suggested = [
-        known for known in plain if ratio.get(plain[known], 0.0) >= ratio[near[0]] - _NEXT_BEST
+        known
+        for known, lower in plain.items()
+        if lower in ratio and (ratio[lower] >= least or lower.startswith(wanted))
     ]
     suggested.sort(key=lambda known: (-ratio[plain[known]], known))
     return tuple(suggested[:most])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,20 @@ def named_files(app: Application) -> list[Path]:
 def test_every_program_that_is_named_is_there(file: str) -> None:
     for app in load(EXAMPLES / file).values():
         assert [path for path in named_files(app) if not path.is_file()] == [], app.name
+
+
+def test_the_demo_says_which_profiles_were_spoiled() -> None:
+    """Its numbers look like a result, whatever they were measured next to."""
+    script = importlib.util.spec_from_file_location("demo", EXAMPLES / "demo.py")
+    assert script is not None
+    assert script.loader is not None
+    demo = importlib.util.module_from_spec(script)
+    script.loader.exec_module(demo)
+    calm = [{"app": "a", "profile": None}, {"app": "b", "profile": {"verdict": "usable"}}]
+    busy = [{"app": name, "profile": {"verdict": "spoiled"}} for name in ("c", "d")]
+    assert demo.spoiled(calm) == ""
+    assert "the profile of c is spoiled" in demo.spoiled([*calm, busy[0]])
+    assert "the profiles of c and d are spoiled" in demo.spoiled([*calm, *busy])
 
 
 def test_what_is_held_out_is_not_tuned_on() -> None:

@@ -24,13 +24,14 @@ def test_the_nearest_name_is_suggested() -> None:
         ("Rank", ("rank",)),
         ("TRIAN", ("train",)),
         ("mode", ("model", "models")),
+        ("machine", ("machines", "machine_type")),
         ("list", ()),
         ("help", ()),
     ],
 )
 def test_what_is_far_fetched_is_not_suggested(name: str, suggested: tuple[str, ...]) -> None:
     known = ["audit", "fingerprint", "init", "model", "models", "predict", "rank", "register"]
-    known += ["runs", "train"]
+    known += ["runs", "train", "machines", "machine_type"]
     assert nearest_names(name, known) == suggested
 
 
