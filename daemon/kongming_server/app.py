@@ -51,6 +51,7 @@ from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
 from kongming_server.security import Guard, TokenBook, check_bind
 from kongming_server.security.credentials import add_port, http_ssl
+from kongming_server.security.floods import FloodWatch
 from kongming_server.security.sockets import watch_port
 from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.counted import CountedPredictor
@@ -231,6 +232,7 @@ class App:
         over_http = allowed // 4 if config.server.http else 0
         most_grpc = allowed - over_http
         over_grpc = self._connections(max(1, most_grpc - _JOINING), spare_trusted=True)
+        floods = FloodWatch(over_grpc)
         loads = NodeLoads(hub.engine, hub.now, self._metrics, config.series)
         if config.otel.endpoint:
             pusher = Pusher(config.otel, self._metrics, loads.refresh)
@@ -240,7 +242,7 @@ class App:
         access = NodeAccess(hub, Ownership(TokensNow(tokens, time.time)))
         assignments = AssignmentsService(hub, closed_loop, access)
         server = grpc.aio.server(
-            interceptors=interceptors(guard, over_grpc, self._supervisor.working),
+            interceptors=interceptors(guard, over_grpc, self._supervisor.working, floods.report),
             # More than are kept: whoever comes when all places are taken takes one of a stranger.
             options=server_options(config.limits, connections=most_grpc),
         )
@@ -263,6 +265,8 @@ class App:
             ),
         )
         undo.callback(watching.cancel)
+        floods.start(port)
+        undo.push_async_callback(asyncio.to_thread, floods.close)
 
         http_ports = AsyncExitStack()
 

@@ -31,6 +31,7 @@ from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.rpc.connections import Connections
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
+from kongming_server import headers
 from kongming_server.arrivals import Arrivals, Bound
 from kongming_server.decoding import OFF_LOOP_BYTES, Decoder
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
@@ -60,10 +61,13 @@ def interceptors(
     guard: Guard,
     connections: Connections | None = None,
     working: Working = unwatched,
+    flooded: Callable[[str], None] = lambda peer: None,
 ) -> list[grpc.aio.ServerInterceptor]:
     """The interceptors of a grpc.aio server. ``connections`` is told who was admitted on each;
-    ``working`` is around what a thread does."""
-    return [_Gate(guard, Connections() if connections is None else connections, working)]
+    ``working`` is around what a thread does; ``flooded`` is told of connections over which a call
+    with too many headers came."""
+    known = Connections() if connections is None else connections
+    return [_Gate(guard, known, working, flooded)]
 
 
 def server_options(limits: Limits, *, connections: int | None = None) -> list[tuple[str, Any]]:
@@ -163,10 +167,12 @@ class _Gate(grpc.aio.ServerInterceptor):
         guard: Guard,
         connections: Connections,
         working: Working,
+        flooded: Callable[[str], None],
     ) -> None:
         self._guard = guard
         self._connections = connections
         self._working = working
+        self._flooded = flooded
         self._wrapped: dict[str, Handler] = {}
         # One at a time: large messages do not multiply by decoding many of them at once.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
@@ -182,6 +188,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         peer = context.peer()
         self._connections.begin(peer)
         try:
+            headers.check(self._guard, peer, self._flooded)
             self._guard.admit(_PUBLIC, peer)
         except KongmingError as error:
             self._connections.end(peer)
@@ -194,6 +201,7 @@ class _Gate(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: Any, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
+        headers.keep(handler_call_details.invocation_metadata)
         method = handler_call_details.method
         known = self._wrapped.get(method)
         if known is not None:
@@ -208,7 +216,8 @@ class _Gate(grpc.aio.ServerInterceptor):
     def _wrap(self, method: str, handler: Any) -> Handler:
         decoder = self._decoder(method, handler.request_deserializer)
         gated = _Method(
-            method, self._guard, self._connections, decoder, self._pacing, self._arriving
+            *(method, self._guard, self._connections, decoder),
+            *(self._pacing, self._arriving, self._flooded),
         )
         streaming = bool(handler.request_streaming)
         encode = handler.response_serializer
@@ -239,7 +248,9 @@ class _Method:
         decoder: Decoder,
         pacing: Pacing,
         arriving: Arrivals,
+        flooded: Callable[[str], None],
     ) -> None:
+        self._flooded = flooded
         self._pacing = pacing
         self._arriving = arriving
         self._method = method
@@ -262,9 +273,9 @@ class _Method:
             try:
                 ticket = self._admit(context, peer, stream=requests)
                 request = (
-                    self._messages(context, ticket)
+                    self._messages(context, ticket, peer)
                     if requests
-                    else await self._request(context, ticket)
+                    else await self._request(context, ticket, peer)
                 )
                 self._begin(request, context, ticket.caller, peer)
                 answered = await behaviour(request, context)
@@ -295,9 +306,9 @@ class _Method:
             try:
                 ticket = self._admit(context, peer, stream=True)
                 request = (
-                    self._messages(context, ticket)
+                    self._messages(context, ticket, peer)
                     if requests
-                    else await self._request(context, ticket)
+                    else await self._request(context, ticket, peer)
                 )
                 self._begin(request, context, ticket.caller, peer)
                 answers = behaviour(request, context)
@@ -321,36 +332,41 @@ class _Method:
     def _admit(self, context: Context, peer: str, stream: bool) -> Ticket:
         guard = self._guard
         self._connections.begin(peer)
+        headers.check(guard, peer, self._flooded)
         if guard.open:
             ticket = guard.admit(self._method, peer, stream=stream)
         else:
             shown = context.auth_context().get("x509_pem_cert", ())
             ticket = guard.admit(
-                self._method, peer, _authorization(context), next(iter(shown), None), stream=stream
+                self._method, peer, headers.authorization(), next(iter(shown), None), stream=stream
             )
-        if ticket.caller.identified:
-            self._connections.trust(peer)
+        caller = ticket.caller
+        if caller.identified:
+            self._connections.trust(peer, caller.identity if caller.is_agent else "")
         return ticket
 
-    def _request(self, context: Context, ticket: Ticket) -> Awaitable[Any]:
+    def _request(self, context: Context, ticket: Ticket, peer: str) -> Awaitable[Any]:
         """The message of a caller that was admitted."""
         is_agent = ticket.caller.is_agent
-        return self._in_turn(context, ticket) if is_agent else self._message(context, ticket)
+        read = self._in_turn if is_agent else self._message
+        return read(context, ticket, peer)
 
-    async def _in_turn(self, context: Context, ticket: Ticket) -> Any:
+    async def _in_turn(self, context: Context, ticket: Ticket, peer: str) -> Any:
         async with self._turn(ticket):
-            return await self._message(context, ticket)
+            return await self._message(context, ticket, peer)
 
-    async def _message(self, context: Context, ticket: Ticket) -> Any:
+    async def _message(self, context: Context, ticket: Ticket, peer: str) -> Any:
         with self._arrival(ticket):
             content = await context.read()
         if content is grpc.aio.EOF:
             raise InputError("There is no message.", field="message")
+        if ticket.caller.is_agent:
+            self._connections.take(peer, len(content))
         # A place is taken by what can be worked on, not by what is still to arrive.
         self._guard.begin(ticket)
         return await self._decoded(content, ticket)
 
-    async def _messages(self, context: Context, ticket: Ticket) -> AsyncIterator[Any]:
+    async def _messages(self, context: Context, ticket: Ticket, peer: str) -> AsyncIterator[Any]:
         # An operator's import may have nothing to send for a while.
         trusted = ticket.caller.role is Role.OPERATOR and ticket.caller.identified
         while True:
@@ -360,6 +376,7 @@ class _Method:
                 return
             self._guard.check(ticket)
             if ticket.caller.is_agent:
+                self._connections.take(peer, len(content))
                 async with self._turn(ticket):
                     request = await self._decoded(content, ticket)
             else:
@@ -395,9 +412,7 @@ class _Method:
     def _begin(self, request: Any, context: Context, caller: Caller, peer: str) -> None:
         given = getattr(request, "request_id", None)
         if given is None:
-            metadata = context.invocation_metadata() or ()
-            shown = next((value for key, value in metadata if key == REQUEST_ID_KEY), "")
-            request_id = request_id_of(shown if isinstance(shown, str) else "")
+            request_id = request_id_of(headers.first(REQUEST_ID_KEY))
         else:
             request_id = request_id_of(given)
             if not given:
@@ -442,14 +457,6 @@ _UNFINISHED = (
     "Too many messages (of yours, or of all who show no token) have not come to an end: send fewer "
     "at a time."
 )
-
-
-def _authorization(context: Context) -> str | None:
-    shown = [v for k, v in context.invocation_metadata() or () if k == "authorization"]
-    if not shown:
-        return None
-    # Two are none (RFC 9110, 5.2: they are one list), which the guard is to count.
-    return ", ".join(v if isinstance(v, str) else "" for v in shown[:2])
 
 
 def _code_of(error: Exception, context: Context) -> str:

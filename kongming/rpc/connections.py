@@ -11,20 +11,35 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
-__all__ = ["Connections", "address_of", "peer_name", "plain_peer"]
+__all__ = ["Connections", "Use", "address_of", "peer_name", "plain_peer"]
 
 
 @dataclass(slots=True)
 class _Connection:
-    """``trusted``: a caller on it was known. ``calls`` at work; ``since`` when it was last in use
-    or was made, in the seconds of the clock."""
+    """``trusted``: a caller on it was known, the last of them by ``who``. ``calls`` at work;
+    ``since`` when it was last in use or was made, in the seconds of the clock. ``begun``: calls so
+    far; ``taken``: bytes of their messages."""
 
     address: str
     since: float
     calls: int = 0
     trusted: bool = False
+    who: str = ""
+    begun: int = 0
+    taken: int = 0
+
+
+class Use(NamedTuple):
+    """Whether a caller on a connection was known, and by which identity; how many calls began, and
+    the bytes of the messages that were read."""
+
+    trusted: bool = False
+    who: str = ""
+    begun: int = 0
+    taken: int = 0
 
 
 class Connections:
@@ -79,7 +94,9 @@ class Connections:
 
     def begin(self, peer: str) -> None:
         """A call on it begins; ``end`` must follow."""
-        self._get(plain_peer(peer)).calls += 1
+        known = self._get(plain_peer(peer))
+        known.calls += 1
+        known.begun += 1
 
     def _get(self, peer: str) -> _Connection:
         known = self._known.get(peer)
@@ -97,11 +114,23 @@ class Connections:
             known.since = self._clock()
             self._known[peer] = known
 
-    def trust(self, peer: str) -> None:
-        """A caller on it is known."""
+    def trust(self, peer: str, who: str = "") -> None:
+        """A caller on it is known; ``who``: an identity to find its other connections by."""
         known = self._known.get(plain_peer(peer))
         if known is not None:
             known.trusted = True
+            known.who = who
+
+    def take(self, peer: str, size: int) -> None:
+        """So many bytes of a message of a known caller were read from it."""
+        known = self._known.get(plain_peer(peer))
+        if known is not None:
+            known.taken += size
+
+    def use(self, peer: str) -> Use | None:
+        """What it is used for; None for one that is not known. From any thread."""
+        known = self._known.get(plain_peer(peer))
+        return None if known is None else Use(known.trusted, known.who, known.begun, known.taken)
 
     def has_room(self, peer: str) -> bool:
         """Whether one more of this peer's address is within the limits."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple, Self
 
-_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW = 0, 1, 3, 4, 6, 8
+_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
 _INITIAL_WINDOW = 4
 _WINDOW_BYTES = 65535
@@ -52,16 +52,23 @@ class Http2:
         """Begin a call without a message; returns its stream."""
         stream, self._next = self._next, self._next + 2
         self._windows[stream] = self._initial
-        fields = {
-            ":method": "POST",
-            ":scheme": "http",
-            ":path": method,
-            ":authority": "localhost",
-            "te": "trailers",
-            "content-type": "application/grpc",
-        } | dict(headers or {})
-        block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields.items())
+        block = self._block(method, headers)
         self._socket.sendall(_frame(_HEADERS, _END_HEADERS, stream, block))
+        return stream
+
+    def flood(
+        self, method: str, named: int, headers: Mapping[str, str] | None = None, *, end: bool = True
+    ) -> int:
+        """Begin a call whose block names one compressed header so many times, in frames of up to
+        16 KiB; returns its stream. Without ``end`` the block has none."""
+        stream, self._next = self._next, self._next + 2
+        # A literal that is indexed is then the newest of the table, number 62.
+        block = self._block(method, headers) + b"\x40" + _text("k") + _text("v") + b"\xbe" * named
+        parts = [block[at : at + 16384] for at in range(0, len(block), 16384)]
+        kinds = [_HEADERS] + [_CONTINUATION] * (len(parts) - 1)
+        flags = [0] * (len(parts) - 1) + [_END_HEADERS if end else 0]
+        for kind, flag, part in zip(kinds, flags, parts, strict=True):
+            self._socket.sendall(_frame(kind, flag, stream, part))
         return stream
 
     def ask(self, method: str, message: bytes, headers: Mapping[str, str] | None = None) -> int:
@@ -105,6 +112,17 @@ class Http2:
                 found.append(self._frame())
         self._socket.settimeout(10)
         return found
+
+    def _block(self, method: str, headers: Mapping[str, str] | None) -> bytes:
+        fields = {
+            ":method": "POST",
+            ":scheme": "http",
+            ":path": method,
+            ":authority": "localhost",
+            "te": "trailers",
+            "content-type": "application/grpc",
+        } | dict(headers or {})
+        return b"".join(b"\0" + _text(name) + _text(value) for name, value in fields.items())
 
     def _send(self, stream: int, content: bytes) -> None:
         for counted in (0, stream):

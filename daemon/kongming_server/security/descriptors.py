@@ -1,0 +1,159 @@
+"""The sockets of a port by their file descriptors, read without giving up the interpreter.
+
+A thread that makes a system call the usual way gives the interpreter to the others, and waits 5 ms
+for it each time while they have much to do: a hundred connections would take seconds, during the
+very flood that is looked for. Here nothing is given up, and nothing of it can wait. Linux only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+from collections.abc import Iterable, Set
+from pathlib import Path
+
+from kongming.rpc.connections import peer_name, plain_peer
+from kongming_server.security.packet_filter import address_filter, attach
+
+__all__ = ["PortDescriptors", "ResidentMemory", "available"]
+
+_STATM, _STATUS = Path("/proc/self/statm"), Path("/proc/self/status")
+_BYTES_RECEIVED = 128
+"""Where ``struct tcp_info`` has ``tcpi_bytes_received`` (Linux 4.1)."""
+_ADDRESS_BYTES = 28
+_UNSPECIFIED = struct.pack("=H26x", socket.AF_UNSPEC)
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_library = ctypes.PyDLL(None)
+
+
+def available() -> bool:
+    """Whether this machine has what is read here."""
+    return _STATM.exists() and hasattr(socket, "TCP_INFO")
+
+
+class PortDescriptors:
+    """The connected sockets of this process at a local port, of IPv4 or IPv6. For one thread."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._status = _ProcFile(_STATUS, 4096)
+        self._address = ctypes.create_string_buffer(_ADDRESS_BYTES)
+        self._size = ctypes.c_uint32()
+        self._told = ctypes.create_string_buffer(256)
+        # By descriptor: the address at the other end, and the peer; None for another port's.
+        self._known: dict[int, tuple[bytes, str | None]] = {}
+
+    def close(self) -> None:
+        self._status.close()
+
+    def received(self) -> dict[str, int]:
+        """The bytes that came so far from the peers of those that are open now, read or not."""
+        known: dict[int, tuple[bytes, str | None]] = {}
+        found: dict[str, int] = {}
+        for descriptor in range(self._descriptors()):
+            other = self._end_of(descriptor)
+            if not other:
+                continue
+            before = self._known.get(descriptor)
+            if before is None or before[0] != other:
+                before = other, self._peer(descriptor, other)
+            known[descriptor] = before
+            peer = before[1]
+            if peer is not None:
+                found[peer] = self._received(descriptor)
+        self._known = known
+        return found
+
+    def abort(self, peers: Set[str]) -> None:
+        """End the connections with these peers as they were last seen, and drop what came and was
+        not read yet: gRPC reads that to its end after a mere shutdown."""
+        for descriptor, (other, peer) in self._known.items():
+            # gRPC may have closed it since, and the descriptor may be another's by now.
+            if peer in peers and self._end_of(descriptor) == other:
+                _library.connect(descriptor, _UNSPECIFIED, len(_UNSPECIFIED))
+
+    def refuse(self, addresses: Iterable[str]) -> bool:
+        """Let nobody connect from these addresses, as ``address_of`` names them, any more, and
+        everybody else; whether the kernel does that. What is connected stays."""
+        rules = address_filter(addresses)
+        listening = [
+            descriptor
+            for descriptor in range(self._descriptors())
+            if self._option(descriptor, socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 4
+            and int.from_bytes(self._told.raw[:4], "little")
+            and self._own_port(descriptor) == self._port
+        ]
+        return bool(listening) and all([attach(one, rules) for one in listening])
+
+    def _descriptors(self) -> int:
+        """One more than the greatest that can be open."""
+        _, _, rest = self._status.read().partition(b"FDSize:")
+        return int(rest.split(maxsplit=1)[0])
+
+    def _end_of(self, descriptor: int) -> bytes:
+        """The address at the other end; empty for what is not connected, or no socket."""
+        self._size.value = _ADDRESS_BYTES
+        size = ctypes.byref(self._size)
+        failed: int = _library.getpeername(descriptor, self._address, size)
+        return b"" if failed else self._address.raw[: self._size.value]
+
+    def _own_port(self, descriptor: int) -> int:
+        self._size.value = _ADDRESS_BYTES
+        if _library.getsockname(descriptor, self._address, ctypes.byref(self._size)):
+            return -1
+        family, port = struct.unpack_from("=H2s", self._address.raw)
+        inet = family in (socket.AF_INET, socket.AF_INET6)
+        return int.from_bytes(port, "big") if inet else -1
+
+    def _peer(self, descriptor: int, other: bytes) -> str | None:
+        if self._own_port(descriptor) != self._port:
+            return None
+        family, port = struct.unpack_from("=H2s", other)
+        raw = other[4:8] if family == socket.AF_INET else other[8:24]
+        host = socket.inet_ntop(family, raw)
+        return plain_peer(peer_name(host, int.from_bytes(port, "big")))
+
+    def _received(self, descriptor: int) -> int:
+        if self._option(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO) < _BYTES_RECEIVED + 8:
+            return 0
+        (found,) = struct.unpack_from("=Q", self._told, _BYTES_RECEIVED)
+        return int(found)
+
+    def _option(self, descriptor: int, level: int, name: int) -> int:
+        """Read an option of a socket; returns how many bytes it has, 0 where it cannot be read."""
+        self._size.value = len(self._told)
+        size = ctypes.byref(self._size)
+        failed = _library.getsockopt(descriptor, level, name, self._told, size)
+        return 0 if failed else self._size.value
+
+
+class ResidentMemory:
+    """What this process takes of the machine's memory, without files and what is shared."""
+
+    def __init__(self) -> None:
+        self._statm = _ProcFile(_STATM, 256)
+
+    def close(self) -> None:
+        self._statm.close()
+
+    def bytes(self) -> int:
+        fields = self._statm.read().split()
+        return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+
+
+class _ProcFile:
+    """A file of the kernel's that stays open, and is made anew each time it is read."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._content = ctypes.create_string_buffer(most)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def read(self) -> bytes:
+        size = len(self._content)
+        count = _library.pread(self._descriptor, self._content, size, ctypes.c_long(0))
+        return self._content.raw[: max(count, 0)]

@@ -1,0 +1,276 @@
+"""Floods of headers: what they take of memory is noticed, and their connections end.
+
+gRPC reads the headers of a call, however many, before anybody is asked who they are, and a byte
+that names an earlier header makes it keep some 150. No setting of gRPC bounds that. So a thread
+looks, whatever the event loop is doing, for memory that grows without a reason, and ends the
+connections that bring bytes which no call accounts for; and the interceptor tells it of calls that
+came with too many headers. An address that did so repeatedly cannot connect for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import NamedTuple
+
+from kongming.rpc.connections import Connections, Use, address_of, plain_peer
+from kongming_server.security.descriptors import (
+    PortDescriptors,
+    ResidentMemory,
+    available,
+)
+from kongming_server.security.rates import Rates
+
+__all__ = ["HOLD_S", "FloodWatch", "Floods"]
+
+_log = logging.getLogger(__name__)
+
+HOLD_S = 5.0
+"""For so long nobody connects from an address after a flood from there."""
+
+LOOK_S = 0.05
+"""Between two looks at the server's memory; at all connections while it grows."""
+
+CALM_LOOK_S = 0.5
+"""Between two looks at all connections while it does not."""
+
+_LARGEST_SHARE, _CALM_SHARE = 0.2, 0.01
+"""Of a core, what looking at all connections may take during a flood, and else."""
+
+FIRST, SECOND, THIRD = 48 << 20, 80 << 20, 112 << 20
+"""Memory without an explanation from which on connections end, and ever more of them."""
+
+_STRANGER_BYTES = {FIRST: 20 << 10, SECOND: 8 << 10, THIRD: 0}
+"""What a connection on which nobody was known yet may have brought. A handshake and the first call
+of an agent are some 4 kB, and gRPC lets 64 KiB of a first message follow, until the caller is known
+a few ms later."""
+
+_STRANGER_MOST_BYTES, _UNREAD_BYTES = 512 << 10, 192 << 10
+"""What it may have brought in any case, and what more for each call that was refused, whose message
+nobody read."""
+
+_HEADER_BYTES = 2048
+"""Of a call beside its message: headers, frames, and what TLS adds to them."""
+
+_AGENT_BYTES = {SECOND: 64 << 10, THIRD: 16 << 10}
+"""What one of an agent's may have brought since all was calm that no message accounts for."""
+
+_CONNECTION_BYTES = 100 << 10
+"""What one of TLS takes."""
+
+_KNOWN_FACTOR, _STRANGERS_FACTOR = 16, 2
+"""What a byte takes that a known caller brought, once it was decoded, and one of a stranger's."""
+
+_QUIET_BYTES = 64 << 10
+"""Fewer that no message accounts for, of all connections together, do not explain a growth."""
+
+_CALM_BYTES = 4 << 20
+"""A growth that is none."""
+
+_DRIFT_BYTES_S = 2 << 20
+"""Growth per second that is taken as that of the server itself."""
+
+
+class _Seen(NamedTuple):
+    """One connection at one look: the bytes that came, and those that calls account for."""
+
+    size: int
+    accounted: int
+
+
+class Floods:
+    """Decides which connections are to end and which addresses cannot connect; does no I/O."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        resident: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``resident``: the memory that the server takes now, in bytes."""
+        self._connections = connections
+        self._clock = clock
+        self._calm = float(resident)
+        self._calm_at = clock()
+        # At the last look when all was calm, and those that came since.
+        self._seen: dict[str, _Seen] = {}
+        self._calm_connections = 0
+        self._looks_in_vain = 0
+        self._offences = Rates(rate=0.2, burst=3.0)
+        self._held: dict[str, float] = {}
+
+    def alarming(self, resident: int) -> bool:
+        """Whether memory has grown so much that connections have to be looked at."""
+        now = self._clock()
+        self._calm = min(self._calm + _DRIFT_BYTES_S * (now - self._calm_at), float(resident))
+        self._calm_at = now
+        return resident - self._calm > FIRST
+
+    def held(self) -> frozenset[str]:
+        """The addresses from which nobody may connect now."""
+        now = self._clock()
+        self._held = {address: until for address, until in self._held.items() if until > now}
+        return frozenset(self._held)
+
+    def to_end(
+        self, received: Mapping[str, int], resident: int, offenders: Iterable[str] = ()
+    ) -> set[str]:
+        """The peers whose connections are to end.
+
+        ``received``: the bytes that came over each that is open; ``offenders``: the peers of calls
+        with too many headers.
+        """
+        ending = self._of_offenders({plain_peer(peer) for peer in offenders}, received)
+        ending |= self._without_account(received, resident)
+        for peer in received:
+            if address_of(peer) in self._held and not self._trusted(peer):
+                ending.add(peer)
+        return ending & received.keys()
+
+    def _of_offenders(self, offenders: set[str], received: Mapping[str, int]) -> set[str]:
+        ending, thieves = set(offenders), set()
+        for peer in offenders:
+            use = self._connections.use(peer)
+            if use is not None and use.trusted:
+                if not use.who:
+                    # Of an operator or a scheduler, or where nobody is asked who they are.
+                    continue
+                thieves.add(use.who)
+            if self._offences.take(address_of(peer), self._clock()) > 0.0:
+                self._hold(peer)
+        for peer in received if thieves else ():
+            use = self._connections.use(peer)
+            if use is not None and use.who in thieves:
+                ending.add(peer)
+        return ending
+
+    def _without_account(self, received: Mapping[str, int], resident: int) -> set[str]:
+        """Those that brought bytes which no message accounts for, where memory has grown."""
+        strangers: dict[str, int] = {}
+        agents: dict[str, int] = {}
+        known_bytes = 0
+        now: dict[str, _Seen] = {}
+        ending: set[str] = set()
+        for peer, size in received.items():
+            use = self._connections.use(peer) or Use()
+            accounted = use.taken + use.begun * _HEADER_BYTES
+            before = self._seen.get(peer, _Seen(0, 0))
+            now[peer] = _Seen(size, accounted)
+            if not use.trusted:
+                strangers[peer] = size
+                if size - use.begun * _UNREAD_BYTES > _STRANGER_MOST_BYTES:
+                    ending.add(peer)
+                continue
+            known_bytes += size - before.size
+            if use.who:
+                agents[peer] = max(0, size - before.size - (accounted - before.accounted))
+        unexplained = (
+            (resident - self._calm)
+            - max(0, len(received) - self._calm_connections) * _CONNECTION_BYTES
+            - known_bytes * _KNOWN_FACTOR
+            - sum(strangers.values()) * _STRANGERS_FACTOR
+        )
+        level = max((one for one in _STRANGER_BYTES if unexplained > one), default=0)
+        if level:
+            ending |= {
+                peer
+                for peer, size in strangers.items()
+                # Who has only just come may be about to say who they are.
+                if size > _STRANGER_BYTES[level] and (level < THIRD or peer in self._seen)
+            }
+        if level in _AGENT_BYTES:
+            ending |= {peer for peer, size in agents.items() if size > _AGENT_BYTES[level]}
+        for peer in ending:
+            self._hold(peer)
+        suspected = sum(strangers.values()) + sum(agents.values())
+        in_vain = not ending and suspected < _QUIET_BYTES
+        self._looks_in_vain = self._looks_in_vain + 1 if level and in_vain else 0
+        if self._looks_in_vain > 2 or (level == THIRD and ending):
+            # What has grown is the server's own, or was freed and not given back: it is used again.
+            self._calm = float(resident)
+            self._looks_in_vain = 0
+        if resident - self._calm < _CALM_BYTES:
+            # What explains a growth is to be as old as what it is reckoned from.
+            self._seen, self._calm_connections = now, len(now)
+        else:
+            self._seen = {peer: self._seen.get(peer, seen) for peer, seen in now.items()}
+        return ending
+
+    def _trusted(self, peer: str) -> bool:
+        use = self._connections.use(peer)
+        return use is not None and use.trusted
+
+    def _hold(self, peer: str) -> None:
+        self._held[address_of(peer)] = self._clock() + HOLD_S
+
+
+class FloodWatch:
+    """The thread that looks, from ``start`` to ``close``. Linux only, as it needs /proc."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._offenders: deque[str] = deque()
+        self._wake = threading.Event()
+        self._closed = False
+        self._refused: frozenset[str] = frozenset()
+        self._next_look = self._next_calm_look = 0.0
+        self._thread: threading.Thread | None = None
+
+    def start(self, port: int) -> None:
+        """Look at the sockets of a port."""
+        if available():
+            self._thread = threading.Thread(
+                target=self._run, args=(port,), name="kongming-floods", daemon=True
+            )
+            self._thread.start()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def report(self, peer: str) -> None:
+        """A call with too many headers came over this connection. From any thread."""
+        self._offenders.append(peer)
+        self._wake.set()
+
+    def _run(self, port: int) -> None:
+        with closing(PortDescriptors(port)) as sockets, closing(ResidentMemory()) as memory:
+            floods = Floods(self._connections, memory.bytes())
+            while not self._closed:
+                self._wake.wait(LOOK_S)
+                self._wake.clear()
+                try:
+                    self._look(floods, sockets, memory.bytes())
+                except Exception:
+                    _log.exception("Looking for floods of headers failed.")
+                    time.sleep(1.0)
+
+    def _look(self, floods: Floods, sockets: PortDescriptors, resident: int) -> None:
+        alarming, held = floods.alarming(resident), floods.held()
+        begun = time.monotonic()
+        hurried = bool(alarming or held or self._offenders)
+        if begun >= (self._next_look if hurried else self._next_calm_look):
+            offenders = {self._offenders.popleft() for _ in range(len(self._offenders))}
+            ending = floods.to_end(sockets.received(), resident, offenders)
+            held = floods.held()
+            sockets.abort(ending)
+            if held != self._refused:
+                sockets.refuse(held)
+                self._refused = held
+            if ending:
+                _log.warning(
+                    "%d connections that brought floods of headers were ended, one of them of %s.",
+                    *(len(ending), next(iter(ending))),
+                )
+            spent_s = time.monotonic() - begun
+            self._next_look = begun + max(LOOK_S / 2, spent_s / _LARGEST_SHARE)
+            self._next_calm_look = begun + max(CALM_LOOK_S, spent_s / _CALM_SHARE)
+        elif not held and self._refused:
+            sockets.refuse(held)
+            self._refused = held

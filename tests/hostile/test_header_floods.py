@@ -1,0 +1,143 @@
+"""Calls whose headers are few bytes and much memory: a real server stays small, and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kongming.rpc import record_codec as records
+from kongming.rpc.v1 import fleet_pb2
+from tests import builders
+from tests.hostile.fleet import Answers, Fleet, serving
+from tests.server.core import worlds
+from tests.server.credentials import Shows, code_of
+from tests.server.fleet import moment
+from tests.server.http2 import Http2
+from tests.server.process import eventually
+from tests.server.security.test_real_server import token_command
+
+PREDICT = "/kongming.rpc.v1.Predictor/Predict"
+HEARTBEAT = "/kongming.rpc.v1.Fleet/Heartbeat"
+CONNECTIONS, CALLS, NAMED = 20, 15, 16_000
+MOST_BYTES = 256 << 20
+
+_sources = (f"127.0.1.{number}" for number in range(1, 255))
+"""Of each its own: who sent a flood cannot connect for a while."""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with serving(tmp_path_factory.mktemp("floods")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def before(fleet: Fleet) -> Answers:
+    return fleet.answers()
+
+
+def memory(fleet: Fleet, name: str) -> int:
+    status = Path(f"/proc/{fleet.server.pid}/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith(name))
+
+
+def was_ended(fleet: Fleet, source: str) -> bool:
+    """Whether the log says so of connections from this address."""
+    return f"were ended, one of them of ipv4:{source}:" in fleet.server.log.read_text()
+
+
+def separate_blocks(one: Http2, token: dict[str, str]) -> None:
+    for _ in range(CALLS):
+        one.flood(PREDICT, NAMED, token)
+
+
+def one_block_without_an_end(one: Http2, token: dict[str, str]) -> None:
+    one.flood(PREDICT, CALLS * NAMED, token, end=False)
+
+
+def one_block_with_an_end(one: Http2, token: dict[str, str]) -> None:
+    one.flood(PREDICT, CALLS * NAMED, token)
+
+
+SENDING = (separate_blocks, one_block_without_an_end, one_block_with_an_end)
+
+
+@pytest.mark.parametrize("who", ["stranger", "thief"])
+@pytest.mark.parametrize("send", SENDING, ids=lambda send: send.__name__)
+def test_a_flood_takes_little_memory_and_changes_no_answer(
+    fleet: Fleet, before: Answers, who: str, send: Callable[[Http2, dict[str, str]], None]
+) -> None:
+    calm = memory(fleet, "VmRSS")
+    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    token: dict[str, str] = {}
+    if who == "thief":
+        made = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
+        token = {"authorization": f"Bearer {made['token']}"}
+    floods, source = [], next(_sources)
+    for _ in range(CONNECTIONS):
+        one = Http2.to(fleet.server.grpc, source=source)
+        if token:
+            # Known, by one call that is let in.
+            stream = one.ask(HEARTBEAT, b"", token)
+            eventually(lambda one=one, stream=stream: one.read(0.02) or stream in one.ended)
+        floods.append(one)
+    for one in floods:
+        with suppress(OSError):
+            send(one, token)
+    assert fleet.answers() == before
+    # All of them were ended by the server.
+    for one in floods:
+        eventually(one.closed)
+        one.close()
+    eventually(lambda: was_ended(fleet, source))
+    assert memory(fleet, "VmHWM") - calm < MOST_BYTES
+    eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES // 2)
+
+
+def test_a_call_may_have_as_many_headers_as_any_honest_caller_sends(fleet: Fleet) -> None:
+    source = next(_sources)
+    one = Http2.to(fleet.server.grpc, source=source)
+    one.flood(PREDICT, 100)
+    eventually(lambda: one.read(0.02) and one.ended)
+    assert not one.closed()
+    assert not was_ended(fleet, source)
+    one.flood(PREDICT, 200)
+    eventually(one.closed)
+    eventually(lambda: was_ended(fleet, source))
+    one.close()
+    # A few of them hold nobody off.
+    Http2.to(fleet.server.grpc, source=source).close()
+
+
+def test_agents_that_come_back_all_at_once_are_none(fleet: Fleet) -> None:
+    """Each with a first message of many times what is read of it before it is known."""
+    made = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
+    channels = [fleet.server.channel() for _ in range(40)]
+    waiting = []
+    for number, channel in enumerate(channels):
+        shown = grpc.intercept_channel(channel, Shows(made["token"]))
+        node = builders.node(id=f"back-{number}", name=f"back-{number}")
+        times = {f"back.{place}": 1e-9 for place in range(100)}
+        references = [
+            builders.fingerprint(
+                times, node=node, suite_version=f"{worlds.SUITE}-{one}", started_at=moment(9.0)
+            )
+            for one in range(15)
+        ]
+        request = fleet_pb2.RegisterRequest(
+            node=records.node_to_message(node),
+            references=[records.fingerprint_to_message(one) for one in references],
+        )
+        assert request.ByteSize() > 100_000
+        register = shown.unary_unary(
+            "/kongming.rpc.v1.Fleet/Register",
+            request_serializer=fleet_pb2.RegisterRequest.SerializeToString,
+            response_deserializer=fleet_pb2.RegisterResponse.FromString,
+        )
+        waiting.append(register.future(request, timeout=100))
+    assert grpc.StatusCode.UNAVAILABLE not in {code_of(one.result) for one in waiting}
+    assert not was_ended(fleet, "127.0.0.1")

@@ -1,0 +1,198 @@
+"""Which connections end in a flood of headers, and which addresses cannot connect."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from kongming_server.security.descriptors import PortDescriptors, ResidentMemory
+from kongming_server.security.floods import FIRST, HOLD_S, SECOND, THIRD, Floods
+
+from kongming.rpc.connections import Connections
+from tests.server.process import eventually
+from tests.server.security.test_connections import Clock, peer
+
+BASE = 200 << 20
+BLOCK = 16 << 10
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class Flooded:
+    """``Floods`` with a clock, and connections that have or have not a known caller."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.connections = Connections(clock=self.clock)
+        self.floods = Floods(self.connections, BASE, self.clock)
+
+    def known(self, name: str, who: str, message: int = 0) -> str:
+        self.connections.begin(name)
+        self.connections.trust(name, who)
+        self.connections.take(name, message)
+        self.connections.end(name)
+        return name
+
+    def look(
+        self, received: dict[str, int], grown: int = 0, offenders: tuple[str, ...] = ()
+    ) -> set[str]:
+        self.floods.alarming(BASE + grown)
+        return self.floods.to_end(received, BASE + grown, offenders)
+
+
+def test_strangers_end_while_memory_grows_without_an_explanation() -> None:
+    flooded = Flooded()
+    large, small, new = peer(1, 1), peer(2, 1), peer(3, 1)
+    operator = flooded.known(peer(4, 1), "")
+    received = {large: 2 * BLOCK, small: 4 * KIB, operator: 50 * MIB}
+    assert flooded.look(received) == set()
+    assert flooded.look(received, FIRST // 2) == set()
+    assert flooded.look(received, FIRST + MIB) == {large}
+    assert flooded.floods.held() == {"192.0.2.1"}
+    # All that there were before, at last; who came between two looks may say who they are.
+    assert flooded.look({small: 4 * KIB, operator: 50 * MIB, new: KIB}, THIRD + MIB) == {small}
+    flooded.clock.now += HOLD_S
+    assert flooded.floods.held() == set()
+
+
+def test_connections_and_messages_explain_what_they_take() -> None:
+    flooded = Flooded()
+    flooded.look({})
+    many = {peer(1, port): 60 * KIB for port in range(1000)}
+    # As where all agents come back at once, and none of them was answered yet.
+    assert flooded.look(many, 200 * MIB) == set()
+    assert flooded.look(many, 300 * MIB) == many.keys()
+    flooded = Flooded()
+    agents = [flooded.known(peer(1, port), f"token {port}", 2 * MIB) for port in range(20)]
+    stranger = {peer(2, 1): 2 * BLOCK}
+    assert flooded.look(dict.fromkeys(agents, 0)) == set()
+    assert flooded.look(dict.fromkeys(agents, 2 * MIB) | stranger, 10 * FIRST) == set()
+
+
+def test_an_agent_ends_for_bytes_that_no_message_accounts_for() -> None:
+    flooded = Flooded()
+    honest, thief = flooded.known(peer(1, 1), "token 1"), flooded.known(peer(2, 1), "token 2")
+    assert flooded.look({honest: 900, thief: 900}) == set()
+    flooded.known(honest, "token 1", message=100 * KIB)
+    came = {honest: 900 + 101 * KIB, thief: 900 + 96 * KIB}
+    assert flooded.look(came, SECOND + 8 * MIB) == {thief}
+    assert flooded.floods.held() == {"192.0.2.2"}
+
+
+def test_growth_without_suspects_is_the_servers_own() -> None:
+    flooded = Flooded()
+    operator = flooded.known(peer(1, 1), "")
+    for _ in range(5):
+        assert flooded.look({operator: KIB}, 2 * THIRD) == set()
+    late = peer(2, 1)
+    assert flooded.look({operator: KIB, late: 2 * BLOCK}, 2 * THIRD) == set()
+    assert not flooded.floods.alarming(BASE + 2 * THIRD)
+
+
+def test_a_stranger_that_asks_nothing_brings_little() -> None:
+    flooded = Flooded()
+    silent, refused = peer(1, 1), peer(2, 1)
+    for _ in range(10):
+        flooded.connections.begin(refused)
+        flooded.connections.end(refused)
+    assert flooded.look({silent: MIB, refused: MIB}) == {silent}
+
+
+def test_who_sends_too_many_headers_ends_with_all_of_the_same_token() -> None:
+    flooded = Flooded()
+    first, second = (flooded.known(peer(1, port), "token 1") for port in (1, 2))
+    other = flooded.known(peer(1, 3), "token 2")
+    operator = flooded.known(peer(1, 4), "")
+    received = dict.fromkeys((first, second, other, operator), KIB)
+    assert flooded.look(received, offenders=(first,)) == {first, second}
+    assert flooded.look(received, offenders=(operator,)) == {operator}
+    assert flooded.floods.held() == set()
+
+
+def test_an_address_is_held_off_after_a_few_offences() -> None:
+    flooded = Flooded()
+    known = flooded.known(peer(1, 50), "token 1")
+    for port in range(4):
+        assert flooded.floods.held() == set()
+        offender = peer(1, port)
+        assert flooded.look({offender: BLOCK, known: KIB}, offenders=(offender,)) == {offender}
+    assert flooded.floods.held() == {"192.0.2.1"}
+    late, elsewhere = peer(1, 9), peer(2, 9)
+    assert flooded.look({late: 0, elsewhere: 0, known: KIB}) == {late}
+
+
+@contextmanager
+def listening(family: int, host: str) -> Iterator[socket.socket]:
+    with socket.socket(family) as made:
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.bind((host, 0))
+        made.listen()
+        yield made
+
+
+def connect(port: int, source: str) -> socket.socket | None:
+    """None where nobody answers."""
+    made = socket.socket(socket.AF_INET6 if ":" in source else socket.AF_INET)
+    made.settimeout(0.3)
+    try:
+        made.bind((source, 0))
+        made.connect((source if ":" in source else "127.0.0.1", port))
+    except TimeoutError:
+        made.close()
+        return None
+    return made
+
+
+@pytest.mark.parametrize("held_off", ["127.0.0.2", "::"])
+def test_nobody_connects_from_an_address_that_is_held_off(held_off: str) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("There is no IPv6 here.")
+    sources = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2", "::1": "::"}
+    with listening(socket.AF_INET6, "::") as made:
+        port = made.getsockname()[1]
+        with closing(PortDescriptors(port)) as sockets:
+            many = [f"192.0.2.{number}" for number in range(200)]
+            assert sockets.refuse([*many, "2001:db8::", held_off])
+            for source, address in sources.items():
+                client = connect(port, source)
+                assert (client is None) == (address == held_off)
+                if client is not None:
+                    client.close()
+            assert sockets.refuse([])
+            for source in sources:
+                client = connect(port, source)
+                assert client is not None
+                client.close()
+
+
+def test_what_came_is_counted_and_dropped_with_its_connection() -> None:
+    with (
+        listening(socket.AF_INET, "127.0.0.1") as made,
+        listening(socket.AF_INET, "127.0.0.1") as other,
+        socket.create_connection(made.getsockname()) as client,
+        socket.create_connection(other.getsockname()) as elsewhere,
+        made.accept()[0] as served,
+        other.accept()[0],
+        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+    ):
+        client.sendall(bytes(1000))
+        elsewhere.sendall(bytes(1000))
+        name = f"ipv4:127.0.0.1:{client.getsockname()[1]}"
+        eventually(lambda: sockets.received() == {name: 1000})
+        sockets.abort({name})
+        with pytest.raises(ConnectionResetError):
+            served.recv(1)
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+        assert sockets.received() == {}
+
+
+def test_memory_is_that_of_the_process() -> None:
+    with closing(ResidentMemory()) as memory:
+        before = memory.bytes()
+        held = os.urandom(64 * MIB)
+        assert memory.bytes() - before > 60 * MIB
+        del held
