@@ -128,7 +128,7 @@ def measure(folder: Path, turns: int, seconds: float, strangers: int, seed: int)
     try:
         agent = Connection(server.grpc, ca=ca, token=secret(server.store_url, "agent"))
         caller = Connection(server.grpc, ca=ca, token=secret(server.store_url, "scheduler"))
-        eventually(lambda: _registered(agent))
+        eventually(lambda: registered(agent))
         asyncio.run(latencies(caller, server.pid, 1.0))
         before = memory(server.pid, "VmRSS")
         peak_before = memory(server.pid, "VmHWM")
@@ -228,7 +228,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.9) -> tuple[f
     return ordered[skipped], ordered[-1 - skipped]
 
 
-def _registered(connection: Connection) -> bool:
+def registered(connection: Connection) -> bool:
     try:
         report(connection)
     except grpc.RpcError:
