@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 HOLD_S = 5.0
 """For so long nobody connects from an address after a flood from there."""
 
-LOOK_S = 0.05
+LOOK_S = 0.02
 """Between two looks at the server's memory; at all connections while it grows."""
 
 CALM_LOOK_S = 0.5
