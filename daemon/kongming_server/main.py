@@ -195,11 +195,12 @@ def log_limits() -> LogLimits:
     from kongming.rpc.log_limits import LogLimits
     from kongming.store import watching
     from kongming_server import interceptors, outage
-    from kongming_server.security import sockets
+    from kongming_server.security import floods, sockets
 
     # The first has a line for each call that fails, while the disk is full that the log is on; the
     # last two have some for each time that a store which is almost full takes something after all.
-    return LogLimits((interceptors.__name__, sockets.__name__, outage.__name__, watching.__name__))
+    modules = (interceptors, sockets, floods, outage, watching)
+    return LogLimits(module.__name__ for module in modules)
 
 
 def run(args: Sequence[str]) -> int:

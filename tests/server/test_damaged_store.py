@@ -118,7 +118,7 @@ def test_a_file_of_no_bytes_is_not_taken_for_a_new_store(
     path = tmp_path / "lost.db"
     path.touch()
     done = start("--store", f"sqlite:///{path}")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "--new-store" in done.stderr
     assert path.stat().st_size == 0
     server = start_server(store_url=f"sqlite:///{path}", options=["--new-store"])

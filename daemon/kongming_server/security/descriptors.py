@@ -41,7 +41,7 @@ class PortDescriptors:
         self._status = _ProcFile(_STATUS, 4096)
         self._address = ctypes.create_string_buffer(_ADDRESS_BYTES)
         self._size = ctypes.c_uint32()
-        self._told = ctypes.create_string_buffer(256)
+        self._answer = ctypes.create_string_buffer(256)
         # By descriptor: the address at the other end, and the peer; None for another port's.
         self._known: dict[int, tuple[bytes, str | None]] = {}
 
@@ -51,7 +51,7 @@ class PortDescriptors:
     def received(self) -> dict[str, int]:
         """The bytes that came so far from the peers of those that are open now, read or not."""
         known: dict[int, tuple[bytes, str | None]] = {}
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for descriptor in range(self._descriptors()):
             other = self._end_of(descriptor)
             if not other:
@@ -62,9 +62,9 @@ class PortDescriptors:
             known[descriptor] = before
             peer = before[1]
             if peer is not None:
-                found[peer] = self._received(descriptor)
+                sizes[peer] = self._received(descriptor)
         self._known = known
-        return found
+        return sizes
 
     def abort(self, peers: Set[str]) -> None:
         """End the connections with these peers as they were last seen, and drop what came and was
@@ -82,10 +82,10 @@ class PortDescriptors:
             descriptor
             for descriptor in range(self._descriptors())
             if self._option(descriptor, socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 4
-            and int.from_bytes(self._told.raw[:4], "little")
+            and int.from_bytes(self._answer.raw[:4], "little")
             and self._own_port(descriptor) == self._port
         ]
-        return bool(listening) and all([attach(one, rules) for one in listening])
+        return bool(listening) and all([attach(descriptor, rules) for descriptor in listening])
 
     def _descriptors(self) -> int:
         """One more than the greatest that can be open."""
@@ -118,14 +118,14 @@ class PortDescriptors:
     def _received(self, descriptor: int) -> int:
         if self._option(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO) < _BYTES_RECEIVED + 8:
             return 0
-        (found,) = struct.unpack_from("=Q", self._told, _BYTES_RECEIVED)
-        return int(found)
+        (size,) = struct.unpack_from("=Q", self._answer, _BYTES_RECEIVED)
+        return int(size)
 
     def _option(self, descriptor: int, level: int, name: int) -> int:
         """Read an option of a socket; returns how many bytes it has, 0 where it cannot be read."""
-        self._size.value = len(self._told)
+        self._size.value = len(self._answer)
         size = ctypes.byref(self._size)
-        failed = _library.getsockopt(descriptor, level, name, self._told, size)
+        failed = _library.getsockopt(descriptor, level, name, self._answer, size)
         return 0 if failed else self._size.value
 
 

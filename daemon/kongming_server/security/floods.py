@@ -24,6 +24,7 @@ from kongming_server.security.descriptors import (
     available,
 )
 from kongming_server.security.rates import Rates
+from kongming_server.supervision import AGAIN_S, Working, unwatched
 
 __all__ = ["HOLD_S", "FloodWatch", "Floods"]
 
@@ -174,7 +175,7 @@ class Floods:
             - known_bytes * _KNOWN_FACTOR
             - sum(strangers.values()) * _STRANGERS_FACTOR
         )
-        level = max((one for one in _STRANGER_BYTES if unexplained > one), default=0)
+        level = max((least for least in _STRANGER_BYTES if unexplained > least), default=0)
         if level:
             ending |= {
                 peer
@@ -211,8 +212,10 @@ class Floods:
 class FloodWatch:
     """The thread that looks, from ``start`` to ``close``. Linux only, as it needs /proc."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, working: Working = unwatched) -> None:
+        """``working`` is around each look, so that one that hangs is noticed."""
         self._connections = connections
+        self._working = working
         self._offenders: deque[str] = deque()
         self._wake = threading.Event()
         self._closed = False
@@ -240,16 +243,21 @@ class FloodWatch:
         self._wake.set()
 
     def _run(self, port: int) -> None:
+        while not self._closed:
+            try:
+                self._watch(port)
+            except Exception:
+                _log.exception("Looking for floods of headers failed, and is begun again.")
+                time.sleep(AGAIN_S)
+
+    def _watch(self, port: int) -> None:
         with closing(PortDescriptors(port)) as sockets, closing(ResidentMemory()) as memory:
             floods = Floods(self._connections, memory.bytes())
             while not self._closed:
                 self._wake.wait(LOOK_S)
                 self._wake.clear()
-                try:
+                with self._working("Looking for floods of headers"):
                     self._look(floods, sockets, memory.bytes())
-                except Exception:
-                    _log.exception("Looking for floods of headers failed.")
-                    time.sleep(1.0)
 
     def _look(self, floods: Floods, sockets: PortDescriptors, resident: int) -> None:
         alarming, held = floods.alarming(resident), floods.held()

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from threading import Event
 
 import pytest
+from kongming_server.main import log_limits
 from kongming_server.security.descriptors import PortDescriptors, ResidentMemory
-from kongming_server.security.floods import FIRST, HOLD_S, SECOND, THIRD, Floods
+from kongming_server.security.floods import (
+    FIRST,
+    HOLD_S,
+    SECOND,
+    THIRD,
+    Floods,
+    FloodWatch,
+)
 
 from kongming.rpc.connections import Connections
 from tests.server.process import eventually
@@ -196,3 +206,43 @@ def test_memory_is_that_of_the_process() -> None:
         held = os.urandom(64 * MIB)
         assert memory.bytes() - before > 60 * MIB
         del held
+
+
+def test_a_look_that_fails_is_made_again_and_one_that_hangs_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kongming_server.security.floods.AGAIN_S", 0.01)
+    failed, looking, going_on = Event(), Event(), Event()
+    at_work: list[str] = []
+
+    @contextmanager
+    def working(name: str) -> Iterator[None]:
+        at_work.append(name)
+        try:
+            yield
+        finally:
+            at_work.remove(name)
+
+    def look(*_: object) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise OSError("no descriptor is left")
+        looking.set()
+        going_on.wait(60.0)
+
+    watch = FloodWatch(Connections(), working)
+    monkeypatch.setattr(watch, "_look", look)
+    watch.start(port=9)
+    assert looking.wait(60.0)
+    assert at_work == ["Looking for floods of headers"]
+    assert "no descriptor is left" in caplog.text
+    going_on.set()
+    watch.close()
+    assert at_work == []
+
+
+def test_floods_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.filtering(log_limits()):
+        for _ in range(500):
+            logging.getLogger(FloodWatch.__module__).warning("%d were ended.", 3)
+    assert len(caplog.records) == 10
