@@ -15,9 +15,9 @@ from typing import Any
 
 import click
 
-from kongming import standard_streams
+from kongming import standard_streams, usage_errors
 from kongming.printable import printable
-from kongming.records.errors import KongmingError, MissingExtraError, nearest_names
+from kongming.records.errors import KongmingError, MissingExtraError
 
 
 class Terminated(KeyboardInterrupt):
@@ -56,11 +56,12 @@ def run(
         click.echo(error.format_message(), err=True)
         return error.exit_code
     except click.ClickException as error:
-        of = getattr(error, "ctx", None)
-        error = with_near_names(error)
-        usage = isinstance(error, click.UsageError)
-        path = name if of is None else of.command_path
-        _say(error.format_message(), f"See '{path} --help'." if usage else None)
+        if isinstance(error, click.UsageError):
+            path = name if error.ctx is None else error.ctx.command_path
+            message, meant = usage_errors.in_words(error)
+            _say(message, f"{meant}See '{path} --help'.")
+        else:
+            _say(error.format_message(), None)
         return error.exit_code
     except Terminated as ended:
         return 128 + ended.signum
@@ -89,26 +90,6 @@ def _in_words(error: Exception) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.strerror}{'' if error.filename is None else f': {error.filename}'}."
-
-
-def with_near_names(error: click.ClickException) -> click.ClickException:
-    """Return the error with those suggestions alone that may be meant, and choices in one line.
-
-    click suggests '--version' for '--json', and for a command nothing."""
-    if isinstance(error, click.NoSuchOption):
-        # By the words alone: the dashes make all of them alike.
-        plain = {name.lstrip("-"): name for name in error.possibilities or ()}
-        near = nearest_names(error.option_name.lstrip("-"), plain)
-        return click.NoSuchOption(
-            error.option_name, possibilities=[plain[name] for name in near], ctx=error.ctx
-        )
-    if isinstance(error, click.MissingParameter) and error.param is not None:
-        kind = error.param.type
-        if isinstance(kind, click.Choice):
-            name = error.param.get_error_hint(error.ctx) if error.ctx else error.param.name
-            allowed = ", ".join(map(str, kind.choices))
-            return click.UsageError(f"Missing option {name}. Allowed: {allowed}.", ctx=error.ctx)
-    return error
 
 
 def start(name: str, module: str, extra: str) -> None:

@@ -21,7 +21,7 @@ def program() -> None:
 
 
 @program.command()
-@click.option("--kind", type=click.Choice(["a", "b"]), required=True)
+@click.option("--kind", type=click.Choice(["good", "badly"]), required=True)
 def choose(kind: str) -> None:
     """Choose."""
 
@@ -41,11 +41,28 @@ def divide(number: int, word: str | None, version: bool) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (["nosuch"], 2, "error: No such command 'nosuch'.\nhint: See 'daemon --help'.\n"),
+        (
+            ["nosuch"],
+            2,
+            "error: There is no command named 'nosuch'.\n"
+            "hint: Known: choose, divide. See 'daemon --help'.\n",
+        ),
+        (
+            ["devide"],
+            2,
+            "error: There is no command named 'devide'.\n"
+            "hint: Did you mean divide? See 'daemon --help'.\n",
+        ),
+        (
+            ["choose", "--kind", "bad"],
+            2,
+            "error: Invalid value for '--kind': 'bad' is not one of 'good', 'badly'.\n"
+            "hint: Did you mean badly? See 'daemon choose --help'.\n",
+        ),
         (
             ["divide", "x"],
             2,
-            "error: Invalid value for 'NUMBER': 'x' is not a valid integer.\n"
+            "error: Invalid value for 'NUMBER': 'x' is not a whole number.\n"
             "hint: See 'daemon divide --help'.\n",
         ),
         (
@@ -62,7 +79,7 @@ def divide(number: int, word: str | None, version: bool) -> None:
         (
             ["choose"],
             2,
-            "error: Missing option '--kind'. Allowed: a, b.\nhint: See 'daemon choose --help'.\n",
+            "error: Missing option '--kind'. Allowed: good, badly.\nhint: See 'daemon choose --help'.\n",
         ),
         (["divide", "1"], 1, "error: Permission denied: state.\n"),
         (

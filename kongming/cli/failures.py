@@ -5,17 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 
 import click
 
+from kongming import usage_errors
 from kongming.cli.extras import missing_extra
 from kongming.printable import printable
-from kongming.process import unforeseen, with_near_names
-from kongming.quantities import DECIMAL_MARK, with_point
+from kongming.process import unforeseen
 from kongming.records.errors import InputError, KongmingError, UnknownNameError
 
 _document = {"written": False}
@@ -109,8 +108,8 @@ def _described(error: Exception, args: Sequence[str]) -> tuple[str, str | None, 
         return error.message, error.hint, error.exit_status
     if isinstance(error, click.UsageError):
         path = _path_of(args) if error.ctx is None else error.ctx.command_path
-        message = with_near_names(error).format_message()
-        return _plain(message), f"{_meant(error)}See '{path} --help'.", 2
+        message, meant = usage_errors.in_words(error)
+        return message, f"{meant}See '{path} --help'.", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), None, error.exit_code
     if isinstance(error, OSError) and error.errno in _WRONG_PATH and str(error.filename) in args:
@@ -121,61 +120,6 @@ def _described(error: Exception, args: Sequence[str]) -> tuple[str, str | None, 
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return f"{error.strerror}{where}.", "Free some space, and try again." if full else None, 1
     return *unforeseen(error, "kongming"), 1
-
-
-def _meant(error: click.UsageError) -> str:
-    """What was meant perhaps, as a sentence with a space after it; empty where nobody can tell."""
-    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        group = error.ctx.command
-        # Some groups are commands as well, with options of their own.
-        if isinstance(group, click.Group) and not group.invoke_without_command:
-            return f"Options stand after the command: {error.ctx.command_path} COMMAND --OPTION. "
-    kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
-    message = getattr(error, "message", "")
-    number = re.search(r"^'(.*?)' is not a valid float", message)
-    if number is not None and (point := with_point(number[1])):
-        return f"Did you mean {point}? {DECIMAL_MARK} "
-    match = re.search(r"^'(.*?)' is not one of", message)
-    if match is None or not isinstance(kind, click.Choice):
-        return ""
-    near = UnknownNameError("choice", match[1], map(str, kind.choices)).suggestions[:2]
-    return f"Did you mean {' or '.join(near)}? " if near else ""
-
-
-def _plain(message: str) -> str:
-    """Name a number by what it is, a range in words, and near names as everywhere else."""
-    for kind, number in (("float", "number (as 1.2)"), ("integer", "whole number")):
-        message = re.sub(rf"is not a valid {kind}(?: range)?\.", f"is not a {number}.", message)
-    message = re.sub(
-        r"is not in the range (?:(\S+?)(<=?))?x(?:([<>]=?)(\S+?))?\.$",
-        lambda match: f"is out of range. Allowed: {_range_in_words(*match.groups())}.",
-        message,
-    )
-    return re.sub(
-        r"\(Did you mean one of: (.*?)\?\)$",
-        lambda match: f"Did you mean {' or '.join(match[1].split(', '))}?",
-        message,
-    )
-
-
-def _range_in_words(
-    low: str | None, low_sign: str | None, sign: str | None, bound: str | None
-) -> str:
-    """Describe the range of click that reads ``low<=x<=bound``, ``x>=bound`` or ``x<=bound``."""
-    high, high_sign = bound, sign
-    if sign is not None and sign.startswith(">"):
-        (low, low_sign), (high, high_sign) = (bound, sign), (None, None)
-    at_least = low_sign is not None and low_sign.endswith("=")
-    at_most = high_sign is not None and high_sign.endswith("=")
-    least, most = (None if text is None else f"{float(text):.15g}" for text in (low, high))
-    if most is None:
-        return f"{least} or more" if at_least else f"above {least}"
-    upper = f"up to {most}" if at_most else f"below {most}"
-    if least is None:
-        return upper
-    if at_least and at_most:
-        return f"{least} to {most}"
-    return f"{least} or more, {upper}" if at_least else f"above {least}, {upper}"
 
 
 def _say(message: str, hint: str | None, kind: str, as_json: bool) -> None:
