@@ -20,10 +20,11 @@ SETTINGS = {
 }
 
 LATE = {
-    "server": "import encodings.idna, kongming_server.app, kongming_server.interceptors\n"
+    "server": "import encodings.idna, encodings.utf_8_sig\n"
+    "import kongming_server.app, kongming_server.interceptors\n"
     "from kongming.store import Store\n"
     "Store.open('sqlite://').close()",
-    "agent": "import encodings.idna, kongming.rpc.client",
+    "agent": "import encodings.idna, encodings.utf_8_sig, kongming.rpc.client",
 }
 """What the programs load when they run."""
 
