@@ -79,7 +79,8 @@ def divide(number: int, word: str | None, version: bool) -> None:
         (
             ["choose"],
             2,
-            "error: Missing option '--kind'. Allowed: good, badly.\nhint: See 'daemon choose --help'.\n",
+            "error: Missing option '--kind'. Allowed: good, badly.\n"
+            "hint: See 'daemon choose --help'.\n",
         ),
         (["divide", "1"], 1, "error: Permission denied: state.\n"),
         (
