@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError
 
@@ -38,6 +38,19 @@ class DocumentKind:
         document = {"format": self.format, "version": self.version, **payload}
         return {**document, "checksum": checksum(document)}
 
+    def read_file(
+        self, path: Path, content: bytes, parse: Callable[[Mapping[str, Any]], Content]
+    ) -> Content:
+        """Return the content of a file of this ``content`` as ``read`` does, with the same errors;
+        where it is another kind of file they name it."""
+        try:
+            document = json.loads(content.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise self._other(path) from error
+        if not self._is_of(document):
+            raise self._other(path)
+        return self.read(document, parse)
+
     def read(self, document: object, parse: Callable[[Mapping[str, Any]], Content]) -> Content:
         """Check a document, and return its content by ``parse``, which may raise ``MALFORMED``
         errors where it is damaged.
@@ -46,7 +59,7 @@ class DocumentKind:
             InputError: it is another kind of document, or is damaged.
             IncompatibleError: a newer KONGMING wrote it.
         """
-        if not isinstance(document, Mapping) or document.get("format") != self.format:
+        if not self._is_of(document):
             raise InputError(f"This is not a {self.name}.", field="format", allowed=self.format)
         version = document.get("version")
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
@@ -73,7 +86,10 @@ class DocumentKind:
         except MALFORMED as error:
             raise self.damaged(f"{error!r}") from error
 
-    def other(self, path: Path) -> InputError:
+    def _is_of(self, document: object) -> TypeGuard[Mapping[str, Any]]:
+        return isinstance(document, Mapping) and document.get("format") == self.format
+
+    def _other(self, path: Path) -> InputError:
         """Return the error for a file that is no document of this kind."""
         return InputError(
             f"{path} is not a {self.name}, or is damaged.",

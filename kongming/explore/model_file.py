@@ -71,21 +71,13 @@ def read_model(path: Path) -> ExploreModel:
         IncompatibleError: a newer KONGMING wrote it.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return KIND.read_file(path, path.read_bytes(), _model)
     except FileNotFoundError as error:
         raise InputError(
             f"There is no model {path}.", hint=did_you_mean(path) or f"Fit it: {KIND.command}"
         ) from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise KIND.other(path) from error
-    try:
-        return KIND.read(document, _model)
-    except InputError as error:
-        if error.field != "format":
-            raise
-        raise KIND.other(path) from error
 
 
 def _model(document: Mapping[str, Any]) -> ExploreModel:

@@ -62,7 +62,7 @@ def read_file(path: str | Path) -> ScaleFile:
     """Read a model. Raises InputError and IncompatibleError as ``read``."""
     file = Path(path)
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        return _KIND.read_file(file, file.read_bytes(), _scale_file)
     except FileNotFoundError as error:
         raise InputError(
             f"There is no scale model {file}.",
@@ -70,14 +70,6 @@ def read_file(path: str | Path) -> ScaleFile:
         ) from error
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise _KIND.other(file) from error
-    try:
-        return read(document)
-    except InputError as error:
-        if error.field != "format":
-            raise
-        raise _KIND.other(file) from error
 
 
 def read(document: object) -> ScaleFile:
