@@ -348,22 +348,31 @@ class Ranker:
             before[unknown] = table.now[chosen[unknown]] = np.nan_to_num(
                 world.resident_logs(chosen[unknown], None)
             )
-        then = world.resident_logs(chosen, query.pressure)
+        then, most = self._joined(query, chosen)
         # Where no model says anything, one is slowed as its surrogates are on average.
         untold = np.isnan(then)
         added = np.where(untold, general, np.maximum(then - before, 0.0))
-        if query.request.resident_slowdown_limit:
-            # At least so slow is no word that a limit is kept.
-            then = world.resident_logs(chosen, query.pressure, scoring.possible_log_slowdowns)
-        after = np.where(untold, 0.0, then)
+        after = np.where(untold, 0.0, most)
         harm = []
         start = 0
         for count in by_place:
             end = start + count
-            most = float(after[start:end].max(initial=0.0))
-            harm.append((float(added[start:end].sum()), most))
+            worst = float(after[start:end].max(initial=0.0))
+            harm.append((float(added[start:end].sum()), worst))
             start = end
         return harm
+
+    def _joined(self, query: _Query, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """The log slowdowns of residents beside the newcomer, and what a limit is compared with:
+        infinity for one that is slowed at least so much, which is no word that the limit is kept.
+        """
+        if not query.request.resident_slowdown_limit:
+            then = self._world.resident_logs(rows, query.pressure)
+            return then, then
+        most = self._world.resident_logs(rows, query.pressure, scoring.possible_log_slowdowns)
+        if not np.isinf(most).any():
+            return most, most
+        return self._world.resident_logs(rows, query.pressure), most
 
     # Who is refused.
 
