@@ -96,8 +96,7 @@ def start(name: str, module: str, extra: str) -> None:
     """Call ``main`` of ``module``, for the console script of a program that imports at its start
     what only ``extra`` of our package brings; ends with a sentence where that is not installed,
     and without a traceback where it is interrupted meanwhile."""
-    standard_streams.occupy()
-    standard_streams.keep_for_us()
+    standard_streams.prepare()
     try:
         main = importlib.import_module(module).main
     except KeyboardInterrupt:

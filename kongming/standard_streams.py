@@ -6,6 +6,12 @@ import os
 import sys
 
 
+def prepare() -> None:
+    """Do both at the start of a program, before it imports what opens files or gRPC."""
+    occupy()
+    keep_for_us()
+
+
 def occupy() -> None:
     """Open the null device in place of each standard stream that is closed, as by ``>&-``.
 

@@ -133,8 +133,7 @@ def run(args: Sequence[str]) -> int:
 
 def main() -> None:
     """The console script."""
-    standard_streams.occupy()
-    standard_streams.keep_for_us()
+    standard_streams.prepare()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -216,8 +216,13 @@ class _Gate(grpc.aio.ServerInterceptor):
     def _wrap(self, method: str, handler: Any) -> Handler:
         decoder = self._decoder(method, handler.request_deserializer)
         gated = _Method(
-            *(method, self._guard, self._connections, decoder),
-            *(self._pacing, self._arriving, self._flooded),
+            method,
+            self._guard,
+            self._connections,
+            decoder,
+            self._pacing,
+            self._arriving,
+            self._flooded,
         )
         streaming = bool(handler.request_streaming)
         encode = handler.response_serializer

@@ -13,8 +13,7 @@ _HOOKS = ("prolog", "epilog")
 
 def main() -> None:
     """The console script."""
-    standard_streams.occupy()
-    standard_streams.keep_for_us()
+    standard_streams.prepare()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -185,8 +185,7 @@ def _quietly_end() -> int:
 
 def main() -> None:
     """The console script."""
-    standard_streams.occupy()
-    standard_streams.keep_for_us()
+    standard_streams.prepare()
     if "_KONGMING_COMPLETE" in os.environ:
         cli.main(prog_name="kongming")
     _listen()

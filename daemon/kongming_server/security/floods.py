@@ -274,7 +274,8 @@ class FloodWatch:
             if ending:
                 _log.warning(
                     "%d connections that brought floods of headers were ended, one of them of %s.",
-                    *(len(ending), next(iter(ending))),
+                    len(ending),
+                    next(iter(ending)),
                 )
             spent_s = time.monotonic() - begun
             self._next_look = begun + max(LOOK_S / 2, spent_s / _LARGEST_SHARE)
