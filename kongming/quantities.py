@@ -17,6 +17,11 @@ def format_seconds(seconds: float | None) -> str:
     return f"{_three_digits(seconds)} s"
 
 
+def format_slowdown(value: float, at_least: bool) -> str:
+    """A slowdown, or what it is at the least: ``1.53``, ``>=5.00``."""
+    return f"{'>=' if at_least else ''}{value:.2f}"
+
+
 def format_bandwidth(bytes_per_second: float | None) -> str:
     """``31.2 GB/s`` (powers of ten, as disks and STREAM are told)."""
     if bytes_per_second is None:
@@ -78,6 +83,12 @@ def with_point(text: str) -> str | None:
     """Return a number with a decimal comma with a point instead, as ``0.5`` for ``0,5`` and
     ``1.5h`` for ``1,5h``; None for any other text."""
     return re.sub(r"(?<=\d),(?=\d)", ".", text) if _COMMA.fullmatch(text) else None
+
+
+def meant_with_point(text: str) -> str:
+    """Return what was meant by a number with a decimal comma, as a sentence; "" for other text."""
+    point = with_point(text)
+    return f"Did you mean {point}? {DECIMAL_MARK}" if point else ""
 
 
 _COMMA = re.compile(r"[^\d.,]*\d+,\d+[^.,]*")

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from kongming.quantities import DECIMAL_MARK, with_point
+from kongming.quantities import meant_with_point
 from kongming.records.errors import UnknownNameError, nearest_names
 
 __all__ = ["in_words"]
@@ -57,8 +57,8 @@ def _meant(error: click.UsageError) -> str:
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
     message = getattr(error, "message", "")
     number = re.search(r"^'(.*?)' is not a valid float", message)
-    if number is not None and (point := with_point(number[1])):
-        return f"Did you mean {point}? {DECIMAL_MARK} "
+    if number is not None and (meant := meant_with_point(number[1])):
+        return f"{meant} "
     match = re.search(r"^'(.*?)' is not one of", message)
     if match is None or not isinstance(kind, click.Choice):
         return ""

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kongming.cli.extras import require
+from kongming.cli.sizes import MEMORY
 from kongming.cli.tables import WIDE
 from kongming.records.errors import InputError
 from kongming.records.fingerprint import PLACEMENTS
@@ -163,6 +164,16 @@ placement_filter = click.option(
     "--placement", type=click.Choice(PLACEMENTS), help="Only this placement."
 )
 """``--placement P`` of a listing: parameter ``placement`` (str, or None for all)."""
+
+memory_option = click.option(
+    "--memory",
+    "memory_bytes",
+    type=MEMORY,
+    metavar="SIZE",
+    default=0,
+    help="Memory that APP needs: bytes, or a size as 4G or 512MiB.",
+)
+"""``--memory``: parameter ``memory_bytes`` (int)."""
 
 stale_option = click.option(
     "--stale",

@@ -6,7 +6,7 @@ import math
 
 import click
 
-from kongming.quantities import DECIMAL_MARK, parse_share, per_cent, with_point
+from kongming.quantities import meant_with_point, parse_share, per_cent, with_point
 
 __all__ = ["FRACTION", "SHARE", "Share"]
 
@@ -41,7 +41,7 @@ class Share(click.ParamType[float]):
         tell."""
         point = with_point(text)
         if point is not None and self._allows(parse_share(point)):
-            return f" Did you mean {point}? {DECIMAL_MARK}"
+            return f" {meant_with_point(text)}"
         if not text.endswith("%") and self._allows(parse_share(f"{text}%")):
             return f" Did you mean {text}%?"
         return ""

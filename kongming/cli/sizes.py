@@ -7,7 +7,7 @@ import re
 
 import click
 
-from kongming.quantities import DECIMAL_MARK, with_point
+from kongming.quantities import meant_with_point
 
 __all__ = ["MEMORY", "SIZE", "Memory", "Size"]
 
@@ -34,13 +34,11 @@ class Size(click.ParamType[float]):
         size = math.nan if match is None else float(match[1]) * _UNITS[match[2]]
         if not _LEAST <= size < math.inf:
             reason = "is too small" if size < _LEAST else "is not a size with a unit"
-            point = with_point(str(value).strip())
-            meant = f" Did you mean {point}? {DECIMAL_MARK}" if point else ""
-            self.fail(
-                f"{str(value)!r} {reason}. Allowed: 1M or more, as 500M, 5G or 2GiB.{meant}",
-                param,
-                ctx,
+            text = (
+                f"{str(value)!r} {reason}. Allowed: 1M or more, as 500M, 5G or 2GiB. "
+                f"{meant_with_point(str(value).strip())}"
             )
+            self.fail(text.rstrip(), param, ctx)
         return size
 
 
@@ -62,14 +60,11 @@ class Memory(click.ParamType[int]):
             return int(text)
         match = _SIZE.fullmatch(text.lower())
         if match is None or len(match[1]) >= _DIGITS:
-            point = with_point(text)
-            meant = f" Did you mean {point}? {DECIMAL_MARK}" if point else ""
-            self.fail(
+            reason = (
                 f"{text!r} is not an amount of memory. Allowed: a whole number of bytes, or a size "
-                f"as 512M, 4G or 2GiB.{meant}",
-                param,
-                ctx,
+                f"as 512M, 4G or 2GiB. {meant_with_point(text)}"
             )
+            self.fail(reason.rstrip(), param, ctx)
         return int(float(match[1]) * _UNITS[match[2]])
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kongming.cli.predict.prediction_view import add_runtime, add_slowdown, slowdown_text
-from kongming.cli.profile.campaign_view import CampaignView, format_slowdown
+from kongming.cli.profile.campaign_view import CampaignView, worst_text
 from kongming.records.prediction import Interval
 from kongming.records.run import CUT_OFF, Run
 from kongming.store import Store
@@ -35,7 +35,7 @@ def test_the_worst_slowdown_of_a_campaign_is_a_bound_where_its_run_was_cut_off()
     ):
         view.see(run)
         row = view.rows["slow"]
-        shown.append(format_slowdown(row.worst, row.worst_at_least))
+        shown.append(worst_text(row.worst, row.worst_at_least))
     assert shown == [None, "4.00", ">=5.00", "14.00"]
 
 

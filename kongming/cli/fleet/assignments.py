@@ -13,7 +13,6 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
 from kongming.cli.predict.trained import placement_of_model
-from kongming.cli.sizes import MEMORY
 from kongming.records.errors import KongmingError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -94,14 +93,7 @@ def command(
     help="It ends by itself after so long. Default: the server's.",
 )
 @click.option("--domain", type=click.IntRange(min=0), default=0, help="Last-level cache domain.")
-@click.option(
-    "--memory",
-    "memory_bytes",
-    type=MEMORY,
-    metavar="SIZE",
-    default=0,
-    help="Memory that APP needs: bytes, or a size as 4G or 512MiB.",
-)
+@options.memory_option
 @server_options
 @options.wide_option
 @options.json_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kongming.cli import output
-from kongming.quantities import per_cent
+from kongming.quantities import format_slowdown, per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ _WORTH_A_WORD = 1.02
 
 def median_text(slowdown: Interval) -> str:
     """Return the median, or what it is at the least."""
-    return f"{'>=' if slowdown.at_least else ''}{slowdown.median:.2f}"
+    return format_slowdown(slowdown.median, slowdown.at_least)
 
 
 def range_text(slowdown: Interval) -> str:

@@ -15,7 +15,6 @@ from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.left_out import left_out
 from kongming.cli.predict.prediction_view import median_text, range_text
 from kongming.cli.predict.trained import placement_of_model
-from kongming.cli.sizes import MEMORY
 from kongming.records.errors import CannotAnswerError, UnknownNameError
 from kongming.records.questions import RankQuestion
 
@@ -77,14 +76,7 @@ _LIMIT = click.FloatRange(min=1.0, max=1e6)
     show_default=True,
     help="Weight of the increase of the residents' slowdowns.",
 )
-@click.option(
-    "--memory",
-    "memory_bytes",
-    type=MEMORY,
-    metavar="SIZE",
-    default=0,
-    help="Memory that APP needs: bytes, or a size as 4G or 512MiB.",
-)
+@options.memory_option
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Seed for the order of near ties. Default: random."
 )

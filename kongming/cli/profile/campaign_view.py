@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kongming.cli import output
 from kongming.profiling.events import Doing, Dropped, Event, Short
-from kongming.quantities import per_cent
+from kongming.quantities import format_slowdown, per_cent
 from kongming.records.judging import learned_from
 from kongming.records.run import Run, Signature, solo_time
 
@@ -178,7 +178,7 @@ class CampaignView:
                     app,
                     None if row.solo_metric is None else f"{row.solo_metric:.3g}",
                     None if solo is None or solo.noise_pct is None else per_cent(solo.noise_pct),
-                    "left out" if row.dropped else format_slowdown(row.worst, row.worst_at_least),
+                    "left out" if row.dropped else worst_text(row.worst, row.worst_at_least),
                     row.runs,
                     row.failed or "",
                 )
@@ -190,6 +190,6 @@ class CampaignView:
         return Group(table, Text(self.doing, style="dim"))
 
 
-def format_slowdown(value: float | None, at_least: bool = False) -> str | None:
-    """Return a slowdown, or what it is at the least, for a table."""
-    return None if value is None else f"{'>=' if at_least else ''}{value:.2f}"
+def worst_text(worst: float | None, at_least: bool) -> str | None:
+    """Return the largest slowdown of a row for a table."""
+    return None if worst is None else format_slowdown(worst, at_least)

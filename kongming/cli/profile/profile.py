@@ -193,7 +193,7 @@ def _report(
     as_json: bool,
 ) -> None:
     from kongming.cli.profile.apps import shown_metric
-    from kongming.cli.profile.campaign_view import format_slowdown
+    from kongming.cli.profile.campaign_view import worst_text
     from kongming.profiling.runs.signature import needed_seconds
     from kongming.records.judging import judge
     from kongming.records.run import solo_time
@@ -243,7 +243,7 @@ def _report(
             app,
             shown_metric(seen["solo_s"], seen["metric_unit"]),
             None if seen["noise_pct"] is None else per_cent(seen["noise_pct"]),
-            format_slowdown(seen["worst_slowdown"], seen["worst_at_least"]),
+            worst_text(seen["worst_slowdown"], seen["worst_at_least"]),
             seen["runs"],
             seen["failed"],
         )

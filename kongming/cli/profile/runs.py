@@ -8,6 +8,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.quantities import format_slowdown
 from kongming.records.run import RUN_KINDS, Run, solo_time
 
 if TYPE_CHECKING:
@@ -155,4 +156,4 @@ def _metric_of(run: Run) -> str:
 
 
 def _times(factor: float | None, at_least: bool) -> str:
-    return "-" if factor is None else f"{'>=' if at_least else ''}{factor:.2f}"
+    return "-" if factor is None else format_slowdown(factor, at_least)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kongming.quantities import DECIMAL_MARK, parse_share, with_point
+from kongming.quantities import meant_with_point, parse_share
 from kongming.records.errors import InputError
 from kongming.records.run import Run
 
@@ -89,12 +89,10 @@ def parse_precision(text: str, option: str = "--precision") -> float:
     plain = text.strip()
     share = parse_share(plain)
     if not _LEAST_SHARE <= share <= _MOST_SHARE:
-        meant = None
-        if point := with_point(plain):
-            meant = f"Did you mean {point}? {DECIMAL_MARK}"
-        elif _LEAST_SHARE <= parse_share(f"{plain}%") <= _MOST_SHARE:
+        meant = meant_with_point(plain)
+        if not meant and _LEAST_SHARE <= parse_share(f"{plain}%") <= _MOST_SHARE:
             meant = f"Did you mean {plain}%?"
         raise InputError(
-            "is out of range.", field=option, value=text, allowed="0.1% to 50%", hint=meant
+            "is out of range.", field=option, value=text, allowed="0.1% to 50%", hint=meant or None
         )
     return share
