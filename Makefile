@@ -97,6 +97,7 @@ test: develop ## the tests, but for the thorough ones
 COLD := cli cli_node predict scale simulate service_contract server/test_main.py agent/test_agent.py
 thorough: develop ## the tests that take long: more kinds and draws, a real Slurm, programs started cold
 	$(BIN)/pytest $(TOGETHER) -m thorough
+	HYPOTHESIS_PROFILE=many $(BIN)/pytest $(TOGETHER) -m "hypothesis and not thorough"
 	KONGMING_TEST_COLD=1 $(BIN)/pytest $(TOGETHER) $(addprefix tests/,$(COLD))
 
 build/c-debug/CMakeCache.txt: $(STAMP)

@@ -72,6 +72,7 @@ def test_a_prediction_that_cannot_be_made_hides_nothing_measured(mine: Profiled)
     assert all(entry["slowdown"] is None and entry["warnings"] for entry in told["predictions"])
 
 
+@pytest.mark.thorough
 def test_a_program_beside_itself(mine: Profiled) -> None:
     told = mine.json("corun", "count", "count", "--repeats", "1")
     first, second = told["measured"]

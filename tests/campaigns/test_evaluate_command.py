@@ -145,6 +145,7 @@ def test_a_sample_of_the_pairs_is_all_that_is_measured_and_scored(
     assert asked(*every, *apps, "--score-only")["campaign"] == document["campaign"]
 
 
+@pytest.mark.thorough
 def test_nodes_are_environments_of_this_machine(asked: Json) -> None:
     common = ("--environments", "6", "--repeats", "1", "--models", "RIDGE")
     evaluate = ("evaluate", "apps.toml", "--nodes", "--placement", "same-core", *common)

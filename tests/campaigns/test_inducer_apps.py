@@ -70,6 +70,7 @@ def test_a_program_as_a_load_is_an_environment_of_its_own_signature(
     assert planned()["steps"] == 7
 
 
+@pytest.mark.thorough
 def test_a_program_that_fails_or_is_too_short_as_a_load_is_said_so(
     kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_dry_run_tells_what_it_would_cost(profiled: Profiled) -> None:
     assert profiled.json("runs")["total"] == before
 
 
+@pytest.mark.thorough
 def test_an_adaptive_plan_counts_every_start_and_resumes(
     kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
 ) -> None:
@@ -192,6 +193,7 @@ def test_a_budget_stops_early_and_the_same_command_goes_on(
     assert len(steps(store_url)) > 6
 
 
+@pytest.mark.thorough
 def test_one_that_does_not_work_at_all_is_left_out_at_once(
     kongming: Kongming, tmp_path: Path, hasty: Path
 ) -> None:
@@ -222,6 +224,7 @@ def test_one_that_does_not_work_at_all_is_left_out_at_once(
     assert "nothing to set up" in seen["unset"]["dropped"]
 
 
+@pytest.mark.thorough
 def test_a_run_under_load_is_ended_once_its_program_has_had_its_patience(
     kongming: Kongming, tmp_path: Path, hasty: Path
 ) -> None:
@@ -311,6 +314,7 @@ def test_what_fails_under_load_is_kept_with_its_reason_and_the_campaign_goes_on(
     assert "\\n" not in kongming("runs", "--failed").stdout
 
 
+@pytest.mark.thorough
 def test_on_one_cpu_there_is_the_same_core(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:
     file = tmp_path / "apps.toml"
     file.write_text('[apps.a]\ncommand = "true"\n')

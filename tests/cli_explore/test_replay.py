@@ -110,6 +110,7 @@ def test_any_table_works(
         assert np.isfinite(seen["all"]["mse"]["median"])
 
 
+@pytest.mark.thorough
 def test_twenty_thousand_rows_and_points_measured_twice(kongming: Kongming, tmp_path: Path) -> None:
     table = columns_of(10_000)
     path = tmp_path / "t.csv"

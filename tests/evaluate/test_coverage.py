@@ -103,6 +103,7 @@ def test_intervals_of_different_levels_are_not_added_up() -> None:
         )
 
 
+@pytest.mark.thorough
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     """Applications whose own coverage varies around 0.9, eleven partners each."""
     rng = random.Random(5)

@@ -151,7 +151,9 @@ def test_knowing_the_truth_beats_every_other_choice(repeats: int) -> None:
     assert heavy == pytest.approx(document["truth"]["heavy_pct"], rel=0.35)
 
 
-@pytest.mark.parametrize("repeats", [2, 3, 4, 6])
+@pytest.mark.parametrize(
+    "repeats", [2, *(pytest.param(n, marks=pytest.mark.thorough) for n in (3, 4, 6))]
+)
 def test_the_truth_scores_what_it_is_said_to(repeats: int) -> None:
     """Floors are unbiased, the mean error is that of the noise, and the excess is about 0."""
     floors, errors, logs, truths, excesses = [], [], [], [], []

@@ -119,6 +119,7 @@ def texts(path: Path) -> str:
     return path.read_text()
 
 
+@pytest.mark.thorough
 def test_without_repeats_minutes_are_drawn_without_a_legend(tmp_path: Path) -> None:
     found = document(repeats=1, minutes={"SOLO": 5.0, "ROW+COL": 60.0, "auto": 40.0})
     found["measuring"] = {}
@@ -155,6 +156,7 @@ def test_each_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None
     assert "<!-- stream.triad -->" in texts(written["selection-lm-ga"][0])
 
 
+@pytest.mark.thorough
 def test_the_same_document_gives_the_same_files(tmp_path: Path) -> None:
     found = document()
     first = [path.read_bytes() for path in error_cdf(found, tmp_path / "1")]
@@ -172,6 +174,7 @@ def test_labels_keep_off_each_other(tmp_path: Path) -> None:
     assert len([place for place in places if "translate" in place]) == len(spots)
 
 
+@pytest.mark.thorough
 def test_a_single_pair_can_be_drawn(tmp_path: Path) -> None:
     found = score({("a", "b"): (1.5,)}, {"auto": {("a", "b"): 1.5}})
     assert len(error_cdf(found, tmp_path)) == 4

@@ -95,6 +95,7 @@ def test_an_unknown_application_is_named(profiles: Profiles) -> None:
         predictions(profiles, [("app1", "ap0")])
 
 
+@pytest.mark.thorough
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10_000), missing=st.floats(0.0, 0.5), noise=st.floats(0.0, 0.3))
 def test_slowdowns_are_finite_and_1_or_more_whatever_is_missing(

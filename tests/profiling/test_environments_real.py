@@ -283,10 +283,18 @@ app = Application(name="long", command="echo > {dir}/../started; sleep 60; true"
 kinds = {"quota": HALF, "io": SLOW_DISK, "memory": TIGHT}
 list(events(Path(sys.argv[1]), {"long": app}, [kinds[sys.argv[2]]]))
 """
+QUICKLY = {("io", signal.SIGINT), ("quota", signal.SIGKILL), ("memory", signal.SIGKILL)}
+"""Each kind once, and each end; the others are thorough tests."""
 
 
-@pytest.mark.parametrize("kind", ["quota", "io", "memory"])
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        pytest.param(kind, how, marks=() if (kind, how) in QUICKLY else pytest.mark.thorough)
+        for kind in ("quota", "io", "memory")
+        for how in (signal.SIGINT, signal.SIGKILL)
+    ],
+)
 def test_an_interrupted_campaign_leaves_no_group(
     permitted: dict[str, str | None], hasty: Path, kind: str, how: signal.Signals
 ) -> None:

@@ -28,7 +28,7 @@ def test_published_coefficients_are_recovered(name: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["sqrt", "nlogn", *(pytest.param(k, marks=pytest.mark.thorough) for k in ("square", "nlog2n"))],
+    ["sqrt", *(pytest.param(k, marks=pytest.mark.thorough) for k in ("nlogn", "square", "nlog2n"))],
 )
 def test_extensions_are_recovered_alone_and_by_auto(key: str) -> None:
     items, points = 1e5, grid()
@@ -203,7 +203,8 @@ def test_iterations_are_sampled_and_scaled() -> None:
         model.predict(Configuration(16, 1.0))
 
 
-@pytest.mark.parametrize("noise", [pytest.param(0.03, marks=pytest.mark.thorough), 0.1])
+@pytest.mark.thorough
+@pytest.mark.parametrize("noise", [0.03, 0.1])
 def test_intervals_hold_as_often_as_they_say(noise: float) -> None:
     held, total = 0, 0
     for seed in range(12):

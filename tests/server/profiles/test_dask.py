@@ -79,6 +79,7 @@ def test_a_cluster_trains_what_one_process_does(address: str, store_url: str) ->
             assert found["variants"] == here["variants"]
 
 
+@pytest.mark.thorough
 def test_both_workers_are_used_at_a_time(address: str, store_url: str) -> None:
     async def inside() -> int:
         worker = await TrainingProcess.start(store_url, Cluster(address))
@@ -91,6 +92,7 @@ def test_both_workers_are_used_at_a_time(address: str, store_url: str) -> None:
         assert asyncio.run(inside()) == 2
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_is_not_there_is_named(store_url: str) -> None:
     async def inside() -> None:
         with pytest.raises(WorkerDiedError, match=r"tcp://127\.0\.0\.1:9 does not answer"):

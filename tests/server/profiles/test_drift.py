@@ -42,8 +42,7 @@ def life(
     ("promised", "heavy"),
     [
         (5, False),
-        (28, True),
-        pytest.param(10, True, marks=pytest.mark.thorough),
+        *(pytest.param(n, True, marks=pytest.mark.thorough) for n in (28, 10)),
         pytest.param(100, False, marks=pytest.mark.thorough),
     ],
 )
@@ -58,6 +57,7 @@ def test_false_alarms_over_whole_lives_are_no_more_than_was_set(promised: int, h
     assert alarms / lives <= allowed + 3.0 * math.sqrt(allowed * (1.0 - allowed) / lives)
 
 
+@pytest.mark.thorough
 def test_false_alarms_at_one_in_a_hundred_after_a_thousand_runs() -> None:
     random = np.random.default_rng(5)
     alarms = sum(life(random, runs=1000).drifted for _ in range(60))

@@ -142,6 +142,7 @@ def test_what_is_worse_or_of_runs_from_before_a_change_is_kept_but_not_in_servic
     assert store.model("prog", "cross-core", version=2) is not None
 
 
+@pytest.mark.thorough
 def test_a_model_trained_elsewhere_stays_in_service_beside_a_worse_one(
     store_url: str, store: Store
 ) -> None:
@@ -178,6 +179,7 @@ def test_what_cannot_be_trained_says_why_and_the_others_are(store_url: str, stor
     run(store_url, body)
 
 
+@pytest.mark.thorough
 def test_runs_from_before_a_change_are_not_learnt_from(store_url: str, store: Store) -> None:
     began = time.time()
     keep(store, campaign("prog", began_at=began - 10_000.0, solo_s=3.0))
