@@ -10,6 +10,9 @@
 MAKEFLAGS += --no-print-directory
 # Some containers set it; then each of the processes of a test run compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
+# What is imported is compiled then; pip would compile all, one file after the other, which takes
+# more than a third of a set-up.
+export PIP_NO_COMPILE := 1
 
 # The newest Python that is new enough; PYTHON=... on the command line wins.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
