@@ -41,28 +41,29 @@ class PortDescriptors:
         self._status = _ProcFile(_STATUS, 4096)
         self._address = ctypes.create_string_buffer(_ADDRESS_BYTES)
         self._size = ctypes.c_uint32()
+        self._size_at = ctypes.byref(self._size)
         self._answer = ctypes.create_string_buffer(256)
-        # By descriptor: the address at the other end, and the peer; None for another port's.
-        self._known: dict[int, tuple[bytes, str | None]] = {}
+        # By descriptor: the address at the other end, and the peer that it is.
+        self._known: dict[int, tuple[bytes, str]] = {}
 
     def close(self) -> None:
         self._status.close()
 
     def received(self) -> dict[str, int]:
         """The bytes that came so far from the peers of those that are open now, read or not."""
-        known: dict[int, tuple[bytes, str | None]] = {}
+        known: dict[int, tuple[bytes, str]] = {}
         sizes: dict[str, int] = {}
         for descriptor in range(self._descriptors()):
+            # Of what is remembered of a number nothing says that it is another port's: a peer may
+            # leave that one, and come to this one from the same port of its own.
             other = self._end_of(descriptor)
             if not other:
                 continue
             before = self._known.get(descriptor)
             if before is None or before[0] != other:
-                before = other, self._peer(descriptor, other)
+                before = other, _peer(other)
             known[descriptor] = before
-            peer = before[1]
-            if peer is not None:
-                sizes[peer] = self._received(descriptor)
+            sizes[before[1]] = self._received(descriptor)
         self._known = known
         return sizes
 
@@ -70,9 +71,18 @@ class PortDescriptors:
         """End the connections with these peers as they were last seen, and drop what came and was
         not read yet: gRPC reads that to its end after a mere shutdown."""
         for descriptor, (other, peer) in self._known.items():
-            # gRPC may have closed it since, and the descriptor may be another's by now.
-            if peer in peers and self._end_of(descriptor) == other:
-                _library.connect(descriptor, _UNSPECIFIED, len(_UNSPECIFIED))
+            if peer not in peers:
+                continue
+            # gRPC's own threads close descriptors at any time, and the number is then a newcomer's,
+            # or the store's: it is asked and ended by a descriptor that nobody else closes.
+            held = _library.dup(descriptor)
+            if held < 0:
+                continue
+            try:
+                if self._end_of(held) == other:
+                    _library.connect(held, _UNSPECIFIED, len(_UNSPECIFIED))
+            finally:
+                _library.close(held)
 
     def refuse(self, addresses: Iterable[str]) -> bool:
         """Let nobody connect from these addresses, as ``address_of`` names them, any more, and
@@ -93,27 +103,21 @@ class PortDescriptors:
         return int(rest.split(maxsplit=1)[0])
 
     def _end_of(self, descriptor: int) -> bytes:
-        """The address at the other end; empty for what is not connected, or no socket."""
+        """The address at the other end; empty for what is not connected, no socket, or of another
+        port."""
+        if self._own_port(descriptor) != self._port:
+            return b""
         self._size.value = _ADDRESS_BYTES
-        size = ctypes.byref(self._size)
-        failed: int = _library.getpeername(descriptor, self._address, size)
+        failed: int = _library.getpeername(descriptor, self._address, self._size_at)
         return b"" if failed else self._address.raw[: self._size.value]
 
     def _own_port(self, descriptor: int) -> int:
         self._size.value = _ADDRESS_BYTES
-        if _library.getsockname(descriptor, self._address, ctypes.byref(self._size)):
+        if _library.getsockname(descriptor, self._address, self._size_at):
             return -1
         family, port = struct.unpack_from("=H2s", self._address.raw)
         inet = family in (socket.AF_INET, socket.AF_INET6)
         return int.from_bytes(port, "big") if inet else -1
-
-    def _peer(self, descriptor: int, other: bytes) -> str | None:
-        if self._own_port(descriptor) != self._port:
-            return None
-        family, port = struct.unpack_from("=H2s", other)
-        raw = other[4:8] if family == socket.AF_INET else other[8:24]
-        host = socket.inet_ntop(family, raw)
-        return plain_peer(peer_name(host, int.from_bytes(port, "big")))
 
     def _received(self, descriptor: int) -> int:
         if self._option(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO) < _BYTES_RECEIVED + 8:
@@ -124,9 +128,15 @@ class PortDescriptors:
     def _option(self, descriptor: int, level: int, name: int) -> int:
         """Read an option of a socket; returns how many bytes it has, 0 where it cannot be read."""
         self._size.value = len(self._answer)
-        size = ctypes.byref(self._size)
-        failed = _library.getsockopt(descriptor, level, name, self._answer, size)
+        failed = _library.getsockopt(descriptor, level, name, self._answer, self._size_at)
         return 0 if failed else self._size.value
+
+
+def _peer(other: bytes) -> str:
+    family, port = struct.unpack_from("=H2s", other)
+    raw = other[4:8] if family == socket.AF_INET else other[8:24]
+    host = socket.inet_ntop(family, raw)
+    return plain_peer(peer_name(host, int.from_bytes(port, "big")))
 
 
 class ResidentMemory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from threading import Event
@@ -198,6 +199,65 @@ def test_what_came_is_counted_and_dropped_with_its_connection() -> None:
         with pytest.raises(ConnectionResetError):
             client.recv(1)
         assert sockets.received() == {}
+
+
+def reusable() -> socket.socket:
+    """Whose own port can be taken as soon as it is closed, which is at once and with a reset."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
+    return made
+
+
+def test_a_descriptor_that_was_another_ports_is_looked_at_anew() -> None:
+    """A peer that left HTTP, and came to gRPC from the same port of its own."""
+    with (
+        listening(socket.AF_INET, "127.0.0.1") as made,
+        listening(socket.AF_INET, "127.0.0.1") as other,
+        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+    ):
+        with closing(reusable()) as client:
+            client.connect(other.getsockname())
+            own = client.getsockname()
+            number = other.accept()[0].detach()
+            assert sockets.received() == {}
+        with closing(reusable()) as client:
+            client.bind(own)
+            client.connect(made.getsockname())
+            with made.accept()[0] as served:
+                os.dup2(served.fileno(), number)
+            with socket.socket(fileno=number):
+                assert list(sockets.received()) == [f"ipv4:127.0.0.1:{own[1]}"]
+
+
+def test_whoever_takes_over_a_number_while_it_is_looked_at_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        listening(socket.AF_INET, "127.0.0.1") as made,
+        socket.create_connection(made.getsockname()) as client,
+        made.accept()[0] as served,
+        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+    ):
+        (name,) = sockets.received()
+        look = sockets._end_of
+        with (
+            socket.create_connection(made.getsockname()) as honest,
+            made.accept()[0] as newcomer,
+        ):
+
+            def replaced_afterwards(descriptor: int) -> bytes:
+                other = look(descriptor)
+                # As gRPC's threads do, which close one connection and accept the next.
+                os.dup2(newcomer.fileno(), served.fileno())
+                return other
+
+            monkeypatch.setattr(sockets, "_end_of", replaced_afterwards)
+            sockets.abort({name})
+            newcomer.sendall(b"answer")
+            assert honest.recv(6) == b"answer"
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
 
 
 def test_memory_is_that_of_the_process() -> None:
