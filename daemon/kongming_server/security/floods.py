@@ -133,19 +133,21 @@ class Floods:
         return ending & received.keys()
 
     def _of_offenders(self, offenders: set[str], received: Mapping[str, int]) -> set[str]:
-        ending, thieves = set(offenders), set()
+        # With an address, as where limits count: agents that share a token from elsewhere are not
+        # to lose their connections by what one of them does.
+        ending, thieves = set(offenders), set[tuple[str, str]]()
         for peer in offenders:
             use = self._connections.use(peer)
             if use is not None and use.trusted:
                 if not use.who:
                     # Of an operator or a scheduler, or where nobody is asked who they are.
                     continue
-                thieves.add(use.who)
+                thieves.add((use.who, address_of(peer)))
             if self._offences.take(address_of(peer), self._clock()) > 0.0:
                 self._hold(peer)
         for peer in received if thieves else ():
             use = self._connections.use(peer)
-            if use is not None and use.who in thieves:
+            if use is not None and (use.who, address_of(peer)) in thieves:
                 ending.add(peer)
         return ending
 

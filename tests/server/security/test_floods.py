@@ -111,12 +111,13 @@ def test_a_stranger_that_asks_nothing_brings_little() -> None:
     assert flooded.look({silent: MIB, refused: MIB}) == {silent}
 
 
-def test_who_sends_too_many_headers_ends_with_all_of_the_same_token() -> None:
+def test_who_sends_too_many_headers_ends_with_all_of_the_same_token_and_address() -> None:
     flooded = Flooded()
     first, second = (flooded.known(peer(1, port), "token 1") for port in (1, 2))
     other = flooded.known(peer(1, 3), "token 2")
+    shared = flooded.known(peer(2, 1), "token 1")
     operator = flooded.known(peer(1, 4), "")
-    received = dict.fromkeys((first, second, other, operator), KIB)
+    received = dict.fromkeys((first, second, other, shared, operator), KIB)
     assert flooded.look(received, offenders=(first,)) == {first, second}
     assert flooded.look(received, offenders=(operator,)) == {operator}
     assert flooded.floods.held() == set()
