@@ -76,10 +76,55 @@ def test_connections_and_messages_explain_what_they_take() -> None:
     assert flooded.look(many, 200 * MIB) == set()
     assert flooded.look(many, 300 * MIB) == many.keys()
     flooded = Flooded()
-    agents = [flooded.known(peer(1, port), f"token {port}", 2 * MIB) for port in range(20)]
+    agents = [flooded.known(peer(1, port), f"token {port}") for port in range(20)]
     stranger = {peer(2, 1): 2 * BLOCK}
     assert flooded.look(dict.fromkeys(agents, 0)) == set()
+    for number, agent in enumerate(agents):
+        flooded.known(agent, f"token {number}", 2 * MIB)
     assert flooded.look(dict.fromkeys(agents, 2 * MIB) | stranger, 10 * FIRST) == set()
+
+
+def test_what_a_caller_brought_explains_memory_after_it_left() -> None:
+    flooded = Flooded()
+    operator, stranger = flooded.known(peer(1, 1), ""), peer(2, 1)
+    assert flooded.look({}) == set()
+    # An import, which is over while what it took is not given back.
+    assert flooded.look({operator: 20 * MIB}, 2 * THIRD) == set()
+    for _ in range(3):
+        assert flooded.look({stranger: 4 * KIB}, 2 * THIRD) == set()
+    assert flooded.floods.held() == set()
+    assert flooded.look({stranger: 2 * BLOCK}, 4 * THIRD) == {stranger}
+    # Not beyond the next calm.
+    assert flooded.look({}) == set()
+    assert flooded.look({stranger: 2 * BLOCK}, 2 * THIRD) == {stranger}
+
+
+def test_agents_that_came_since_all_was_calm_go_on_explaining_what_they_brought() -> None:
+    flooded = Flooded()
+    assert flooded.look({}) == set()
+    agents = [flooded.known(peer(1, port), f"token {port}", 500 * KIB) for port in range(20)]
+    received = dict.fromkeys(agents, 502 * KIB)
+    late = peer(2, 1)
+    for _ in range(3):
+        assert flooded.look(received | {late: 2 * BLOCK}, THIRD + 8 * MIB) == set()
+
+
+def test_bytes_of_an_agent_that_no_message_accounts_for_explain_little() -> None:
+    flooded = Flooded()
+    thief = flooded.known(peer(1, 1), "token 1")
+    assert flooded.look({thief: 900}) == set()
+    # Frames that take nothing, before those that do.
+    assert flooded.look({thief: 20 * MIB}, FIRST) == set()
+    assert flooded.look({thief: 21 * MIB}, SECOND + 60 * MIB) == {thief}
+
+
+def test_another_connection_from_the_same_port_is_looked_at_from_its_beginning() -> None:
+    flooded = Flooded()
+    thief = flooded.known(peer(1, 1), "token 1")
+    assert flooded.look({thief: 8 * MIB}) == set()
+    flooded.connections.remove(thief)
+    flooded.known(thief, "token 1")
+    assert flooded.look({thief: 96 * KIB}, SECOND + 8 * MIB) == {thief}
 
 
 def test_an_agent_ends_for_bytes_that_no_message_accounts_for() -> None:
