@@ -22,6 +22,10 @@ __all__ = ["PortDescriptors", "ResidentMemory", "available"]
 _STATM, _STATUS = Path("/proc/self/statm"), Path("/proc/self/status")
 _BYTES_RECEIVED = 128
 """Where ``struct tcp_info`` has ``tcpi_bytes_received`` (Linux 4.1)."""
+_SO_COOKIE = 57
+"""A socket's own number for as long as the machine runs (Linux 4.12)."""
+
+_TCP_CLOSE = b"\x07"
 _ADDRESS_BYTES = 28
 _UNSPECIFIED = struct.pack("=H26x", socket.AF_UNSPEC)
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -30,7 +34,13 @@ _library = ctypes.PyDLL(None)
 
 def available() -> bool:
     """Whether this machine has what is read here."""
-    return _STATM.exists() and hasattr(socket, "TCP_INFO")
+    if not (_STATM.exists() and hasattr(socket, "TCP_INFO")):
+        return False
+    with socket.socket() as made:
+        try:
+            return len(made.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8)) == 8
+        except OSError:
+            return False
 
 
 class PortDescriptors:
@@ -43,35 +53,44 @@ class PortDescriptors:
         self._size = ctypes.c_uint32()
         self._size_at = ctypes.byref(self._size)
         self._answer = ctypes.create_string_buffer(256)
-        # By descriptor: the address at the other end, and the peer that it is.
-        self._known: dict[int, tuple[bytes, str]] = {}
+        # By descriptor: the kernel's number for the socket, which it never gives again, and the
+        # peer; empty where it left before anybody looked.
+        self._known: dict[int, tuple[int, str]] = {}
+        # Those whose peers have left with a reset.
+        self._left: set[int] = set()
 
     def close(self) -> None:
         self._status.close()
 
     def received(self) -> dict[str, int]:
-        """The bytes that came so far from the peers of those that are open now, read or not."""
-        known: dict[int, tuple[bytes, str]] = {}
+        """The bytes that came so far from the peers of those that are open now, read or not; also
+        from those who have left, while not all of them are read."""
+        known: dict[int, tuple[int, str]] = {}
+        left: set[int] = set()
         sizes: dict[str, int] = {}
         for descriptor in range(self._descriptors()):
-            # Of what is remembered of a number nothing says that it is another port's: a peer may
-            # leave that one, and come to this one from the same port of its own.
-            other = self._end_of(descriptor)
-            if not other:
+            # Asked each time: a peer may leave another port, and come to this one from the same
+            # port of its own, at the same number.
+            if self._own_port(descriptor) != self._port or self._listens(descriptor):
                 continue
-            before = self._known.get(descriptor)
-            if before is None or before[0] != other:
-                before = other, _peer(other)
+            number, before = self._number(descriptor), self._known.get(descriptor)
+            if before is None or before[0] != number:
+                before = number, self._peer(descriptor)
             known[descriptor] = before
-            sizes[before[1]] = self._received(descriptor)
-        self._known = known
+            size, closed = self._received(descriptor)
+            if closed:
+                left.add(descriptor)
+            if before[1] and (size or not closed):
+                sizes[before[1]] = size
+        self._known, self._left = known, left
         return sizes
 
     def abort(self, peers: Set[str]) -> None:
         """End the connections with these peers as they were last seen, and drop what came and was
-        not read yet: gRPC reads that to its end after a mere shutdown."""
-        for descriptor, (other, peer) in self._known.items():
-            if peer not in peers:
+        not read yet: gRPC reads that to its end after a mere shutdown. So it does after a reset by
+        a peer, to whom nothing can be answered: what they left is dropped, whoever they are."""
+        for descriptor, (number, peer) in self._known.items():
+            if peer not in peers and descriptor not in self._left:
                 continue
             # gRPC's own threads close descriptors at any time, and the number is then a newcomer's,
             # or the store's: it is asked and ended by a descriptor that nobody else closes.
@@ -79,7 +98,7 @@ class PortDescriptors:
             if held < 0:
                 continue
             try:
-                if self._end_of(held) == other:
+                if self._number(held) == number:
                     _library.connect(held, _UNSPECIFIED, len(_UNSPECIFIED))
             finally:
                 _library.close(held)
@@ -91,9 +110,7 @@ class PortDescriptors:
         listening = [
             descriptor
             for descriptor in range(self._descriptors())
-            if self._option(descriptor, socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 4
-            and int.from_bytes(self._answer.raw[:4], "little")
-            and self._own_port(descriptor) == self._port
+            if self._own_port(descriptor) == self._port and self._listens(descriptor)
         ]
         return bool(listening) and all([attach(descriptor, rules) for descriptor in listening])
 
@@ -102,14 +119,26 @@ class PortDescriptors:
         _, _, rest = self._status.read().partition(b"FDSize:")
         return int(rest.split(maxsplit=1)[0])
 
-    def _end_of(self, descriptor: int) -> bytes:
-        """The address at the other end; empty for what is not connected, no socket, or of another
-        port."""
-        if self._own_port(descriptor) != self._port:
-            return b""
+    def _number(self, descriptor: int) -> int:
+        if self._option(descriptor, socket.SOL_SOCKET, _SO_COOKIE) != 8:
+            return -1
+        return int.from_bytes(self._answer.raw[:8], "little")
+
+    def _listens(self, descriptor: int) -> bool:
+        size = self._option(descriptor, socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return size == 4 and any(self._answer.raw[:4])
+
+    def _peer(self, descriptor: int) -> str:
+        """Empty for one that has left with a reset."""
         self._size.value = _ADDRESS_BYTES
-        failed: int = _library.getpeername(descriptor, self._address, self._size_at)
-        return b"" if failed else self._address.raw[: self._size.value]
+        if _library.getpeername(descriptor, self._address, self._size_at):
+            return ""
+        family, port = struct.unpack_from("=H2s", self._address.raw)
+        if family not in (socket.AF_INET, socket.AF_INET6):
+            return ""
+        raw = self._address.raw[4:8] if family == socket.AF_INET else self._address.raw[8:24]
+        host = socket.inet_ntop(family, raw)
+        return plain_peer(peer_name(host, int.from_bytes(port, "big")))
 
     def _own_port(self, descriptor: int) -> int:
         self._size.value = _ADDRESS_BYTES
@@ -119,24 +148,18 @@ class PortDescriptors:
         inet = family in (socket.AF_INET, socket.AF_INET6)
         return int.from_bytes(port, "big") if inet else -1
 
-    def _received(self, descriptor: int) -> int:
+    def _received(self, descriptor: int) -> tuple[int, bool]:
+        """How many bytes, and whether the connection is no more."""
         if self._option(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO) < _BYTES_RECEIVED + 8:
-            return 0
+            return 0, False
         (size,) = struct.unpack_from("=Q", self._answer, _BYTES_RECEIVED)
-        return int(size)
+        return int(size), self._answer[0] == _TCP_CLOSE
 
     def _option(self, descriptor: int, level: int, name: int) -> int:
         """Read an option of a socket; returns how many bytes it has, 0 where it cannot be read."""
         self._size.value = len(self._answer)
         failed = _library.getsockopt(descriptor, level, name, self._answer, self._size_at)
         return 0 if failed else self._size.value
-
-
-def _peer(other: bytes) -> str:
-    family, port = struct.unpack_from("=H2s", other)
-    raw = other[4:8] if family == socket.AF_INET else other[8:24]
-    host = socket.inet_ntop(family, raw)
-    return plain_peer(peer_name(host, int.from_bytes(port, "big")))
 
 
 class ResidentMemory:

@@ -286,24 +286,46 @@ def test_whoever_takes_over_a_number_while_it_is_looked_at_stays(
         closing(PortDescriptors(made.getsockname()[1])) as sockets,
     ):
         (name,) = sockets.received()
-        look = sockets._end_of
+        look = sockets._number
         with (
             socket.create_connection(made.getsockname()) as honest,
             made.accept()[0] as newcomer,
         ):
 
-            def replaced_afterwards(descriptor: int) -> bytes:
-                other = look(descriptor)
+            def replaced_afterwards(descriptor: int) -> int:
+                number = look(descriptor)
                 # As gRPC's threads do, which close one connection and accept the next.
                 os.dup2(newcomer.fileno(), served.fileno())
-                return other
+                return number
 
-            monkeypatch.setattr(sockets, "_end_of", replaced_afterwards)
+            monkeypatch.setattr(sockets, "_number", replaced_afterwards)
             sockets.abort({name})
             newcomer.sendall(b"answer")
             assert honest.recv(6) == b"answer"
         with pytest.raises(ConnectionResetError):
             client.recv(1)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_a_peer_left_that_reset_its_connection_is_counted_and_dropped(seen: bool) -> None:
+    with (
+        listening(socket.AF_INET, "127.0.0.1") as made,
+        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+        closing(reusable()) as client,
+    ):
+        client.connect(made.getsockname())
+        name = f"ipv4:127.0.0.1:{client.getsockname()[1]}"
+        with made.accept()[0] as served:
+            client.sendall(bytes(1000))
+            if seen:
+                eventually(lambda: sockets.received() == {name: 1000})
+            client.close()
+            # Its address is known where anybody looked before.
+            assert sockets.received() == ({name: 1000} if seen else {})
+            sockets.abort(set())
+            with pytest.raises(OSError, match=r"reset|not connected"):
+                served.recv(1)
+            assert sockets.received() == {}
 
 
 def test_memory_is_that_of_the_process() -> None:
