@@ -36,7 +36,7 @@ from kongming.rpc.channel import Connection
 from tests.server.http2 import Http2
 from tests.server.process import ServerProcess, eventually
 
-HEARTBEAT = "/kongming.rpc.v1.Fleet/Heartbeat"
+REPORT = "/kongming.rpc.v1.Fleet/Report"
 NAMED = 16_000
 MOST_BYTES = 256 << 20
 MOST_RATIO = 3.0
@@ -57,8 +57,10 @@ def attack(address: str, ca: Path, connections: int, calls: int, token: str) -> 
             made = socket.create_connection((host, int(port)), timeout=60)
             one = Http2(context.wrap_socket(made, server_hostname=host))
             if token:
-                one.ask(HEARTBEAT, b"", headers)
-                one.read(0.5)
+                one.ask(REPORT, b"", headers)
+                answer = b"".join(frame.content for frame in one.read(0.5))
+                if b"grpc-status\x010" not in answer:
+                    sys.exit("the token is not known, so this is no thief")
             ready.wait(60)
             for _ in range(calls // connections):
                 one.flood(METHOD, NAMED, headers)

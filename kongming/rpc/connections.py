@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,8 +61,9 @@ class Connections:
         self._idle_s = idle_s
         self._spare_trusted = spare_trusted
         self._clock = clock
-        # In the order in which they were made or last in use, so that ``since`` only grows.
-        self._known: dict[str, _Connection] = {}
+        # In the order in which they were made or last in use, so that ``since`` only grows. One
+        # moves in a single step: whoever asks from another thread must not miss it meanwhile.
+        self._known: OrderedDict[str, _Connection] = OrderedDict()
         self._of_address: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -108,11 +109,11 @@ class Connections:
     def end(self, peer: str) -> None:
         """A call on it has ended."""
         peer = plain_peer(peer)
-        known = self._known.pop(peer, None)
+        known = self._known.get(peer)
         if known is not None:
             known.calls = max(0, known.calls - 1)
             known.since = self._clock()
-            self._known[peer] = known
+            self._known.move_to_end(peer)
 
     def trust(self, peer: str, who: str = "") -> None:
         """A caller on it is known; ``who``: an identity to find its other connections by."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kongming_server.quality import backtest
 
 from kongming.records.errors import ConflictError, InputError, UnknownNameError
 from kongming.store import (
@@ -204,6 +207,20 @@ def test_forecasts_and_what_came_of_them(store: Store) -> None:
     assert not later.covered
     with pytest.raises(InputError, match="measured"):
         store.add_realised(replace(realised, run_id="run-4", measured=0.0))
+
+
+def test_a_prediction_without_an_end_is_kept_as_such(store: Store) -> None:
+    key = ("sort", "cross-core", "node-1", 2)
+    slow = StoredRealised("run-1", "job-1", *key, 150.0, 5.0, 4.0, math.inf, 0.9, 14.0)
+    few = StoredRealised("run-2", "job-2", *key, 140.0, 50.0, 0.0, 60.0, 0.9, 14.0, "MB/s")
+    for realised in (slow, few):
+        assert store.add_realised(realised)
+    assert store.realised("sort", "cross-core") == [slow, few]
+    assert store.realised_by_node("sort", "cross-core", limit=2) == [slow, few]
+    # All that leaves the server of them are numbers that JSON has.
+    said = backtest.realised(store.realised())
+    assert said is not None
+    assert json.loads(json.dumps(asdict(said), allow_nan=False))["coverage"] == 1.0
 
 
 def test_nodes_share_what_there_is_room_for(store: Store) -> None:

@@ -22,6 +22,10 @@ __all__ = ["PortDescriptors", "ResidentMemory", "available"]
 _STATM, _STATUS = Path("/proc/self/statm"), Path("/proc/self/status")
 _BYTES_RECEIVED = 128
 """Where ``struct tcp_info`` has ``tcpi_bytes_received`` (Linux 4.1)."""
+_SO_COOKIE = 57
+"""A socket's own number for as long as the machine runs (Linux 4.12)."""
+
+_TCP_CLOSE = b"\x07"
 _ADDRESS_BYTES = 28
 _UNSPECIFIED = struct.pack("=H26x", socket.AF_UNSPEC)
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -30,7 +34,13 @@ _library = ctypes.PyDLL(None)
 
 def available() -> bool:
     """Whether this machine has what is read here."""
-    return _STATM.exists() and hasattr(socket, "TCP_INFO")
+    if not (_STATM.exists() and hasattr(socket, "TCP_INFO")):
+        return False
+    with socket.socket() as made:
+        try:
+            return len(made.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8)) == 8
+        except OSError:
+            return False
 
 
 class PortDescriptors:
@@ -41,38 +51,57 @@ class PortDescriptors:
         self._status = _ProcFile(_STATUS, 4096)
         self._address = ctypes.create_string_buffer(_ADDRESS_BYTES)
         self._size = ctypes.c_uint32()
+        self._size_at = ctypes.byref(self._size)
         self._answer = ctypes.create_string_buffer(256)
-        # By descriptor: the address at the other end, and the peer; None for another port's.
-        self._known: dict[int, tuple[bytes, str | None]] = {}
+        # By descriptor: the kernel's number for the socket, which it never gives again, and the
+        # peer; empty where it left before anybody looked.
+        self._known: dict[int, tuple[int, str]] = {}
+        # Those whose peers have left with a reset.
+        self._left: set[int] = set()
 
     def close(self) -> None:
         self._status.close()
 
     def received(self) -> dict[str, int]:
-        """The bytes that came so far from the peers of those that are open now, read or not."""
-        known: dict[int, tuple[bytes, str | None]] = {}
+        """The bytes that came so far from the peers of those that are open now, read or not; also
+        from those who have left, while not all of them are read."""
+        known: dict[int, tuple[int, str]] = {}
+        left: set[int] = set()
         sizes: dict[str, int] = {}
         for descriptor in range(self._descriptors()):
-            other = self._end_of(descriptor)
-            if not other:
+            # Asked each time: a peer may leave another port, and come to this one from the same
+            # port of its own, at the same number.
+            if self._own_port(descriptor) != self._port or self._listens(descriptor):
                 continue
-            before = self._known.get(descriptor)
-            if before is None or before[0] != other:
-                before = other, self._peer(descriptor, other)
+            number, before = self._number(descriptor), self._known.get(descriptor)
+            if before is None or before[0] != number:
+                before = number, self._peer(descriptor)
             known[descriptor] = before
-            peer = before[1]
-            if peer is not None:
-                sizes[peer] = self._received(descriptor)
-        self._known = known
+            size, closed = self._received(descriptor)
+            if closed:
+                left.add(descriptor)
+            if before[1] and (size or not closed):
+                sizes[before[1]] = size
+        self._known, self._left = known, left
         return sizes
 
     def abort(self, peers: Set[str]) -> None:
         """End the connections with these peers as they were last seen, and drop what came and was
-        not read yet: gRPC reads that to its end after a mere shutdown."""
-        for descriptor, (other, peer) in self._known.items():
-            # gRPC may have closed it since, and the descriptor may be another's by now.
-            if peer in peers and self._end_of(descriptor) == other:
-                _library.connect(descriptor, _UNSPECIFIED, len(_UNSPECIFIED))
+        not read yet: gRPC reads that to its end after a mere shutdown. So it does after a reset by
+        a peer, to whom nothing can be answered: what they left is dropped, whoever they are."""
+        for descriptor, (number, peer) in self._known.items():
+            if peer not in peers and descriptor not in self._left:
+                continue
+            # gRPC's own threads close descriptors at any time, and the number is then a newcomer's,
+            # or the store's: it is asked and ended by a descriptor that nobody else closes.
+            held = _library.dup(descriptor)
+            if held < 0:
+                continue
+            try:
+                if self._number(held) == number:
+                    _library.connect(held, _UNSPECIFIED, len(_UNSPECIFIED))
+            finally:
+                _library.close(held)
 
     def refuse(self, addresses: Iterable[str]) -> bool:
         """Let nobody connect from these addresses, as ``address_of`` names them, any more, and
@@ -81,9 +110,7 @@ class PortDescriptors:
         listening = [
             descriptor
             for descriptor in range(self._descriptors())
-            if self._option(descriptor, socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 4
-            and int.from_bytes(self._answer.raw[:4], "little")
-            and self._own_port(descriptor) == self._port
+            if self._own_port(descriptor) == self._port and self._listens(descriptor)
         ]
         return bool(listening) and all([attach(descriptor, rules) for descriptor in listening])
 
@@ -92,40 +119,46 @@ class PortDescriptors:
         _, _, rest = self._status.read().partition(b"FDSize:")
         return int(rest.split(maxsplit=1)[0])
 
-    def _end_of(self, descriptor: int) -> bytes:
-        """The address at the other end; empty for what is not connected, or no socket."""
+    def _number(self, descriptor: int) -> int:
+        if self._option(descriptor, socket.SOL_SOCKET, _SO_COOKIE) != 8:
+            return -1
+        return int.from_bytes(self._answer.raw[:8], "little")
+
+    def _listens(self, descriptor: int) -> bool:
+        size = self._option(descriptor, socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return size == 4 and any(self._answer.raw[:4])
+
+    def _peer(self, descriptor: int) -> str:
+        """Empty for one that has left with a reset."""
         self._size.value = _ADDRESS_BYTES
-        size = ctypes.byref(self._size)
-        failed: int = _library.getpeername(descriptor, self._address, size)
-        return b"" if failed else self._address.raw[: self._size.value]
+        if _library.getpeername(descriptor, self._address, self._size_at):
+            return ""
+        family, port = struct.unpack_from("=H2s", self._address.raw)
+        if family not in (socket.AF_INET, socket.AF_INET6):
+            return ""
+        raw = self._address.raw[4:8] if family == socket.AF_INET else self._address.raw[8:24]
+        host = socket.inet_ntop(family, raw)
+        return plain_peer(peer_name(host, int.from_bytes(port, "big")))
 
     def _own_port(self, descriptor: int) -> int:
         self._size.value = _ADDRESS_BYTES
-        if _library.getsockname(descriptor, self._address, ctypes.byref(self._size)):
+        if _library.getsockname(descriptor, self._address, self._size_at):
             return -1
         family, port = struct.unpack_from("=H2s", self._address.raw)
         inet = family in (socket.AF_INET, socket.AF_INET6)
         return int.from_bytes(port, "big") if inet else -1
 
-    def _peer(self, descriptor: int, other: bytes) -> str | None:
-        if self._own_port(descriptor) != self._port:
-            return None
-        family, port = struct.unpack_from("=H2s", other)
-        raw = other[4:8] if family == socket.AF_INET else other[8:24]
-        host = socket.inet_ntop(family, raw)
-        return plain_peer(peer_name(host, int.from_bytes(port, "big")))
-
-    def _received(self, descriptor: int) -> int:
+    def _received(self, descriptor: int) -> tuple[int, bool]:
+        """How many bytes, and whether the connection is no more."""
         if self._option(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO) < _BYTES_RECEIVED + 8:
-            return 0
+            return 0, False
         (size,) = struct.unpack_from("=Q", self._answer, _BYTES_RECEIVED)
-        return int(size)
+        return int(size), self._answer[0] == _TCP_CLOSE
 
     def _option(self, descriptor: int, level: int, name: int) -> int:
         """Read an option of a socket; returns how many bytes it has, 0 where it cannot be read."""
         self._size.value = len(self._answer)
-        size = ctypes.byref(self._size)
-        failed = _library.getsockopt(descriptor, level, name, self._answer, size)
+        failed = _library.getsockopt(descriptor, level, name, self._answer, self._size_at)
         return 0 if failed else self._size.value
 
 

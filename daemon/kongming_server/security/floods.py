@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import closing
 from typing import NamedTuple
 
@@ -63,8 +63,9 @@ _AGENT_BYTES = {SECOND: 64 << 10, THIRD: 16 << 10}
 _CONNECTION_BYTES = 100 << 10
 """What one of TLS takes."""
 
-_KNOWN_FACTOR, _STRANGERS_FACTOR = 16, 2
-"""What a byte takes that a known caller brought, once it was decoded, and one of a stranger's."""
+_KNOWN_FACTOR, _UNREAD_FACTOR = 16, 2
+"""What a byte takes that a known caller brought, once it was decoded, and one that nobody read: a
+stranger's, or an agent's that no message accounts for."""
 
 _QUIET_BYTES = 64 << 10
 """Fewer that no message accounts for, of all connections together, do not explain a growth."""
@@ -97,9 +98,14 @@ class Floods:
         self._clock = clock
         self._calm = float(resident)
         self._calm_at = clock()
-        # At the last look when all was calm, and those that came since.
+        # At the last look when all was calm; who came since is not in it.
         self._seen: dict[str, _Seen] = {}
         self._calm_connections = 0
+        # At the last look: the memory that what known callers brought since then explains. It stays
+        # when they leave, until all is calm again.
+        self._explained: dict[str, int] = {}
+        self._explained_by_left = 0
+        self._present: Set[str] = frozenset()
         self._looks_in_vain = 0
         self._offences = Rates(rate=0.2, burst=3.0)
         self._held: dict[str, float] = {}
@@ -133,19 +139,21 @@ class Floods:
         return ending & received.keys()
 
     def _of_offenders(self, offenders: set[str], received: Mapping[str, int]) -> set[str]:
-        ending, thieves = set(offenders), set()
+        # With an address, as where limits count: agents that share a token from elsewhere are not
+        # to lose their connections by what one of them does.
+        ending, thieves = set(offenders), set[tuple[str, str]]()
         for peer in offenders:
             use = self._connections.use(peer)
             if use is not None and use.trusted:
                 if not use.who:
                     # Of an operator or a scheduler, or where nobody is asked who they are.
                     continue
-                thieves.add(use.who)
+                thieves.add((use.who, address_of(peer)))
             if self._offences.take(address_of(peer), self._clock()) > 0.0:
                 self._hold(peer)
         for peer in received if thieves else ():
             use = self._connections.use(peer)
-            if use is not None and use.who in thieves:
+            if use is not None and (use.who, address_of(peer)) in thieves:
                 ending.add(peer)
         return ending
 
@@ -153,27 +161,38 @@ class Floods:
         """Those that brought bytes which no message accounts for, where memory has grown."""
         strangers: dict[str, int] = {}
         agents: dict[str, int] = {}
-        known_bytes = 0
+        explained: dict[str, int] = {}
         now: dict[str, _Seen] = {}
         ending: set[str] = set()
         for peer, size in received.items():
             use = self._connections.use(peer) or Use()
             accounted = use.taken + use.begun * _HEADER_BYTES
-            before = self._seen.get(peer, _Seen(0, 0))
             now[peer] = _Seen(size, accounted)
+            before = self._seen.get(peer, _Seen(0, 0))
+            if before.size > size:
+                # Another connection, from the same port.
+                before = self._seen[peer] = _Seen(0, 0)
+                self._explained_by_left += self._explained.pop(peer, 0)
             if not use.trusted:
                 strangers[peer] = size
                 if size - use.begun * _UNREAD_BYTES > _STRANGER_MOST_BYTES:
                     ending.add(peer)
                 continue
-            known_bytes += size - before.size
+            brought, unread = size - before.size, 0
             if use.who:
-                agents[peer] = max(0, size - before.size - (accounted - before.accounted))
+                unread = max(0, brought - max(0, accounted - before.accounted))
+                agents[peer] = unread
+            explained[peer] = (brought - unread) * _KNOWN_FACTOR + unread * _UNREAD_FACTOR
+        self._explained_by_left += sum(
+            size for peer, size in self._explained.items() if peer not in received
+        )
+        self._explained = explained
         unexplained = (
             (resident - self._calm)
             - max(0, len(received) - self._calm_connections) * _CONNECTION_BYTES
-            - known_bytes * _KNOWN_FACTOR
-            - sum(strangers.values()) * _STRANGERS_FACTOR
+            - sum(explained.values())
+            - self._explained_by_left
+            - sum(strangers.values()) * _UNREAD_FACTOR
         )
         level = max((least for least in _STRANGER_BYTES if unexplained > least), default=0)
         if level:
@@ -181,7 +200,7 @@ class Floods:
                 peer
                 for peer, size in strangers.items()
                 # Who has only just come may be about to say who they are.
-                if size > _STRANGER_BYTES[level] and (level < THIRD or peer in self._seen)
+                if size > _STRANGER_BYTES[level] and (level < THIRD or peer in self._present)
             }
         if level in _AGENT_BYTES:
             ending |= {peer for peer, size in agents.items() if size > _AGENT_BYTES[level]}
@@ -197,8 +216,10 @@ class Floods:
         if resident - self._calm < _CALM_BYTES:
             # What explains a growth is to be as old as what it is reckoned from.
             self._seen, self._calm_connections = now, len(now)
+            self._explained, self._explained_by_left = {}, 0
         else:
-            self._seen = {peer: self._seen.get(peer, seen) for peer, seen in now.items()}
+            self._seen = {peer: seen for peer, seen in self._seen.items() if peer in now}
+        self._present = now.keys()
         return ending
 
     def _trusted(self, peer: str) -> bool:

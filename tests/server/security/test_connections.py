@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,3 +140,31 @@ def test_limits_hold_wherever_enough_are_idle(
     # No more are ended than a limit asks for.
     if len(made) <= min(most, per_address):
         assert not ending
+
+
+def test_a_known_caller_is_known_at_every_step_of_a_call() -> None:
+    """To whoever looks from another thread, which may have its turn between any two of them."""
+    kept = Connections(clock=Clock())
+    known = peer(1, 1)
+    kept.begin(known)
+    kept.trust(known, "token 1")
+    kept.end(known)
+    seen: set[bool] = set()
+
+    def look(frame: FrameType, event: str, argument: object) -> Callable[..., object]:
+        frame.f_trace_opcodes = True
+        if frame.f_code is not Connections.use.__code__:
+            use = kept.use(known)
+            seen.add(use is not None and use.trusted)
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        kept.begin(known)
+        kept.trust(known, "token 1")
+        kept.take(known, 100)
+        kept.end(known)
+    finally:
+        sys.settrace(before)
+    assert seen == {True}

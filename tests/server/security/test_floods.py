@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from threading import Event
@@ -75,10 +76,55 @@ def test_connections_and_messages_explain_what_they_take() -> None:
     assert flooded.look(many, 200 * MIB) == set()
     assert flooded.look(many, 300 * MIB) == many.keys()
     flooded = Flooded()
-    agents = [flooded.known(peer(1, port), f"token {port}", 2 * MIB) for port in range(20)]
+    agents = [flooded.known(peer(1, port), f"token {port}") for port in range(20)]
     stranger = {peer(2, 1): 2 * BLOCK}
     assert flooded.look(dict.fromkeys(agents, 0)) == set()
+    for number, agent in enumerate(agents):
+        flooded.known(agent, f"token {number}", 2 * MIB)
     assert flooded.look(dict.fromkeys(agents, 2 * MIB) | stranger, 10 * FIRST) == set()
+
+
+def test_what_a_caller_brought_explains_memory_after_it_left() -> None:
+    flooded = Flooded()
+    operator, stranger = flooded.known(peer(1, 1), ""), peer(2, 1)
+    assert flooded.look({}) == set()
+    # An import, which is over while what it took is not given back.
+    assert flooded.look({operator: 20 * MIB}, 2 * THIRD) == set()
+    for _ in range(3):
+        assert flooded.look({stranger: 4 * KIB}, 2 * THIRD) == set()
+    assert flooded.floods.held() == set()
+    assert flooded.look({stranger: 2 * BLOCK}, 4 * THIRD) == {stranger}
+    # Not beyond the next calm.
+    assert flooded.look({}) == set()
+    assert flooded.look({stranger: 2 * BLOCK}, 2 * THIRD) == {stranger}
+
+
+def test_agents_that_came_since_all_was_calm_go_on_explaining_what_they_brought() -> None:
+    flooded = Flooded()
+    assert flooded.look({}) == set()
+    agents = [flooded.known(peer(1, port), f"token {port}", 500 * KIB) for port in range(20)]
+    received = dict.fromkeys(agents, 502 * KIB)
+    late = peer(2, 1)
+    for _ in range(3):
+        assert flooded.look(received | {late: 2 * BLOCK}, THIRD + 8 * MIB) == set()
+
+
+def test_bytes_of_an_agent_that_no_message_accounts_for_explain_little() -> None:
+    flooded = Flooded()
+    thief = flooded.known(peer(1, 1), "token 1")
+    assert flooded.look({thief: 900}) == set()
+    # Frames that take nothing, before those that do.
+    assert flooded.look({thief: 20 * MIB}, FIRST) == set()
+    assert flooded.look({thief: 21 * MIB}, SECOND + 60 * MIB) == {thief}
+
+
+def test_another_connection_from_the_same_port_is_looked_at_from_its_beginning() -> None:
+    flooded = Flooded()
+    thief = flooded.known(peer(1, 1), "token 1")
+    assert flooded.look({thief: 8 * MIB}) == set()
+    flooded.connections.remove(thief)
+    flooded.known(thief, "token 1")
+    assert flooded.look({thief: 96 * KIB}, SECOND + 8 * MIB) == {thief}
 
 
 def test_an_agent_ends_for_bytes_that_no_message_accounts_for() -> None:
@@ -110,12 +156,13 @@ def test_a_stranger_that_asks_nothing_brings_little() -> None:
     assert flooded.look({silent: MIB, refused: MIB}) == {silent}
 
 
-def test_who_sends_too_many_headers_ends_with_all_of_the_same_token() -> None:
+def test_who_sends_too_many_headers_ends_with_all_of_the_same_token_and_address() -> None:
     flooded = Flooded()
     first, second = (flooded.known(peer(1, port), "token 1") for port in (1, 2))
     other = flooded.known(peer(1, 3), "token 2")
+    shared = flooded.known(peer(2, 1), "token 1")
     operator = flooded.known(peer(1, 4), "")
-    received = dict.fromkeys((first, second, other, operator), KIB)
+    received = dict.fromkeys((first, second, other, shared, operator), KIB)
     assert flooded.look(received, offenders=(first,)) == {first, second}
     assert flooded.look(received, offenders=(operator,)) == {operator}
     assert flooded.floods.held() == set()
@@ -198,6 +245,87 @@ def test_what_came_is_counted_and_dropped_with_its_connection() -> None:
         with pytest.raises(ConnectionResetError):
             client.recv(1)
         assert sockets.received() == {}
+
+
+def reusable() -> socket.socket:
+    """Whose own port can be taken as soon as it is closed, which is at once and with a reset."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
+    return made
+
+
+def test_a_descriptor_that_was_another_ports_is_looked_at_anew() -> None:
+    """A peer that left HTTP, and came to gRPC from the same port of its own."""
+    with (
+        listening(socket.AF_INET, "127.0.0.1") as made,
+        listening(socket.AF_INET, "127.0.0.1") as other,
+        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+    ):
+        with closing(reusable()) as client:
+            client.connect(other.getsockname())
+            own = client.getsockname()
+            number = other.accept()[0].detach()
+            assert sockets.received() == {}
+        with closing(reusable()) as client:
+            client.bind(own)
+            client.connect(made.getsockname())
+            with made.accept()[0] as served:
+                os.dup2(served.fileno(), number)
+            with socket.socket(fileno=number):
+                assert list(sockets.received()) == [f"ipv4:127.0.0.1:{own[1]}"]
+
+
+def test_whoever_takes_over_a_number_while_it_is_looked_at_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        listening(socket.AF_INET, "127.0.0.1") as made,
+        socket.create_connection(made.getsockname()) as client,
+        made.accept()[0] as served,
+        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+    ):
+        (name,) = sockets.received()
+        look = sockets._number
+        with (
+            socket.create_connection(made.getsockname()) as honest,
+            made.accept()[0] as newcomer,
+        ):
+
+            def replaced_afterwards(descriptor: int) -> int:
+                number = look(descriptor)
+                # As gRPC's threads do, which close one connection and accept the next.
+                os.dup2(newcomer.fileno(), served.fileno())
+                return number
+
+            monkeypatch.setattr(sockets, "_number", replaced_afterwards)
+            sockets.abort({name})
+            newcomer.sendall(b"answer")
+            assert honest.recv(6) == b"answer"
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_a_peer_left_that_reset_its_connection_is_counted_and_dropped(seen: bool) -> None:
+    with (
+        listening(socket.AF_INET, "127.0.0.1") as made,
+        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+        closing(reusable()) as client,
+    ):
+        client.connect(made.getsockname())
+        name = f"ipv4:127.0.0.1:{client.getsockname()[1]}"
+        with made.accept()[0] as served:
+            client.sendall(bytes(1000))
+            if seen:
+                eventually(lambda: sockets.received() == {name: 1000})
+            client.close()
+            # Its address is known where anybody looked before.
+            assert sockets.received() == ({name: 1000} if seen else {})
+            sockets.abort(set())
+            with pytest.raises(OSError, match=r"reset|not connected"):
+                served.recv(1)
+            assert sockets.received() == {}
 
 
 def test_memory_is_that_of_the_process() -> None:
