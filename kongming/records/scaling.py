@@ -96,13 +96,30 @@ def check_where(question: Where) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfiledSlowdown:
+    """How much the job is slowed on a node according to its profile at this configuration."""
+
+    machines: int
+    scale: float
+    slowdown: Interval
+
+    def __post_init__(self) -> None:
+        Scaling(self.machines, self.scale)
+
+
+@dataclass(frozen=True, slots=True)
 class SlowedNode:
-    """One of the job's nodes, and how much the application is slowed there."""
+    """One of the job's nodes, and how much the application is slowed there.
+
+    ``profiled``: the same, by profiles of the job at several configurations of its own. With them
+    the slowdown of each part is told apart, and ``slowdown`` is not used.
+    """
 
     node_id: str
     name: str
     slowdown: Interval
     extrapolating: bool = False
+    profiled: tuple[ProfiledSlowdown, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
