@@ -7,6 +7,7 @@ of it; ``kongming.scale.decide.combination`` puts both together.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -19,6 +20,8 @@ machines; or it is not known, and the part is all of it."""
 
 
 MOST_MACHINES = 100_000
+
+_PROFILE = re.compile(r"(?P<job>.+)\.(?P<machines>[1-9][0-9]{0,5})x(?P<scale>[0-9]+(\.[0-9]+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,22 @@ class Scaling:
             raise InputError(
                 "is out of range.", field="iterations", value=self.iterations, allowed="1 or more"
             )
+
+
+def profile_name(job: str, machines: int, scale: float) -> str:
+    """Return the name of the application that is profiled as a job on so many machines, at this
+    scale: as ``sort.4x0.5``."""
+    return f"{job}.{machines}x{scale:.12f}".rstrip("0").rstrip(".")
+
+
+def profiled_at(app: str, job: str) -> tuple[int, float] | None:
+    """Return the machines and the scale at which an application is a profile of a job; None where
+    it is none."""
+    found = _PROFILE.fullmatch(app)
+    if found is None or found["job"] != job:
+        return None
+    machines, scale = int(found["machines"]), float(found["scale"])
+    return (machines, scale) if machines <= MOST_MACHINES and 0.0 < scale < math.inf else None
 
 
 class Where(Protocol):
@@ -109,17 +128,12 @@ class ProfiledSlowdown:
 
 @dataclass(frozen=True, slots=True)
 class SlowedNode:
-    """One of the job's nodes, and how much the application is slowed there.
-
-    ``profiled``: the same, by profiles of the job at several configurations of its own. With them
-    the slowdown of each part is told apart, and ``slowdown`` is not used.
-    """
+    """One of the job's nodes, and how much the application is slowed there."""
 
     node_id: str
     name: str
     slowdown: Interval
     extrapolating: bool = False
-    profiled: tuple[ProfiledSlowdown, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kongming.records.prediction import Interval
-from kongming.records.scaling import ProfiledSlowdown, Scaling, SlowedNode
+from kongming.records.scaling import (
+    ProfiledSlowdown,
+    Scaling,
+    SlowedNode,
+    profile_name,
+    profiled_at,
+)
 from kongming.scale.decide.combination import CORRELATION, combine
-from kongming.scale.decide.part_slowdowns import around, nearest_slowdown, part_slowdowns
+from kongming.scale.decide.part_slowdowns import around, nearest_mean, part_slowdowns
 from kongming.scale.fit.fitting import Settings, fit_runs
 from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.nearest import NearestFit
@@ -116,10 +123,10 @@ def test_two_profiles_tell_as_much_as_one_where_parts_are_alike() -> None:
     assert both < alone
 
 
-def test_without_parts_the_nearest_profile_counts_most() -> None:
-    slowdowns = [interval(1.2), interval(3.0)]
-    assert nearest_slowdown(np.array([0.0, 1.0]), slowdowns) == pytest.approx(1.2, rel=1e-6)
-    assert nearest_slowdown(np.array([1.0, 1.0]), slowdowns) == pytest.approx(math.sqrt(3.6))
+def test_the_nearest_profile_counts_most() -> None:
+    slowdowns = np.array([1.2, 3.0])
+    assert nearest_mean(np.array([0.0, 1.0]), slowdowns) == pytest.approx(1.2, rel=1e-6)
+    assert nearest_mean(np.array([1.0, 1.0]), slowdowns) == pytest.approx(math.sqrt(3.6))
 
 
 def test_an_interval_reaches_as_far_as_the_widest() -> None:
@@ -139,59 +146,92 @@ def seconds(machines: float, scale: float, parallel: float) -> float:
     return 0.5 + parallel * 40.0 * scale / machines + 0.5 * machines
 
 
-def profiled_node(name: str, parallel: float, *places: tuple[int, float]) -> SlowedNode:
-    """A node that slows the parallel work alone, as profiled exactly at these configurations."""
-    told = tuple(
+def profiles_of(parallel: float) -> list[ProfiledSlowdown]:
+    """Exact profiles of few machines and of many, on a node that slows parallel work alone."""
+    return [
         ProfiledSlowdown(m, s, interval(seconds(m, s, parallel) / seconds(m, s, 1.0), 0.02))
-        for m, s in places
-    )
-    return SlowedNode(name, name, told[0].slowdown, profiled=told)
+        for m, s in ((1, 0.1), (16, 0.05))
+    ]
+
+
+def node(name: str, slowdown: Interval | None = None) -> SlowedNode:
+    return SlowedNode(name, name, slowdown or interval(1.0))
 
 
 @pytest.mark.parametrize(("machines", "scale"), [(2, 0.1), (4, 0.05), (16, 0.1), (8, 0.02)])
 def test_a_job_is_slowed_as_its_parts_are(job: ScaleModel, machines: int, scale: float) -> None:
     """At configurations where no profile was taken."""
     truth = seconds(machines, scale, 2.0) / seconds(machines, scale, 1.0)
-    node = profiled_node("a", 2.0, (1, 0.1), (16, 0.05))
-    said = combine(job, Scaling(machines, scale), [node])
+    said = combine(job, Scaling(machines, scale), [node("a")], profiled={"a": profiles_of(2.0)})
     assert said.slowdown.median == pytest.approx(truth, rel=0.08)
     parts = {part.kind: part for part in said.scaled.parts}
     assert parts["parallel"].share > parts["parallel"].idle_s / said.idle.median
     assert any("1 machine at scale 0.1" in note for note in said.notes)
 
 
+@given(st.floats(1.0, 4.0), st.floats(1.0, 4.0), st.floats(0.0, 0.3))
+@settings(max_examples=20, deadline=None)
+def test_a_profile_is_right_where_it_was_taken(one: float, other: float, wide: float) -> None:
+    """Even where no slowdowns of the parts explain both."""
+    model = exact_job()
+    places = ((1, 0.1, interval(one, wide)), (16, 0.05, interval(other, wide)))
+    profiled = {"a": [ProfiledSlowdown(*place) for place in places]}
+    for machines, scale, slowdown in places:
+        said = combine(model, Scaling(machines, scale), [node("a")], profiled=profiled)
+        assert said.slowdown.median == pytest.approx(slowdown.median, rel=1e-6)
+    between = combine(model, Scaling(4, 0.07), [node("a")], profiled=profiled).slowdown.median
+    assert min(one, other) * (1.0 - 1e-9) <= between
+
+
 def test_one_profile_slows_all_parts_alike(job: ScaleModel) -> None:
     slowdown = interval(1.6, 0.1)
-    alone = SlowedNode("a", "a", slowdown)
-    profiled = SlowedNode("a", "a", slowdown, profiled=(ProfiledSlowdown(4, 0.1, slowdown),))
+    profiled = {"a": [ProfiledSlowdown(4, 0.1, slowdown)]}
     for scaling in (Scaling(1, 0.1), Scaling(8, 0.1)):
-        one, other = (combine(job, scaling, [node]) for node in (alone, profiled))
+        one = combine(job, scaling, [node("a", slowdown)])
+        other = combine(job, scaling, [node("a")], profiled=profiled)
         assert one.runtime.median == pytest.approx(other.runtime.median)
         assert one.runtime.upper == pytest.approx(other.runtime.upper)
+
+
+@cache
+def exact_job() -> ScaleModel:
+    """Without noise."""
+    runs = measured(lambda m, s: 0.5 + 40.0 * s / m + 0.5 * m, grid(), 0.0)
+    return fit_runs(runs, Settings(read_terms("default", items=None), kind="ernest-relative"))
 
 
 @given(st.floats(1.0, 3.0), st.floats(1.0, 3.0), st.randoms(use_true_random=False))
 @settings(max_examples=20, deadline=None)
 def test_nodes_with_and_without_parts_go_together(one: float, other: float, random: Any) -> None:
-    runs = measured(lambda m, s: 0.5 + 40.0 * s / m + 0.5 * m, grid(), 0.0)
-    model = fit_runs(runs, Settings(read_terms("default", items=None), kind="ernest-relative"))
-    nodes = [
-        profiled_node("a", one, (1, 0.1), (16, 0.05)),
-        SlowedNode("b", "b", interval(other, 0.05)),
-        profiled_node("c", 1.0, (1, 0.1), (16, 0.05)),
-    ]
-    said = combine(model, Scaling(4, 0.1), nodes, driver="c")
-    again = combine(model, Scaling(4, 0.1), random.sample(nodes, 3), driver="c")
+    model = exact_job()
+    nodes = [node("a"), node("b", interval(other, 0.05)), node("c")]
+    of: Any = {"profiled": {"a": profiles_of(one), "c": profiles_of(1.0)}, "driver": "c"}
+    said = combine(model, Scaling(4, 0.1), nodes, **of)
+    again = combine(model, Scaling(4, 0.1), random.sample(nodes, 3), **of)
     assert said.runtime == again.runtime
     assert said.scaled.slowest == again.scaled.slowest
     assert math.fsum(part.share for part in said.scaled.parts) == pytest.approx(1.0)
     assert said.runtime.lower <= said.runtime.median <= said.runtime.upper
-    fewer = combine(model, Scaling(4, 0.1), nodes[1:], driver="c")
+    fewer = combine(model, Scaling(4, 0.1), nodes[1:], **of)
     assert said.runtime.median >= fewer.runtime.median * (1.0 - 1e-9)
 
 
 def test_a_model_without_terms_takes_the_nearest_profile(job: ScaleModel) -> None:
     near = NearestFit(np.array([2.0, 8.0]), np.array([0.1, 0.1]), np.array([9.0, 4.0]))
-    node = profiled_node("a", 2.0, (1, 0.1), (16, 0.05))
-    said = combine(replace(job, fit=near), Scaling(16, 0.05), [node])
-    assert said.slowdown.median == pytest.approx(node.profiled[1].slowdown.median)
+    profiled = profiles_of(2.0)
+    said = combine(replace(job, fit=near), Scaling(16, 0.05), [node("a")], profiled={"a": profiled})
+    assert said.slowdown.median == pytest.approx(profiled[1].slowdown.median)
+
+
+@given(st.integers(1, 99_999), st.integers(1, 4000).map(lambda n: n / 1000))
+def test_names_of_profiles(machines: int, scale: float) -> None:
+    name = profile_name("a.b-c", machines, scale)
+    assert profiled_at(name, "a.b-c") == (machines, pytest.approx(scale))
+    assert profiled_at(name, "a") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["sort", "sort.4", "sort.x1", "sort.0x1", "sort.4x0", "sort.4x1.5.", "sort.999999x1"]
+)
+def test_other_names_are_no_profiles(name: str) -> None:
+    assert profiled_at(name, "sort") is None

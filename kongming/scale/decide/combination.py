@@ -28,6 +28,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -35,7 +36,7 @@ from scipy.special import ndtri, stdtrit
 from kongming.arrays import Floats
 from kongming.records.errors import ExtrapolationError, InputError
 from kongming.records.prediction import Interval
-from kongming.records.scaling import Part, PartKind, Scaled, Scaling, SlowedNode
+from kongming.records.scaling import Part, PartKind, ProfiledSlowdown, Scaled, Scaling, SlowedNode
 from kongming.scale.decide.job_parts import (
     PartedNode,
     parted_node,
@@ -109,6 +110,7 @@ def combine_in_steps(
     scaling: Scaling,
     nodes: Sequence[SlowedNode],
     *,
+    profiled: Mapping[str, Sequence[ProfiledSlowdown]] = MappingProxyType({}),
     name: str = "",
     driver: str = "",
     level: float = 0.9,
@@ -117,6 +119,9 @@ def combine_in_steps(
 ) -> Steps[Combination]:
     """In steps, predict the runtime on these nodes; each node once, in any order.
 
+    ``profiled``, by node id: how much the job is slowed there according to profiles of several
+    configurations. With them the slowdowns of the parts are told apart, and the node's own
+    ``slowdown`` is not used.
     ``driver`` is the id of the node that the serial part runs on, by default the first one;
     ``name`` that of the scale model. With fewer nodes than machines several run on one node.
 
@@ -145,16 +150,18 @@ def combine_in_steps(
         )
     iterations = 1.0 if scaling.iterations is None else scaling.iterations
     weights = weights_of(model, at, iterations)
-    profiled = {(each.machines, each.scale) for node in nodes for each in node.profiled}
+    places = {(each.machines, each.scale) for some in profiled.values() for each in some}
     shares_at = {
         place: shares_of(weights_of(model, Configuration(float(place[0]), place[1]), iterations))
-        for place in profiled
+        for place in places
     }
     told = []
     for number, node in enumerate(nodes):
         if number and number % _IN_A_STEP == 0:
             yield
-        told.append(parted_node(node, at, weights, shares_at, correlation))
+        told.append(
+            parted_node(node, profiled.get(node.node_id, ()), at, weights, shares_at, correlation)
+        )
     nodes = [node.slowed for node in told]
     first = next((node for node in told if node.slowed.node_id == driver), told[0])
     shares = shares_of(weights)
@@ -190,7 +197,7 @@ def combine_in_steps(
         idle=idle,
         scaled=scaled,
         extrapolating=bool(reasons),
-        notes=_notes(model, scaling, nodes, parts) + _profiled_note(profiled),
+        notes=_notes(model, scaling, nodes, parts) + _profiled_note(places),
     )
 
 

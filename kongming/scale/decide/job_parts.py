@@ -14,8 +14,8 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.expressions import parse
-from kongming.records.scaling import Part, PartKind, SlowedNode
-from kongming.scale.decide.part_slowdowns import around, nearest_slowdown, part_slowdowns
+from kongming.records.scaling import Part, PartKind, ProfiledSlowdown, SlowedNode
+from kongming.scale.decide.part_slowdowns import around, nearest_mean, part_slowdowns
 from kongming.scale.fit.fitting import backbone_of
 from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.spark_replay import ReplayFit
@@ -101,6 +101,7 @@ def shares_of(weights: Weights) -> dict[PartKind, float]:
 
 def parted_node(
     node: SlowedNode,
+    profiled: Sequence[ProfiledSlowdown],
     at: Configuration,
     weights: Weights,
     shares_at: Mapping[tuple[int, float], Mapping[PartKind, float]],
@@ -111,29 +112,28 @@ def parted_node(
     ``shares_at`` has the shares of the parts at each profiled machines and scale; ``correlation``
     is that of the errors of two profiles.
     """
-    if not node.profiled:
+    if not profiled:
         return PartedNode(node, {})
-    slowdowns = [each.slowdown for each in node.profiled]
-    shares = [shares_at[each.machines, each.scale] for each in node.profiled]
+    slowdowns = [each.slowdown for each in profiled]
+    medians = np.array([slowdown.median for slowdown in slowdowns])
+    distances = np.hypot(
+        np.log([each.machines / at.machines for each in profiled]),
+        np.log([each.scale / at.scale for each in profiled]),
+    )
+    shares = [shares_at[each.machines, each.scale] for each in profiled]
     here = shares_of(weights)
     relative: dict[PartKind, float] = {}
     if any("whole" in each for each in (here, *shares)):
-        distances = np.array(
-            [
-                math.hypot(math.log(each.machines / at.machines), math.log(each.scale / at.scale))
-                for each in node.profiled
-            ]
-        )
-        median = nearest_slowdown(distances, slowdowns)
+        median = nearest_mean(distances, medians)
     else:
         kinds = [kind for kind in _PARTS if any(kind in each for each in (here, *shares))]
-        table = np.array([[each.get(kind, 0.0) for kind in kinds] for each in shares])
-        parts = part_slowdowns(table, slowdowns, correlation).tolist()
-        median = math.fsum(
-            here.get(kind, 0.0) * part for kind, part in zip(kinds, parts, strict=True)
-        )
-        relative = {kind: part / median for kind, part in zip(kinds, parts, strict=True)}
-    slowed = replace(node, slowdown=around(median, slowdowns), profiled=())
+        rows = [[each.get(kind, 0.0) for kind in kinds] for each in (here, *shares)]
+        parts = part_slowdowns(np.array(rows[1:]), slowdowns, correlation)
+        by_parts, *there = (np.array(rows) @ parts).tolist()
+        relative = {kind: part / by_parts for kind, part in zip(kinds, parts.tolist(), strict=True)}
+        median = by_parts * nearest_mean(distances, medians / np.array(there))
+        median = max(median, min(1.0, float(medians.min())))
+    slowed = replace(node, slowdown=around(median, slowdowns))
     return PartedNode(slowed, relative)
 
 

@@ -11,7 +11,9 @@ at configurations with different shares tell the f_k apart.
 They are the most probable ones if the profiles err as their intervals say, and the f_k differ from
 their mean by about as much as the slowdowns exceed 1. So one profile, or several that agree, say
 that all parts are slowed alike, and no part is told to be faster than both an idle node and every
-profile. Pure.
+profile. What the parts leave unexplained (a part that is slowed more where its data exceed the
+cache, or the noise of a profile) is carried over to the question by its nearness to each profile.
+Pure.
 """
 
 from __future__ import annotations
@@ -56,12 +58,11 @@ def part_slowdowns(shares: Floats, slowdowns: Sequence[Interval], common: float)
     return np.asarray(least + found, dtype=np.float64)
 
 
-def nearest_slowdown(distances: Floats, slowdowns: Sequence[Interval]) -> float:
-    """Return the slowdown of a job whose parts are not known: the geometric mean of the profiles,
-    weighted by one over the square of their distance (n,) to the question."""
-    weights = 1.0 / np.maximum(np.asarray(distances), 1e-6) ** 2
-    logs = np.log([slowdown.median for slowdown in slowdowns])
-    return float(np.exp(np.average(logs, weights=weights)))
+def nearest_mean(distances: Floats, slowdowns: Floats) -> float:
+    """Return the geometric mean of (n,) slowdowns, weighted by one over the square of their
+    distance (n,) to the question."""
+    weights = 1.0 / np.maximum(distances, 1e-6) ** 2
+    return float(np.exp(np.average(np.log(slowdowns), weights=weights)))
 
 
 def around(median: float, slowdowns: Sequence[Interval]) -> Interval:
