@@ -214,12 +214,14 @@ class Bench:
         if self.left() <= 0.0:
             raise RuntimeError("The budget was used up by idle runs; the same command goes on.")
         say(f"profiling under inducers, {self.left() / 60.0:.1f} min left")
-        kongming(
-            *("profile", str(file), "--store", self.store, "--dir", str(self.folder)),
+        said = kongming(
+            *("profile", str(file), "--store", self.store, "--dir", str(self.folder), "--json"),
             *("--levels", str(self.options.levels), "--suite", "standard", "--seed", "1"),
-            # What was measured until then is kept.
-            *("--budget", f"{max(0.6 * self.left(), 20.0):.1f}s"),
+            *("--budget", f"{max(self.left(), 20.0):.1f}s"),
         )
+        if not json.loads(said)["complete"]:
+            # Its loads come in a random order: half a profile may have no load of the memory.
+            raise RuntimeError("The budget was used up by profiles; the same command goes on.")
         say("training")
         for name in self.options.program:
             for place in PROFILED:
@@ -339,14 +341,15 @@ def load_of(visit: int) -> str | None:
     return loads[place]
 
 
-def kongming(*arguments: str) -> None:
-    """The command of this very Python. Raises RuntimeError with what it said."""
+def kongming(*arguments: str) -> str:
+    """The output of the command of this very Python. Raises RuntimeError with what it said."""
     command = [sys.executable, "-m", "kongming.cli.main", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode not in (0, 1):
         raise RuntimeError(f"kongming {arguments[0]} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 @contextmanager
@@ -401,7 +404,7 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=25.0, help="minutes")
     parser.add_argument("--program", action="append", choices=PROGRAMS, help="repeatable")
     parser.add_argument("--repeats", type=int, default=2, help="idle runs of a configuration")
-    parser.add_argument("--levels", type=int, default=9, help="load levels of the profile")
+    parser.add_argument("--levels", type=int, default=8, help="load levels of a profile")
     parser.add_argument("--keep", type=Path, help="folder to keep and resume from")
     parser.add_argument("--inside", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
