@@ -1,24 +1,24 @@
 """Scale model and slowdown together: predicted and measured while neighbours load the node.
 
-    python benchmarks/scale/combined.py --budget 720 [--keep FOLDER]
+    python benchmarks/scale/combined.py --budget 25 --keep FOLDER
 
 Prints one JSON document. Parallel programs (``programs/parallel.py``) run on machines that are
 control groups with an eighth of a CPU each, all on one CPU; neighbours load another one that shares
 its last-level cache. First the scale models learn from idle runs, then the interference models
-from a profile under inducers (one configuration, ``kongming profile`` and ``train``). Then, until
-the budget in seconds is used up: configurations that were in neither, in a random order, idle and
-next to loads and programs that were in no training; before each of them the suite is timed, which
-is all that the prediction knows of the load.
+from profiles under inducers (``kongming profile`` and ``train``) at two configurations, of few
+machines and of many. Then, until the budget in minutes is used up, visits in a random order, idle
+and next to loads and programs that were in no training: the suite is timed, which is all that a
+prediction knows of the load, and each program runs at configurations that were in neither.
 
-With ``--keep`` everything measured is kept, and the same command goes on where it was stopped, by
-Ctrl-C too. It changes nothing but control groups of its own, which end with it.
+With ``--keep`` everything measured is kept as soon as it is, and the same command goes on where it
+was stopped, even by SIGKILL; with ``--budget 0`` it judges what is there. It changes nothing but
+control groups of its own, which end with it or at the next start.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import random
 import signal
@@ -26,14 +26,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from combined_order import judged
 
 from kongming.campaigns.local_machines import PROCS, LocalRunner, MachineGroups
 from kongming.inducers import induce
@@ -45,7 +44,8 @@ from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import Seats, choose
 from kongming.records.application import Application
 from kongming.records.errors import KongmingError
-from kongming.records.scaling import Scaling, SlowedNode
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.scaling import ProfiledSlowdown, Scaling, SlowedNode, profile_name
 from kongming.scale.decide.combination import combine
 from kongming.scale.design.experiments import Experiment, RunTable, ordered, remaining
 from kongming.scale.fit.fitting import Settings, fit_runs
@@ -73,33 +73,74 @@ TRAINED = (
     (6, 0.5),
     (6, 1.0),
 )
-PROFILED = (4, 0.5)
-TESTED = ((2, 0.5), (3, 0.75), (5, 1.0))
+PROFILED = ((1, 0.25), (6, 0.5))
+TESTED = ((1, 0.35), (2, 0.75), (5, 0.75))
+AT_ONCE = 2
+"""Number of configurations of each program in a visit."""
+
 LOADS = (
-    None,
     "stream.triad 0.8",
     "stream.triad 0.45",
     "memory.streaming.LLChalf 0.75",
     "program sort",
     "program stencil",
 )
-PREDICTORS = (
-    "combination",
-    "scale_only",
-    "slowdown_x_nearest_idle",
-    "slowdown_x_own_idle",
-    "repeat_idle",
+ONE_PROFILE = ("combination_profile_few", "combination_profile_many")
+"""The combination with one of the two profiles alone."""
+
+PAIRS = (
+    ("combination", "scale_only"),
+    ("combination", "solo"),
+    ("scale_only", "solo"),
+    *(("combination", name) for name in ONE_PROFILE),
 )
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program with its two models and the idle runs that the scale model learnt from."""
+    """A program with its models, an interference model for each profiled configuration, and the
+    idle runs that the scale model learnt from."""
 
     name: str
     scale: ScaleModel
-    interference: ModelFile
+    interference: tuple[ModelFile, ...]
     idle: Runs
+
+    def predicted(self, at: Configuration, fingerprint: Fingerprint) -> dict[str, Any]:
+        """Return seconds by predictor, and the intervals of those that have one."""
+        answers = [predict_environment(model, fingerprint) for model in self.interference]
+        profiled = [
+            ProfiledSlowdown(*place, answer.slowdown)
+            for place, answer in zip(PROFILED, answers, strict=True)
+        ]
+        scaling = Scaling(int(at.machines), at.scale)
+        both, few, many = (
+            combine(
+                self.scale,
+                scaling,
+                [SlowedNode("node", "node", some[0].slowdown)],
+                profiled={"node": some},
+            )
+            for some in (profiled, profiled[:1], profiled[1:])
+        )
+        solo = float(fit_nearest(self.idle).predict(Points.of([at]))[0])
+        idle = both.scaled.idle_s
+        return {
+            "predicted": {
+                "combination": both.runtime.median,
+                "scale_only": idle.median,
+                "solo": solo,
+                "slowdown_x_solo": solo * both.slowdown.median,
+                **{
+                    name: one.runtime.median
+                    for name, one in zip(ONE_PROFILE, (few, many), strict=True)
+                },
+            },
+            "intervals": {
+                "combination": (both.runtime.lower, both.runtime.upper),
+                "scale_only": (idle.lower, idle.upper),
+            },
+        }
 
 
 class Bench:
@@ -111,7 +152,7 @@ class Bench:
         self.node = node_facts()
         self.seats: Seats = choose(self.node, "cross-core")
         self.cpu = self.seats.app[0]
-        self.ends = time.monotonic() + options.budget
+        self.ends = time.monotonic() + 60.0 * options.budget
         self.store = f"sqlite:///{folder / 'store.db'}"
         self.took: dict[str, float] = {}
 
@@ -126,7 +167,7 @@ class Bench:
         )
         return Application(name=name, command=command, env=ENV, timeout_s=120.0)
 
-    def learn_scale(self) -> dict[str, Runs]:
+    def learn_scale(self) -> None:
         """Idle runs of all programs, interleaved."""
         tables, left = {}, []
         for name in self.options.program:
@@ -136,124 +177,179 @@ class Bench:
             left += [(name, one) for one in remaining(ordered(design), tables[name].done)]
         random.Random(1).shuffle(left)
         for number, (name, one) in enumerate(left):
+            if self.left() <= 0.0:
+                raise RuntimeError("The budget was used up by idle runs; the same command goes on.")
             say(f"idle run {number + 1} of {len(left)}: {name} on {one.at}")
             with LocalRunner(self.application(name), self.folder, share=SHARE) as runner:
                 found = runner.run(one)
             if found.seconds is None:
                 raise RuntimeError(f"{name} on {one.at} failed: {found.error}")
             tables[name].add(one, found)
+
+    def tables(self) -> dict[str, Runs]:
+        """Return the idle runs by program."""
         return {
-            name: next(iter(read_table(table.path).parts.values()))
-            for name, table in tables.items()
+            name: next(iter(read_table(self.folder / f"{name}.csv").parts.values()))
+            for name in self.options.program
         }
 
     def learn_slowdowns(self) -> None:
-        """A profile of each program, and its models."""
+        """Profiles of each program, and their models."""
         file = self.folder / "profiled.toml"
         tables = []
         for name in self.options.program:
-            command = [sys.executable, str(Path(__file__).resolve()), "--inside", name]
-            command += [str(value) for value in PROFILED]
-            tables.append(
-                f"[apps.{name}]\ncommand = {json.dumps(command)}\n"
-                + "".join(f'env.{key} = "{value}"\n' for key, value in ENV.items())
-                + """metric = { pattern = '"seconds": ([0-9.e+-]+)', unit = "s" }\n"""
-            )
+            for place in PROFILED:
+                command = [sys.executable, str(Path(__file__).resolve()), "--inside", name]
+                command += [str(value) for value in place]
+                tables.append(
+                    f"[apps.'{profile_name(name, *place)}']\ncommand = {json.dumps(command)}\n"
+                    + "".join(f'env.{key} = "{value}"\n' for key, value in ENV.items())
+                    + """metric = { pattern = '"seconds": ([0-9.e+-]+)', unit = "s" }\n"""
+                )
         file.write_text("\n".join(tables), encoding="utf-8")
-        say("profiling under inducers")
-        kongming(
-            *("profile", str(file), "--store", self.store, "--dir", str(self.folder)),
+        done = self.folder / "trained.json"
+        wanted = [list(self.options.program), [list(place) for place in PROFILED]]
+        if done.exists() and json.loads(done.read_text(encoding="utf-8")) == wanted:
+            return
+        if self.left() <= 0.0:
+            raise RuntimeError("The budget was used up by idle runs; the same command goes on.")
+        say(f"profiling under inducers, {self.left() / 60.0:.1f} min left")
+        said = kongming(
+            *("profile", str(file), "--store", self.store, "--dir", str(self.folder), "--json"),
             *("--levels", str(self.options.levels), "--suite", "standard", "--seed", "1"),
-            # Half an hour would be too long; what was measured until then is kept.
-            *("--budget", f"{max(self.left() / 2.0, 20.0):.1f}s"),
+            *("--budget", f"{max(self.left(), 20.0):.1f}s"),
         )
+        if not json.loads(said)["complete"]:
+            # Its loads come in a random order: half a profile may have no load of the memory.
+            raise RuntimeError("The budget was used up by profiles; the same command goes on.")
         say("training")
         for name in self.options.program:
-            kongming("train", name, "--store", self.store)
+            for place in PROFILED:
+                kongming("train", profile_name(name, *place), "--store", self.store)
+        done.write_text(json.dumps(wanted), encoding="utf-8")
 
     def jobs(self, idle: Mapping[str, Runs]) -> list[Job]:
         settings = Settings(read_terms("default", items=None))
         found = []
         with Store.open(self.store) as store:
             for name, runs in idle.items():
-                document = store.model(name, "cross-core")
-                if document is None:
-                    raise RuntimeError(f"{name} has no model: its profile failed")
-                found.append(Job(name, fit_runs(runs, settings), read(document), runs))
+                models = []
+                for place in PROFILED:
+                    document = store.model(profile_name(name, *place), "cross-core")
+                    if document is None:
+                        raise RuntimeError(f"{name} has no model: its profile failed")
+                    models.append(read(document))
+                found.append(Job(name, fit_runs(runs, settings), tuple(models), runs))
         return found
 
-    def visit(self, jobs: Sequence[Job], load: str | None, random_: random.Random) -> None:
-        """One load: the suite, then each program at a configuration of its own."""
+    def visit(self, number: int) -> None:
+        """One load: the suite, then each program at configurations of its own."""
+        load = load_of(number)
+        random_ = random.Random(f"rows of visit {number}")
+        runs = [
+            (name, *place)
+            for name in self.options.program
+            for place in random_.sample(TESTED, AT_ONCE)
+        ]
+        random_.shuffle(runs)
         with loaded(load, self.seats.neighbour, self.folder):
             fingerprint = take_fingerprint(cpu=self.cpu, suite="standard", directory=self.folder)
-            for job in random_.sample(list(jobs), len(jobs)):
-                machines, scale = random_.choice(TESTED)
-                said = predict_environment(job.interference, fingerprint)
-                node = SlowedNode("node", self.node.name, said.slowdown, said.extrapolating)
-                both = combine(job.scale, Scaling(machines, scale), [node])
+            self.keep("visits.jsonl", {"visit": number, "fingerprint": fingerprint.to_dict()})
+            for name, machines, scale in runs:
                 one = Experiment(Configuration(machines, scale))
-                with LocalRunner(self.application(job.name), self.folder, share=SHARE) as runner:
+                with LocalRunner(self.application(name), self.folder, share=SHARE) as runner:
                     measured = runner.run(one)
                 if measured.seconds is None:
-                    raise RuntimeError(f"{job.name} on {one.at} failed: {measured.error}")
-                near = fit_nearest(job.idle).predict(Points.of([one.at]))[0]
+                    raise RuntimeError(f"{name} on {one.at} failed: {measured.error}")
                 self.keep(
+                    "tested.jsonl",
                     {
-                        "program": job.name,
+                        "visit": number,
+                        "load": load,
+                        "program": name,
                         "machines": machines,
                         "scale": scale,
-                        "load": load,
                         "seconds": measured.seconds,
-                        "slowdown": said.slowdown.to_dict(),
-                        "combination": both.runtime.to_dict(),
-                        "scale_only": both.scaled.idle_s.to_dict(),
-                        "nearest_idle": float(near),
-                        "extrapolating": both.extrapolating,
-                    }
+                    },
                 )
 
-    def keep(self, row: Mapping[str, Any]) -> None:
-        with (self.folder / "tested.jsonl").open("a", encoding="utf-8") as file:
+    def keep(self, name: str, row: Mapping[str, Any]) -> None:
+        path = self.folder / name
+        self.kept(name)
+        with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def tested(self) -> list[dict[str, Any]]:
-        path = self.folder / "tested.jsonl"
+    def kept(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of a file, of which a row that was cut off is removed."""
+        path = self.folder / name
         if not path.exists():
             return []
-        # A line that was cut off has no end.
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        text = path.read_text(encoding="utf-8")
+        end = text.rfind("\n") + 1
+        if end < len(text):
+            path.write_text(text[:end], encoding="utf-8")
+        return [json.loads(line) for line in text[:end].splitlines()]
 
-    def run(self) -> None:
+    def measure(self) -> None:
         began = time.monotonic()
-        idle = self.learn_scale()
+        self.learn_scale()
         self.took["idle_runs_s"] = time.monotonic() - began
         began = time.monotonic()
         self.learn_slowdowns()
         self.took["profiles_s"] = time.monotonic() - began
-        jobs = self.jobs(idle)
-        random_ = random.Random(len(self.tested()))
-        longest, number = 0.0, 0
-        while self.left() > longest or (number == 0 and not self.tested()):
-            # Idle every other time: what the host does meanwhile is in both alike.
-            for load in (None, random_.choice(LOADS[1:])):
-                began = time.monotonic()
-                number += 1
-                say(f"visit {number}: {load or 'idle'}, {max(self.left(), 0):.0f} s left")
-                self.visit(jobs, load, random_)
-                longest = max(longest, 2.0 * (time.monotonic() - began))
+        began = time.monotonic()
+        first = number = 1 + max((row["visit"] for row in self.kept("visits.jsonl")), default=-1)
+        longest = 0.0
+        while self.left() > longest:
+            started = time.monotonic()
+            done = number - first
+            say(
+                f"visit {number}, {done + 1} of about "
+                f"{done + max(1, round(self.left() / longest)) if longest else '?'}: "
+                f"{load_of(number) or 'idle'}, {max(self.left(), 0.0) / 60.0:.1f} min left"
+            )
+            self.visit(number)
+            number += 1
+            longest = max(longest, time.monotonic() - started)
+        self.took["visits_s"] = time.monotonic() - began
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return all runs of visits, with what is predicted for them."""
+        fingerprints = {
+            row["visit"]: Fingerprint.from_dict(row["fingerprint"])
+            for row in self.kept("visits.jsonl")
+        }
+        jobs = {job.name: job for job in self.jobs(self.tables())}
+        return [
+            row
+            | jobs[row["program"]].predicted(
+                Configuration(row["machines"], row["scale"]), fingerprints[row["visit"]]
+            )
+            for row in self.kept("tested.jsonl")
+            if row["program"] in jobs
+        ]
 
 
-def kongming(*arguments: str) -> None:
-    """The command of this very Python. Raises RuntimeError with what it said."""
+def load_of(visit: int) -> str | None:
+    """Return the load of a visit: in blocks, each load once in a random order and idle as often, so
+    that what the host does meanwhile is in all alike."""
+    block, place = divmod(visit, 2 * len(LOADS))
+    loads: list[str | None] = [*LOADS, *(None for _ in LOADS)]
+    random.Random(f"loads of block {block}").shuffle(loads)
+    return loads[place]
+
+
+def kongming(*arguments: str) -> str:
+    """The output of the command of this very Python. Raises RuntimeError with what it said."""
     command = [sys.executable, "-m", "kongming.cli.main", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode not in (0, 1):
         raise RuntimeError(f"kongming {arguments[0]} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 @contextmanager
@@ -267,8 +363,13 @@ def loaded(load: str | None, cpu: int, folder: Path) -> Iterator[None]:
         with induce(name, intensity=float(what), cpu=cpu, directory=folder, seconds=120.0):
             yield
         return
-    again = f"while True: subprocess.run([sys.executable, {str(PARALLEL)!r}, {what!r}, '1', '0.5'])"
-    command = ["taskset", "-c", str(cpu), sys.executable, "-c", f"import subprocess, sys\n{again}"]
+    # It ends soon after this process does, even by SIGKILL.
+    again = (
+        f"while os.getppid() == {os.getpid()}:\n"
+        f"    subprocess.run([sys.executable, {str(PARALLEL)!r}, {what!r}, '1', '0.5'])"
+    )
+    imports = "import os, subprocess, sys"
+    command = ["taskset", "-c", str(cpu), sys.executable, "-c", f"{imports}\n{again}"]
     running = subprocess.Popen(command, start_new_session=True, env=os.environ | ENV)
     try:
         time.sleep(1.0)
@@ -284,109 +385,14 @@ def inside(name: str, machines: int, scale: str) -> None:
         env = dict(os.environ)
         if groups.active:
             env[PROCS] = ":".join(str(groups.machine(i)) for i in range(machines))
+        command = [sys.executable, str(PARALLEL), name, str(machines), scale]
+        if groups.active:
+            # The interpreter starts in the group of all machines, as in the tests.
+            enter = f'echo $$ > "{groups.together}"; exec "$@"'
+            command = ["sh", "-c", enter, "sh", *command]
         began = time.monotonic()
-        subprocess.run(
-            [sys.executable, str(PARALLEL), name, str(machines), scale], env=env, check=True
-        )
+        subprocess.run(command, env=env, check=True)
         print(json.dumps({"seconds": time.monotonic() - began}))
-
-
-def judged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Errors in percent of each predictor, coverage, and the noise floor."""
-    idle: dict[Any, list[float]] = defaultdict(list)
-    for row in rows:
-        if row["load"] is None:
-            idle[at(row)].append(row["seconds"])
-    told = []
-    for row in rows:
-        others = list(idle[at(row)])
-        if row["load"] is None:
-            others.remove(row["seconds"])
-        own = math.exp(float(np.mean(np.log(others)))) if others else math.nan
-        slowdown = row["slowdown"]["median"]
-        told.append(
-            {
-                "combination": row["combination"]["median"],
-                "scale_only": row["scale_only"]["median"],
-                "slowdown_x_nearest_idle": slowdown * row["nearest_idle"],
-                "slowdown_x_own_idle": slowdown * own,
-                "repeat_idle": own,
-            }
-        )
-    which = {
-        "all": list(range(len(rows))),
-        "loaded": [i for i, row in enumerate(rows) if row["load"] is not None],
-        "idle": [i for i, row in enumerate(rows) if row["load"] is None],
-    }
-    return {
-        **{
-            part: {
-                "runs": len(places),
-                "error_pct": {
-                    name: error([told[i][name] for i in places], [rows[i] for i in places])
-                    for name in PREDICTORS
-                },
-                "coverage": {
-                    name: share(
-                        row[name]["lower"] <= row["seconds"] <= row[name]["upper"]
-                        for row in (rows[i] for i in places)
-                    )
-                    for name in ("combination", "scale_only")
-                },
-            }
-            for part, places in which.items()
-        },
-        "noise_floor_pct": noise_floor(rows),
-        "measured_slowdown": {
-            str(load): share(
-                [
-                    row["seconds"] / float(np.mean(idle[at(row)]))
-                    for row in rows
-                    if row["load"] == load and idle[at(row)]
-                ]
-            )
-            for load in sorted({row["load"] for row in rows if row["load"]})
-        },
-        "predicted_slowdown": {
-            str(load): share([row["slowdown"]["median"] for row in rows if row["load"] == load])
-            for load in sorted({row["load"] for row in rows if row["load"]})
-        },
-        "interval_width": share(
-            [math.log(row["combination"]["upper"] / row["combination"]["lower"]) for row in rows]
-        ),
-        "extrapolating": share(row["extrapolating"] for row in rows),
-    }
-
-
-def at(row: Mapping[str, Any]) -> tuple[str, int, float]:
-    return row["program"], row["machines"], row["scale"]
-
-
-def error(predicted: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """Mean absolute, in percent."""
-    errors = [
-        100.0 * abs(one / row["seconds"] - 1.0)
-        for one, row in zip(predicted, rows, strict=True)
-        if not math.isnan(one)
-    ]
-    return float(np.mean(errors)) if errors else None
-
-
-def share(values: Any) -> float | None:
-    found = [float(value) for value in values]
-    return float(np.mean(found)) if found else None
-
-
-def noise_floor(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """What repeats of one configuration under one load differ by: the error of the true model."""
-    same: dict[Any, list[float]] = defaultdict(list)
-    for row in rows:
-        same[(*at(row), row["load"])].append(math.log(row["seconds"]))
-    freedom = sum(len(logs) - 1 for logs in same.values())
-    if freedom < 1:
-        return None
-    squares = sum(float(np.sum((np.array(logs) - np.mean(logs)) ** 2)) for logs in same.values())
-    return 100.0 * math.sqrt(squares / freedom) * math.sqrt(2.0 / math.pi)
 
 
 def say(text: str) -> None:
@@ -395,10 +401,10 @@ def say(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--budget", type=float, default=720.0, help="seconds")
+    parser.add_argument("--budget", type=float, default=25.0, help="minutes")
     parser.add_argument("--program", action="append", choices=PROGRAMS, help="repeatable")
     parser.add_argument("--repeats", type=int, default=2, help="idle runs of a configuration")
-    parser.add_argument("--levels", type=int, default=9, help="load levels of the profile")
+    parser.add_argument("--levels", type=int, default=8, help="load levels of a profile")
     parser.add_argument("--keep", type=Path, help="folder to keep and resume from")
     parser.add_argument("--inside", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -406,7 +412,7 @@ def main() -> int:
         name, machines, scale = options.inside
         inside(name, int(machines), scale)
         return 0
-    options.program = options.program or ["gradient", "kmeans"]
+    options.program = sorted(set(options.program or ["gradient", "pagerank"]))
     # As with Ctrl-C: neighbours and control groups end.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="kongming-combined-") as place:
@@ -415,21 +421,27 @@ def main() -> int:
         bench = Bench(folder, options)
         status = 0
         try:
-            bench.run()
+            if options.budget > 0.0:
+                bench.measure()
         except KeyboardInterrupt:
             status = 130
         except (KongmingError, RuntimeError, OSError) as problem:
             say(f"{problem}")
             status = 1
-        rows = bench.tested()
+        try:
+            rows = bench.rows()
+        except (KongmingError, RuntimeError, OSError) as problem:
+            say(f"Nothing can be judged yet: {problem}")
+            return status or 1
         document = {
             "programs": {
-                name: judged([row for row in rows if row["program"] == name])
+                name: judged([row for row in rows if row["program"] == name], PAIRS)
                 for name in options.program
             },
-            "together": judged(rows),
-            "machines_trained": [list(one) for one in TRAINED],
-            "machines_tested": [list(one) for one in TESTED],
+            "together": judged(rows, PAIRS),
+            "trained": [list(one) for one in TRAINED],
+            "profiled": [list(one) for one in PROFILED],
+            "tested": [list(one) for one in TESTED],
             "took": bench.took,
             "node": {"cpu": bench.node.cpu_model, "cpus": len(bench.node.cpus)},
         }

@@ -24,6 +24,7 @@ from kongming.learning.model_file import ModelFile
 from kongming.records.errors import UnknownNameError, UntrainedError
 from kongming.records.questions import placement_or_default
 from kongming.records.run import Signature
+from kongming.records.scaling import profiled_at
 
 Key = tuple[str, str]
 """Application and placement."""
@@ -188,6 +189,18 @@ class Catalog:
                 self._placement_of.clear()
             self._placement_of[app] = placement
         return placement
+
+    def profiles(self, job: str, wanted: str | None) -> dict[tuple[int, float], tuple[str, str]]:
+        """Return the profiles of a job at configurations of its own: application and placement by
+        machines and scale."""
+        found: dict[str, dict[tuple[int, float], tuple[str, str]]] = {}
+        for app, placement in self._served:
+            place = profiled_at(app, job)
+            if place is not None:
+                found.setdefault(placement, {})[place] = (app, placement)
+        trained = self.placements(job)
+        meant = self.placement(job, wanted) if trained else placement_or_default(wanted, found)
+        return found.get(meant, {})
 
     def put_applications(self, names: Iterable[str]) -> None:
         """Names of applications that are known, trained or not."""

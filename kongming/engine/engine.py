@@ -212,6 +212,7 @@ class Engine:
             self._scales.find(question.app, question.scaling),
             lambda node_question: self._forecast(node_question, now),
             self._named,
+            self._world.catalog.profiles(question.app, question.placement),
         )
 
     def _forecast(self, question: Question, now: float) -> Forecast:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kongming.records.answers import Forecast, RankedNode, RankedSet
 from kongming.records.errors import CannotAnswerError, UnknownNameError, UntrainedError
 from kongming.records.questions import Question
-from kongming.records.scaling import Scaling, SlowedNode
+from kongming.records.scaling import ProfiledSlowdown, Scaling, SlowedNode
 from kongming.steps import Steps
 
 if TYPE_CHECKING:
@@ -65,19 +66,43 @@ def forecast_job(
     scale_model: tuple[str, ScaleModel],
     forecast_of: Callable[[Question], Forecast],
     named: Callable[[str], tuple[str, str]],
+    profiles: Mapping[tuple[int, float], tuple[str, str]],
 ) -> Steps[Forecast]:
     """In steps, the forecast of a whole job; ``forecast_of`` answers for one node, and ``named``
-    gives a node's id and name. Raises as ``combine`` and as they do."""
+    gives a node's id and name. ``profiles`` are those of the job at configurations of its own:
+    application and placement by machines and scale. Where there are any they answer instead of the
+    job's own, whose configuration is not known, unless a version of that is asked for. Raises as
+    ``combine`` and as they do."""
     from kongming.scale.decide.combination import combine_in_steps
     from kongming.scale.fit.model import warnings_of
 
     assert question.scaling is not None
     name, model = scale_model
     driver = "" if question.driver is None else named(question.driver)[0]
+    places = [] if question.model_version else _nearest_first(profiles, question.scaling)
     forecasts, nodes = [], []
+    profiled: dict[str, list[ProfiledSlowdown]] = {}
     for node in question.nodes:
         alone = replace(question, node=node, scaling=None, driver=None, nodes=())
-        forecast = forecast_of(alone)
+        if places:
+            answers = []
+            for place in places:
+                app, placement = profiles[place]
+                answers.append(forecast_of(replace(alone, app=app, placement=placement)))
+                yield
+            profiled[answers[0].node_id] = [
+                ProfiledSlowdown(*place, answer.slowdown)
+                for place, answer in zip(places, answers, strict=True)
+            ]
+            forecast = replace(
+                answers[0],
+                app=question.app,
+                extrapolating=any(answer.extrapolating for answer in answers),
+                warnings=_once(w for answer in answers for w in answer.warnings),
+                notes=_once(n for answer in answers for n in answer.notes),
+            )
+        else:
+            forecast = forecast_of(alone)
         forecasts.append(forecast)
         nodes.append(
             SlowedNode(
@@ -92,6 +117,7 @@ def forecast_job(
         model,
         question.scaling,
         nodes,
+        profiled=profiled,
         name=name,
         driver=driver,
         level=question.level,
@@ -115,6 +141,22 @@ def forecast_job(
         added=_once(p for f in forecasts for p in f.added),
         removed=_once(p for f in forecasts for p in f.removed),
         scaled=combination.scaled,
+    )
+
+
+def _nearest_first(
+    places: Iterable[tuple[int, float]], scaling: Scaling
+) -> list[tuple[int, float]]:
+    """Return machines and scales, those that are most like the question first."""
+    return sorted(
+        places,
+        key=lambda place: (
+            math.hypot(
+                math.log(place[0] / scaling.machines),
+                math.log(place[1] / scaling.scale),
+            ),
+            place,
+        ),
     )
 
 

@@ -7,6 +7,7 @@ of it; ``kongming.scale.decide.combination`` puts both together.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -19,6 +20,8 @@ machines; or it is not known, and the part is all of it."""
 
 
 MOST_MACHINES = 100_000
+
+_PROFILE = re.compile(r"(?P<job>.+)\.(?P<machines>[1-9][0-9]{0,5})x(?P<scale>[0-9]+(\.[0-9]+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,22 @@ class Scaling:
             raise InputError(
                 "is out of range.", field="iterations", value=self.iterations, allowed="1 or more"
             )
+
+
+def profile_name(job: str, machines: int, scale: float) -> str:
+    """Return the name of the application that is profiled as a job on so many machines, at this
+    scale: as ``sort.4x0.5``."""
+    return f"{job}.{machines}x{scale:.12f}".rstrip("0").rstrip(".")
+
+
+def profiled_at(app: str, job: str) -> tuple[int, float] | None:
+    """Return the machines and the scale at which an application is a profile of a job; None where
+    it is none."""
+    found = _PROFILE.fullmatch(app)
+    if found is None or found["job"] != job:
+        return None
+    machines, scale = int(found["machines"]), float(found["scale"])
+    return (machines, scale) if machines <= MOST_MACHINES and 0.0 < scale < math.inf else None
 
 
 class Where(Protocol):
@@ -93,6 +112,18 @@ def check_where(question: Where) -> None:
     for field, value in others:
         if value:
             raise InputError(why, field=field, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledSlowdown:
+    """How much the job is slowed on a node according to its profile at this configuration."""
+
+    machines: int
+    scale: float
+    slowdown: Interval
+
+    def __post_init__(self) -> None:
+        Scaling(self.machines, self.scale)
 
 
 @dataclass(frozen=True, slots=True)

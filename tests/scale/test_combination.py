@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from kongming.records.errors import CannotAnswerError, ExtrapolationError, InputError
 from kongming.records.prediction import Interval
 from kongming.records.scaling import Scaling, SlowedNode
-from kongming.scale.decide.combination import Combination, combine, kind_of_term, model_for
+from kongming.scale.decide.combination import Combination, combine, model_for
+from kongming.scale.decide.job_parts import kind_of_term
 from kongming.scale.fit.fitting import Settings, fit_runs
 from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.nearest import NearestFit

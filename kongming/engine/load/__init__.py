@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kongming.engine.engine import Engine
 from kongming.engine.load.models import ModelFiles, names_of_applications, scale_files
@@ -22,6 +22,7 @@ from kongming.engine.settings import Settings
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import NodeFacts
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.records.scaling import profiled_at
 from kongming.store import Store
 
 __all__ = ["Needs", "load"]
@@ -31,12 +32,15 @@ __all__ = ["Needs", "load"]
 class Needs:
     """What questions need of a store. ``nodes`` are ids and names, None for all; ``apps`` names
     with the versions of their models that are asked for, 0 for the one in service; ``scale_models``
-    are by name. ``company`` says that signatures are needed whoever runs where."""
+    are by name. ``company`` says that signatures are needed whoever runs where. ``jobs`` are
+    applications that are asked about on several machines: their profiles at configurations of their
+    own are needed too."""
 
     nodes: frozenset[str] | None = frozenset()
     apps: frozenset[tuple[str, int]] = frozenset()
     scale_models: frozenset[str] = frozenset()
     company: bool = False
+    jobs: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, questions: Iterable[Question | RankQuestion | ColocationQuestion]) -> Needs:
@@ -45,6 +49,7 @@ class Needs:
         every_node, company = False, False
         apps: set[tuple[str, int]] = set()
         scale_models: set[str] = set()
+        jobs: set[str] = set()
         for question in questions:
             if isinstance(question, ColocationQuestion):
                 company = True
@@ -60,12 +65,23 @@ class Needs:
                 every_node |= not question.nodes
             if question.scaling is not None:
                 scale_models.add(question.scaling.model or question.app)
+                jobs.add(question.app)
         return cls(
             None if every_node else frozenset(nodes),
             frozenset(apps),
             frozenset(scale_models),
             company,
+            frozenset(jobs),
         )
+
+    def with_profiles(self, trained: Iterable[str]) -> Needs:
+        """With those of the ``trained`` applications that are profiles of a job."""
+        profiles = {
+            (app, 0)
+            for app in set(trained)
+            if any(profiled_at(app, job) is not None for job in self.jobs)
+        }
+        return replace(self, apps=self.apps | profiles)
 
 
 def load(
@@ -87,6 +103,8 @@ def load(
     """
     settings = settings or Settings()
     files = files or ModelFiles(store)
+    if needs.jobs:
+        needs = needs.with_profiles(app for app, _ in files.in_service())
     engine = Engine(settings)
     facts = store.nodes()
     for node in facts:

@@ -11,6 +11,9 @@ slowdown of one node:
   each round of a collect is a barrier.
 - serial terms (intercept, and those that know no machines): the node of the driver.
 
+How much a node slows each of them is told by profiles of the job at several configurations
+(``part_slowdowns``); with one profile all of them are slowed alike.
+
 The replay of a Spark application has no terms: its driver's gaps follow the driver's node, and its
 tasks all nodes. How far they wait for the slowest is replayed: a free slot takes the next task, so
 that a slow node does less of the work.
@@ -22,43 +25,36 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from kongming.arrays import Floats
-from kongming.expressions import parse
 from kongming.records.errors import ExtrapolationError, InputError
 from kongming.records.prediction import Interval
-from kongming.records.scaling import Part, PartKind, Scaled, Scaling, SlowedNode
-from kongming.scale.fit.fitting import backbone_of
+from kongming.records.scaling import Part, PartKind, ProfiledSlowdown, Scaled, Scaling, SlowedNode
+from kongming.scale.decide.job_parts import (
+    PartedNode,
+    parted_node,
+    parts_of,
+    shares_of,
+    waiting_slowdown,
+    weights_of,
+)
 from kongming.scale.fit.model import ScaleModel, ScalePrediction
 from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.spark_replay import ReplayFit
-from kongming.scale.fit.terms import SETUP
-from kongming.scale.points import Configuration, Points
+from kongming.scale.points import Configuration
 from kongming.steps import Steps, at_once
 
 CORRELATION = 0.5
 """Correlation of the errors of two nodes' log slowdowns. Both are predictions of one model and
 share its errors; the rest comes from each node's own readings. Independent errors would make the
 slowest of many nodes too slow, equal errors the interval of many nodes too narrow."""
-
-_KINDS: dict[str, PartKind] = {
-    "intercept": "serial",
-    "scale/machines": "parallel",
-    "log(machines)": "communication",
-    "machines": "communication",
-    # Two-stage aggregation over sqrt(n) partitions (section 3.4): partial sums that are sent.
-    "sqrt": "communication",
-    "square": "parallel",
-    "nlogn": "parallel",
-    "nlog2n": "parallel",
-    SETUP: "serial",
-}
 
 _HALF = 2047
 """Number of draws on each side of the median; fewer for thousands of nodes."""
@@ -71,6 +67,9 @@ of places."""
 
 _AT_ONCE = 8
 """Number of nodes that are drawn for at once: their draws fit into a core's cache."""
+
+_PARTED_IN_A_STEP = 64
+"""Number of nodes whose parts are told apart in one step: some 5 ms."""
 
 _IN_A_STEP = 32 * _AT_ONCE
 """Number of nodes that are drawn for in one step: some 5 ms."""
@@ -109,25 +108,12 @@ def model_for(file: ScaleFile, app: str, machine_type: str = "") -> ScaleModel:
     return file.single(group, machine_type or None)
 
 
-def kind_of_term(key: str) -> PartKind:
-    """Return the kind of a term's key or of a user's expression. Raises InputError if it is
-    neither.
-    """
-    if key in _KINDS:
-        return _KINDS[key]
-    expression = parse(key)
-    if "machines" not in expression.names:
-        return "serial"
-    # Parallel work falls with the number of machines, at any scale.
-    few, many = (float(expression(_at(machines=machines))[0]) for machines in (2.0, 64.0))
-    return "parallel" if many < few else "communication"
-
-
 def combine_in_steps(
     model: ScaleModel,
     scaling: Scaling,
     nodes: Sequence[SlowedNode],
     *,
+    profiled: Mapping[str, Sequence[ProfiledSlowdown]] = MappingProxyType({}),
     name: str = "",
     driver: str = "",
     level: float = 0.9,
@@ -136,6 +122,9 @@ def combine_in_steps(
 ) -> Steps[Combination]:
     """In steps, predict the runtime on these nodes; each node once, in any order.
 
+    ``profiled``, by node id: how much the job is slowed there according to profiles of several
+    configurations. With them the slowdowns of the parts are told apart, and the node's own
+    ``slowdown`` is not used.
     ``driver`` is the id of the node that the serial part runs on, by default the first one;
     ``name`` that of the scale model. With fewer nodes than machines several run on one node.
 
@@ -162,20 +151,34 @@ def combine_in_steps(
             f"This lies outside the range of the runs: {'; '.join(reasons)}.",
             hint="Run experiments nearer to it, or predict without --strict.",
         )
-    slowest = max(nodes, key=lambda node: (node.slowdown.median, node.node_id))
-    first = next((node for node in nodes if node.node_id == driver), nodes[0])
-    weights = _weights(model, at, 1.0 if scaling.iterations is None else scaling.iterations)
-    serial = sum(weight for _, kind, weight in weights if kind == "serial")
+    iterations = 1.0 if scaling.iterations is None else scaling.iterations
+    weights = weights_of(model, at, iterations)
+    places = {(each.machines, each.scale) for some in profiled.values() for each in some}
+    shares_at = {
+        place: shares_of(weights_of(model, Configuration(float(place[0]), place[1]), iterations))
+        for place in places
+    }
+    told = []
+    for number, node in enumerate(nodes):
+        if number and number % _PARTED_IN_A_STEP == 0:
+            yield
+        told.append(
+            parted_node(node, profiled.get(node.node_id, ()), at, weights, shares_at, correlation)
+        )
+    nodes = [node.slowed for node in told]
+    first = next((node for node in told if node.slowed.node_id == driver), told[0])
+    shares = shares_of(weights)
     waiting = 1.0
     if isinstance(model.fit, ReplayFit):
         waiting = model.fit.evenness(_per_machine(nodes, scaling.machines))
     slowed, scale = yield from _draws(
-        model, idle, nodes, first.node_id, serial, correlation, waiting
+        model, idle, told, first.slowed.node_id, shares, correlation, waiting
     )
     calibrated = model.spread.coverage is not None and all(
         node.slowdown.calibrated for node in nodes
     )
-    parts = _parts(weights, idle.median, first, slowest)
+    slowest = max(told, key=lambda node: waiting_slowdown(node, shares)).slowed
+    parts = parts_of(weights, idle.median, first, told)
     scaled = Scaled(
         machines=scaling.machines,
         scale=scaling.scale,
@@ -184,7 +187,7 @@ def combine_in_steps(
         idle_s=Interval(
             idle.median, idle.lower, idle.upper, level, model.spread.coverage is not None
         ),
-        driver=first.node_id,
+        driver=first.slowed.node_id,
         slowest=slowest.node_id,
         parts=parts,
         nodes=tuple(nodes),
@@ -197,7 +200,7 @@ def combine_in_steps(
         idle=idle,
         scaled=scaled,
         extrapolating=bool(reasons),
-        notes=_notes(model, scaling, nodes, parts),
+        notes=_notes(model, scaling, nodes, parts) + _profiled_note(places),
     )
 
 
@@ -255,58 +258,19 @@ def _notes(
     return tuple(notes)
 
 
-def _weights(
-    model: ScaleModel, at: Configuration, iterations: float
-) -> list[tuple[str, PartKind, float]]:
-    """Return each term, its kind, and its share of the idle runtime."""
-    if isinstance(model.fit, ReplayFit):
-        share = model.fit.serial_share(float(model.fit.predict(Points.of([at]))[0]))
-        return [("driver", "serial", share), ("tasks", "parallel", 1.0 - share)]
-    backbone = backbone_of(model.fit)
-    if backbone is None:
-        return [("runtime", "whole", 1.0)]
-    points = Points.of([at], iterations)
-    seconds = (backbone.features(points)[0] * backbone.coef).tolist()
-    total = math.fsum(seconds)
-    if total <= backbone.least:
-        return [("runtime", "whole", 1.0)]
-    keys = [(term.key, kind_of_term(term.key)) for term in backbone.terms]
-    if backbone.cliff is not None:
-        # Beyond a cliff the memory of each machine is full.
-        keys += [("cliff step", "parallel"), ("cliff slope", "parallel")]
-    return [
-        (key, kind, value / total)
-        for (key, kind), value in zip(keys, seconds, strict=True)
-        if value > 0.0
-    ]
-
-
-def _parts(
-    weights: Sequence[tuple[str, PartKind, float]],
-    idle_s: float,
-    driver: SlowedNode,
-    slowest: SlowedNode,
-) -> tuple[Part, ...]:
-    """The greatest first."""
-    followed = [driver if kind == "serial" else slowest for _, kind, _ in weights]
-    slowed = [
-        weight * node.slowdown.median
-        for (_, _, weight), node in zip(weights, followed, strict=True)
-    ]
-    total = math.fsum(slowed)
-    parts = [
-        Part(term, kind, node.node_id, weight * idle_s, value / total)
-        for (term, kind, weight), node, value in zip(weights, followed, slowed, strict=True)
-    ]
-    return tuple(sorted(parts, key=lambda part: (-part.share, part.term)))
+def _profiled_note(places: Collection[tuple[int, float]]) -> tuple[str, ...]:
+    if len(places) < 2:
+        return ()
+    named = "; ".join(str(Configuration(machines, scale)) for machines, scale in sorted(places))
+    return (f"How much each part is slowed is told by the profiles on {named}.",)
 
 
 def _draws(
     model: ScaleModel,
     idle: ScalePrediction,
-    nodes: Sequence[SlowedNode],
+    nodes: Sequence[PartedNode],
     driver: str,
-    serial: float,
+    shares: Mapping[PartKind, float],
     correlation: float,
     waiting: float = 1.0,
 ) -> Steps[tuple[Floats, Floats]]:
@@ -318,34 +282,51 @@ def _draws(
     noise = _noise(model)
     common = math.sqrt(correlation) * _mirrored(half, math.inf, "common")
     own = math.sqrt(1.0 - correlation)
-    slowest = np.full(2 * half + 1, -np.inf)
+    serial = shares.get("serial", 0.0)
+    # Parts that every node slows alike have the same slowest.
+    alike = all(not node.relative for node in nodes)
+    kinds = [kind for kind in shares if kind != "serial"]
+    groups = [kinds] if alike and kinds else [[kind] for kind in kinds]
+    slowest = [np.full(2 * half + 1, -np.inf) for _ in groups]
     speeds = np.zeros(2 * half + 1)
-    first = slowest
+    first = speeds
     for start in range(0, len(nodes), _AT_ONCE):
         if start and start % _IN_A_STEP == 0:
             yield
         some = nodes[start : start + _AT_ONCE]
-        draws = np.array([_mirrored(half, math.inf, f"node {node.node_id}") for node in some])
+        draws = np.array(
+            [_mirrored(half, math.inf, f"node {node.slowed.node_id}") for node in some]
+        )
         # In place, here and below: most of the time goes into memory.
         draws *= own
         draws += common
-        logs = _log_slowdowns([node.slowdown for node in some], draws, noise)
-        slowest = np.maximum(slowest, logs.max(axis=0))
+        logs = _log_slowdowns([node.slowed.slowdown for node in some], draws, noise)
+        for place, group in enumerate(groups):
+            moved = logs if alike else logs + _relative(some, group[0])
+            slowest[place] = np.maximum(slowest[place], moved.max(axis=0))
         if waiting < 1.0:
-            speeds += np.exp(-logs).sum(axis=0)
+            speeds += np.exp(-logs - _relative(some, "parallel")).sum(axis=0)
         for log, node in zip(logs, some, strict=True):
-            if node.node_id == driver:
-                first = log
-    parallel = np.exp(slowest)
-    if waiting < 1.0:
-        parallel = waiting * parallel + (1.0 - waiting) * len(nodes) / speeds
-    slowed = (1.0 - serial) * parallel
+            if node.slowed.node_id == driver:
+                first = log + math.log(node.relative.get("serial", 1.0))
+    slowed = np.zeros(2 * half + 1)
+    for group, logs in zip(groups, slowest, strict=True):
+        part = np.exp(logs)
+        if waiting < 1.0:
+            part = waiting * part + (1.0 - waiting) * len(nodes) / speeds
+        # Exact, so that nothing is slowed on idle nodes.
+        slowed += (1.0 - serial if alike else shares[group[0]]) * part
     if serial > 0.0:
-        slowed = slowed + serial * np.exp(first)
+        slowed += serial * np.exp(first)
     errors = np.clip(
         idle.deviation * _mirrored(half, model.spread.freedom, "scale"), -_WIDEST, _WIDEST
     )
     return slowed, np.exp(errors)
+
+
+def _relative(nodes: Sequence[PartedNode], kind: PartKind) -> Floats:
+    """Return (k, 1): the log of what each node slows a part by over the whole job."""
+    return np.log([[node.relative.get(kind, 1.0)] for node in nodes])
 
 
 @lru_cache(maxsize=64)
@@ -418,7 +399,3 @@ def _around(middle: float, values: Floats, level: float, calibrated: bool) -> In
     above it."""
     interval = _interval(values, level, calibrated)
     return replace(interval, median=min(max(middle, interval.lower), interval.upper))
-
-
-def _at(**values: float) -> dict[str, Floats]:
-    return {name: np.array([value]) for name, value in ({"scale": 1.0, "n": 1e6} | values).items()}

@@ -168,3 +168,52 @@ def test_what_a_job_does_to_residents_is_told_of_all_its_nodes(made: Engine) -> 
 def test_a_job_is_not_explained_surrogate_by_surrogate(made: Engine) -> None:
     with pytest.raises(InputError, match="parts"):
         made.explain(Question("memory", scaling=Scaling(2), nodes=("node-0",)), NOW)
+
+
+def profiled(made: Engine, **sensitivities: float) -> None:
+    """Profiles of the job on one machine and on eight, and its scale model."""
+    for place, sensitivity in sensitivities.items():
+        name = f"job.{place.removeprefix('on_')}"
+        made.put_model(worlds.model(name, {"stream.triad": sensitivity}), 1)
+        made.put_signatures([worlds.signature(name, {"stream.triad": 0.5})])
+    made.put_scale_model("job", ScaleFile("job", "", (scale_model(),)))
+
+
+def slowdown_of_job(made: Engine, machines: int, **changes: Any) -> float:
+    asked = Question("job", scaling=Scaling(machines), nodes=("node-4",), **changes)
+    return made.predict(asked, NOW).slowdown.median
+
+
+def test_profiles_at_configurations_tell_the_parts_apart(made: Engine) -> None:
+    """Of 63 s on one machine 60 are shared out; on eight that is 7.5 of 10.5."""
+    profiled(made, on_1x1=0.5, on_8x1=0.3)
+    said = [slowdown_of_job(made, machines) for machines in (1, 2, 4, 8)]
+    assert said == sorted(said, reverse=True)
+    assert said[0] > 1.25 * said[-1]
+    forecast = made.predict(Question("job", scaling=Scaling(2), nodes=("node-4",)), NOW)
+    assert forecast.app == "job"
+    assert any("1 machine at scale 1; 8 machines" in note for note in forecast.notes)
+
+
+def test_a_single_profile_slows_all_configurations_alike(made: Engine) -> None:
+    profiled(made, on_8x1=0.3)
+    one, eight = (slowdown_of_job(made, machines) for machines in (1, 8))
+    assert one == pytest.approx(eight)
+
+
+def test_a_version_that_is_asked_for_is_the_jobs_own(made: Engine) -> None:
+    profiled(made, on_1x1=0.5, on_8x1=0.3)
+    made.put_model(worlds.model("job", {"stream.triad": 0.1}), 1)
+    own = slowdown_of_job(made, 2, model_version=1)
+    assert own < slowdown_of_job(made, 2)
+    made.drop_model("job.1x1", "cross-core")
+    made.drop_model("job.8x1", "cross-core")
+    assert slowdown_of_job(made, 2) == pytest.approx(own)
+
+
+def test_profiles_at_another_placement_are_not_meant(made: Engine) -> None:
+    profiled(made, on_1x1=0.5)
+    made.put_model(worlds.model("job.8x1", {"stream.triad": 0.1}, placement="same-core"), 1)
+    said = made.predict(Question("job", scaling=Scaling(2), nodes=("node-4",)), NOW)
+    assert said.placement == "cross-core"
+    assert not any("8 machines" in note for note in said.notes)
