@@ -26,9 +26,14 @@ from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "daemon/deploy/kubernetes"
-API_VERSION = "kubescheduler.config.k8s.io/v1beta1"
-"""What this scheduler's configuration is called: 1.20 does not know v1, which came with 1.25. The
-fields that are set have the same names and meanings in both."""
+_FIRST_AS_SHIPPED = 25
+"""From this minor version on Kubernetes calls everything as the manifests do."""
+_OLDER_NAMES = {
+    "kubescheduler.config.k8s.io/v1": "kubescheduler.config.k8s.io/v1beta1",
+    "policy/v1": "policy/v1beta1",
+}
+"""What 1.20 calls versions that came later. The fields that are set have the same names and
+meanings in both."""
 
 _START_S = 120.0
 _ADMIN, _SCHEDULER = "admin", "system:kube-scheduler"
@@ -88,6 +93,7 @@ class ControlPlane:
     def __init__(self, programs: Path, folder: Path) -> None:
         self.folder = folder
         self._programs = programs
+        self._as_shipped = _minor_version(programs / "kube-apiserver") >= _FIRST_AS_SHIPPED
         self._running: dict[str, Program] = {}
         self._tls = folder / "api-tls"
         self._tokens = {name: secrets.token_hex(16) for name in (_ADMIN, _SCHEDULER)}
@@ -122,8 +128,12 @@ class ControlPlane:
         if program is not None:
             program.end(signum)
 
+    def named(self, version: str) -> str:
+        """What this Kubernetes calls an ``apiVersion`` of the manifests."""
+        return version if self._as_shipped else _OLDER_NAMES.get(version, version)
+
     def start_api(self) -> None:
-        options = {
+        options: dict[str, object] = {
             "etcd-servers": self._etcd,
             "bind-address": "127.0.0.1",
             "secure-port": self._port,
@@ -131,8 +141,6 @@ class ControlPlane:
             "tls-private-key-file": self._tls / "server.key",
             "token-auth-file": self.folder / "tokens.csv",
             "authorization-mode": "RBAC",
-            # What is so by itself from 1.21 on: Pods have tokens as the one asked for here.
-            "feature-gates": "BoundServiceAccountTokenVolume=true",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": self._tls / "server.crt",
             "service-account-signing-key-file": self._tls / "server.key",
@@ -142,16 +150,21 @@ class ControlPlane:
             "audit-policy-file": self.folder / "audit-policy.yaml",
             "cert-dir": self.folder / "unused",
         }
+        if not self._as_shipped:
+            # What is so by itself from 1.21 on: Pods have tokens as the one asked for here.
+            options["feature-gates"] = "BoundServiceAccountTokenVolume=true"
         program = self._start("api", "kube-apiserver", options)
         program.wait_for(lambda: _answers(f"{self.url}/readyz", self.ca, self._tokens[_ADMIN]))
 
     def start_scheduler(self, configuration: Mapping[str, Any]) -> str:
         """Start it with a configuration; returns the address of its metrics."""
         file = self.folder / "scheduler-configuration.yaml"
-        # Else it listens on a fixed port of all addresses, without TLS, as later ones do not.
         port, health = free_ports(2)
-        address = f"127.0.0.1:{health}"
-        insecure = {"healthzBindAddress": address, "metricsBindAddress": address}
+        insecure = {}
+        if not self._as_shipped:
+            # Else it listens on a fixed port of all addresses, without TLS, as later ones do not.
+            address = f"127.0.0.1:{health}"
+            insecure = {"healthzBindAddress": address, "metricsBindAddress": address}
         file.write_text(yaml.safe_dump({**configuration, **insecure}))
         kubeconfig = self.scheduler_kubeconfig
         options = {
@@ -270,6 +283,12 @@ class ControlPlane:
             "automountServiceAccountToken": False,
         }
         self.admin.post("/api/v1/namespaces/default/serviceaccounts", account)
+
+
+def _minor_version(program: Path) -> int:
+    """35 of ``Kubernetes v1.35.6``, which is what it says of itself."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(said.split()[1].split(".")[1])
 
 
 def _answers(url: str, ca: Path | None, token: str) -> bool:

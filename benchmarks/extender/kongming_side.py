@@ -24,7 +24,7 @@ from urllib.request import Request, urlopen
 import grpc
 import yaml
 
-from benchmarks.extender.control_plane import API_VERSION, MANIFESTS, ControlPlane, Program
+from benchmarks.extender.control_plane import MANIFESTS, ControlPlane, Program
 from benchmarks.extender.kube_client import Client
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
@@ -146,6 +146,7 @@ class Extender:
         self.url = f"https://127.0.0.1:{self.port}"
         self.log = folder / "extender.log"
         self._api = plane.admin
+        self._named = plane.named
         self._token = folder / "token"
         self._mount(fleet)
         settings = self._shipped_settings(fleet.process.grpc)
@@ -204,7 +205,7 @@ class Extender:
         text = text.replace("/etc/kubernetes/kongming", str(self.authority))
         text = text.replace(f"https://{EXTENDER_NAME}:7404", self.url)
         document: dict[str, Any] = yaml.safe_load(text)
-        document |= {"apiVersion": API_VERSION, **changes}
+        document |= {"apiVersion": self._named(document["apiVersion"]), **changes}
         if not extender:
             del document["extenders"]
         return {name: value for name, value in document.items() if value is not None}

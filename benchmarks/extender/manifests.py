@@ -14,8 +14,6 @@ from benchmarks.extender.kongming_side import service_account_token
 from benchmarks.extender.kube_client import ApiError, Client
 
 FILES = ("server.yaml", "extender.yaml", "agent-daemonset.yaml")
-OLDER = {"policy/v1": "policy/v1beta1"}
-"""What an API server of 1.20 calls a version that came later; the fields are the same."""
 
 
 def apply_all(plane: ControlPlane) -> dict[str, Any]:
@@ -82,7 +80,7 @@ def _documents(name: str) -> Iterator[dict[str, Any]]:
 def _apply(plane: ControlPlane, document: dict[str, Any], result: dict[str, Any]) -> None:
     version = document["apiVersion"]
     kind = f"{version} {document['kind']}"
-    applied = {**document, "apiVersion": OLDER.get(version, version)}
+    applied = {**document, "apiVersion": plane.named(version)}
     file = plane.folder / "object.yaml"
     file.write_text(yaml.safe_dump(applied))
     name = document["metadata"]["name"]

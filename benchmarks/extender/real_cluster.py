@@ -3,6 +3,7 @@
     make kubernetes                                        # once: builds them, ten minutes
     python -m benchmarks.extender.real_cluster             # about twenty minutes
     python -m benchmarks.extender.real_cluster --only placement unknown_nodes --turns 1
+    python -m benchmarks.extender.real_cluster --programs FOLDER    # any version, 1.20 or from 1.25
 
 On loopback run etcd, kube-apiserver (RBAC enforced), kube-scheduler with the shipped
 configuration, a kongming-server and the extender with the shipped settings, all over TLS. Nodes are
@@ -36,7 +37,7 @@ from typing import Any
 from kongming_server.security.certificates import init_tls
 
 from benchmarks.extender import build_kubernetes, manifests
-from benchmarks.extender.control_plane import API_VERSION, ControlPlane
+from benchmarks.extender.control_plane import ControlPlane
 from benchmarks.extender.kongming_side import EXTENDER_NAME, SERVER_NAME, Extender, Fleet
 from benchmarks.extender.trials import Trials
 
@@ -83,11 +84,12 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         applied["extender_was_refused"] = refused
         applied["account_may"] = manifests.permissions(plane)
         version = plane.admin.get("/version")["gitVersion"]
+        called = extender.scheduler_configuration(plane.scheduler_kubeconfig)["apiVersion"]
     return {
         "schema": 1,
         "benchmark": "real_cluster",
         "kubernetes": version,
-        "scheduler_configuration": f"as shipped, called {API_VERSION}",
+        "scheduler_configuration": f"as shipped, called {called}",
         "manifests": applied,
         **results,
         "load1": os.getloadavg()[0],

@@ -331,7 +331,10 @@ class Bridge:
             return None
         rankings = self._rankings
         times = None if rankings is None else rankings.times
-        seconds = None if times is None or not times.sets else times.apps.get(job.note.app)
+        seconds = None
+        # As in job_submit.lua; the settings may have changed since the job was submitted.
+        if times is not None and times.sets and times.is_for(job.user):
+            seconds = times.apps.get(job.note.app)
         # Its user has moved it to a partition that would not start it with its limit.
         longest = [nodes.longest_min.get(name, math.inf) for name in job.partitions]
         if rankings is None or seconds is None or min(longest) < job.limit_min:

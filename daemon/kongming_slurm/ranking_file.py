@@ -56,6 +56,10 @@ class RunTimes:
     skip: tuple[int, ...] = ()
     apps: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
+    def is_for(self, user: int) -> bool:
+        """Whether it is for the user of this number."""
+        return user not in self.skip and (not self.only or user in self.only)
+
 
 @dataclass(frozen=True, slots=True)
 class RankingFile:

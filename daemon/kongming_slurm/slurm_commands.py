@@ -43,9 +43,11 @@ class SlurmNodes:
 
 @dataclass(frozen=True, slots=True)
 class PendingJob:
-    """A pending job with a note of job_submit.lua. ``id`` is as scontrol takes it."""
+    """A pending job with a note of job_submit.lua. ``id`` is as scontrol takes it, ``user`` the
+    number of its user."""
 
     id: str
+    user: int
     waited_s: float
     partitions: tuple[str, ...]
     excluded: frozenset[str]
@@ -127,24 +129,25 @@ class Slurm:
     def pending_jobs(self) -> list[PendingJob]:
         """Pending jobs with a note, the one that waits longest first. Raises ServiceError."""
         fields = (
-            "JobID:|,JobArrayID:|,PendingTime:|,Partition:|,TimeLimit:|,MinTime:|,admin_comment:"
+            "JobID:|,JobArrayID:|,UserID:|,PendingTime:|,Partition:|,TimeLimit:|,MinTime:|,"
+            "admin_comment:"
         )
         noted_jobs = []
         # The note is last: an administrator may have written a bar before it.
-        for id_, array, waited, partition, limit, least, comment in _rows(
-            self._run(["squeue", "-h", "-a", "-t", "PENDING", "-O", fields]), 7
+        for id_, array, user, waited, partition, limit, least, comment in _rows(
+            self._run(["squeue", "-h", "-a", "-t", "PENDING", "-O", fields]), 8
         ):
             job_note = note(comment)
             if job_note is not None:
+                numbers = (_integer(user), float(_integer(waited)))
                 times = (minutes(limit), minutes(least))
-                waited_s = float(_integer(waited))
-                noted_jobs.append((id_, array, waited_s, partition, job_note, *times))
+                noted_jobs.append((id_, array, *numbers, partition, job_note, *times))
         if not noted_jobs:
             return []
         output = self._run(["squeue", "-h", "-a", "-t", "PENDING", "-o", "%A|%x"])
         excluded = {id_: hosts for id_, hosts in _rows(output, 2)}
         jobs = []
-        for id_, array, waited_s, partition, job_note, limit_min, time_min in noted_jobs:
+        for id_, array, user_id, waited_s, partition, job_note, limit_min, time_min in noted_jobs:
             try:
                 now = frozenset(expand(excluded.get(id_, "")))
             except InputError:
@@ -152,7 +155,10 @@ class Slurm:
             partitions = tuple(partition.split(","))
             # scontrol does not take the most tasks at a time, as in 12_[0-9%2].
             array = _AT_A_TIME.sub("", array)
-            jobs.append(PendingJob(array, waited_s, partitions, now, job_note, limit_min, time_min))
+            job = PendingJob(
+                array, user_id, waited_s, partitions, now, job_note, limit_min, time_min
+            )
+            jobs.append(job)
         return sorted(jobs, key=lambda job: -job.waited_s)
 
     def jobs_with_nodes(self) -> set[tuple[str, str]]:

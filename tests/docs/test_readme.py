@@ -37,10 +37,13 @@ def test_the_question_by_curl_is_one() -> None:
     assert json.loads(body)["app"] == asked.app
 
 
-def test_all_extras_are_in_the_extra_all() -> None:
+def test_all_extras_are_in_the_extra_all_and_on_the_page() -> None:
     """The Makefile installs what ``all`` lists, but for Ray."""
     text = (ROOT / "pyproject.toml").read_text()
     extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "packaging.md").read_text()
+    (row,) = re.findall(r"^\| everything that models \|(.*)\|$", page, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == set(extras)
     (listed,) = extras.pop("all")
     # Of the wire alone nothing can be used; the others bring it.
     assert set(listed[len("kongming[") : -1].split(",")) == set(extras) - {"wire"}

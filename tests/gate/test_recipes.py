@@ -39,6 +39,32 @@ def test_the_workflow_asks_the_gate_before_it_measures() -> None:
     assert all(k > gate and steps[k]["if"] == "steps.gate.outputs.fit" for k in measuring)
 
 
+@pytest.mark.parametrize(
+    ("gate_status", "status", "output"), [(0, 0, "fit=yes\n"), (4, 0, ""), (1, 1, ""), (2, 1, "")]
+)
+def test_the_workflow_goes_on_only_where_the_gate_says_so(
+    tmp_path: Path, gate_status: int, status: int, output: str
+) -> None:
+    """The step as GitHub runs it: not fit is no failure, an error is one."""
+    yaml = pytest.importorskip("yaml")
+    workflow = yaml.safe_load((ROOT / "examples" / "github-actions-benchmarks.yml").read_text())
+    (step,) = (s for s in workflow["jobs"]["benchmarks"]["steps"] if s.get("id") == "gate")
+    program = tmp_path / "kongming"
+    program.write_text(f"#!/bin/sh\nexit {gate_status}\n")
+    program.chmod(0o755)
+    said = tmp_path / "output"
+    said.touch()
+    done = subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "EFFECT": "5%", "GITHUB_OUTPUT": str(said)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, said.read_text()) == (status, output)
+    assert ("::warning::" in done.stdout) == (gate_status == 4)
+
+
 @pytest.mark.thorough
 @pytest.mark.real
 def test_real_benchmarks_of_pyperf_and_pytest(tmp_path: Path) -> None:

@@ -73,6 +73,15 @@ class QuotaNodes:
             for procs in self._procs[name]:
                 procs.write_text(str(each.pid))
 
+    def name(self, pid: int) -> str:
+        """The node under whose quota a process runs; one under none is of the node without."""
+        limited = [
+            name
+            for name, groups in self._procs.items()
+            if any(str(pid) in procs.read_text().split() for procs in groups)
+        ]
+        return limited[0] if limited else next(n for n, groups in self._procs.items() if not groups)
+
     def close(self) -> None:
         """Only after all that entered has ended."""
         self.server.close()

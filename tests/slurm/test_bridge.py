@@ -55,6 +55,7 @@ class Commands:
         """(id, note) of running jobs."""
         self.comments: dict[str, str] = {}
         self.partitions: dict[str, str] = {}
+        self.users: dict[str, int] = {}
         self.prolog, self.reservations = "/etc/slurm/restore-limit.sh", "No reservations"
 
     def __call__(self, words: Sequence[str]) -> str:
@@ -72,8 +73,8 @@ class Commands:
             return f"ClusterName             = north\nPrologSlurmctld         = {self.prolog}\n"
         if "PENDING" in line and "-O" in line:
             return "".join(
-                f"{_base(id_)}|{id_}|{s}|{self.partitions.get(id_, 'main')}|{self._times(id_)}"
-                f"|{n}\n"
+                f"{_base(id_)}|{id_}|{self.users.get(id_, 1000)}|{s}"
+                f"|{self.partitions.get(id_, 'main')}|{self._times(id_)}|{n}\n"
                 for id_, s, _, n in self.pending
             )
         if "MinTime" in line:
@@ -457,6 +458,33 @@ def test_time_min_of_pending_jobs_follows_the_predictions(
     timed.reset()
     restored = ["JobId=2 TimeLimit=480", *jobs]
     assert [line for line in commands.updates if "Time" in line] == restored
+
+
+@pytest.mark.parametrize(
+    ("switch", "taken_back"),
+    [
+        ({"skip_users": ["7"]}, ["1"]),
+        ({"users": ["7"]}, ["2"]),
+        ({"skip_apps": ["xz"]}, ["1", "2"]),
+    ],
+)
+def test_switches_count_for_jobs_that_wait_already(
+    tmp_path: Path,
+    commands: Commands,
+    server: Server,
+    switch: dict[str, list[str]],
+    taken_back: list[str],
+) -> None:
+    server.slowdowns["xz"]["n1"] = 1.2
+    server.realised["xz"] = Realised(40, 5.0, 0.9, 0.9)
+    commands.pending = [(id_, 10, "(null)", TIMED) for id_ in ("1", "2")]
+    commands.times = dict.fromkeys("12", ("8:00:00", "3:00"))
+    commands.users = {"1": 7, "2": 9}
+    document = {"rankings": {"file": str(tmp_path / "rankings")}, "times": {"set": True} | switch}
+    settings = declared.parse(config.Settings, document)
+    Bridge(settings, lambda: server, Slurm(command=commands), now=lambda: 1000.0).step()
+    jobs = [line for line in commands.updates if line.startswith("JobId")]
+    assert jobs == [f"JobId={id_} TimeMin=0" for id_ in taken_back]
 
 
 def test_a_limit_that_backfill_lowered_is_restored(bridge: Bridge, commands: Commands) -> None:
