@@ -263,7 +263,9 @@ def build(
 def _known(y: Floats, bounds: NDArray[np.bool_]) -> tuple[Floats, float]:
     """Return log slowdowns and how far they are known, where those of ``bounds`` (n,) are no more
     than the least: beyond the lowest of these nothing is known, of whatever was ended later as
-    well."""
+    well. Not the highest, though a program's first runs may go on for six times as long as later
+    ones: those were under other loads, and one that was ended at five times may slow it six times
+    where the heaviest slow it forty times. "At least thirty" would be false of it."""
     known_up_to = float(y[bounds].min()) if bounds.any() else math.inf
     return np.where(bounds, known_up_to, y), known_up_to
 

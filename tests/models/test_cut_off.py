@@ -122,6 +122,32 @@ def test_a_family_that_is_left_out_has_no_part_in_what_others_count_as(
         assert one.measured[loaded] == pytest.approx(math.log(ENDED_AT), abs=0.1)
 
 
+def test_what_the_heaviest_loads_take_at_least_is_not_said_of_lighter_ones() -> None:
+    """Heavy loads slow a program forty times here and came first, until its patience was used up at
+    thirty, thirty and fifteen times; the others slow it six times and were ended at five."""
+    alone, patient = 3.0, [30.0, 30.0, 15.0]
+
+    def weight(run: Run) -> float:
+        return sum(level.intensity for level in run.levels)
+
+    heavy = 40.0 * alone
+    taken = {}
+    runs = synthetic.campaign("waits", {}, law=waits_its_turn)
+    loaded = sorted((run for run in runs if run.kind == "induced"), key=weight, reverse=True)
+    for run, ended in zip(loaded, patient + [ENDED_AT] * len(loaded), strict=False):
+        taken[run.id] = ended * alone
+    assert max(taken.values()) < heavy
+    data = dataset.build(
+        replace(run, metric=taken[run.id], wall_s=taken[run.id], passive={CUT_OFF: 1.0})
+        if run.id in taken
+        else run
+        for run in runs
+    )
+    assert data.known_up_to == pytest.approx(math.log(ENDED_AT), abs=0.1)
+    targets = data.y[[kind == "induced" for kind in data.kinds]]
+    assert float(targets.max()) < math.log(6.0)
+
+
 def test_wherever_it_may_be_beyond_what_is_known_a_prediction_says_at_least() -> None:
     """The heaviest loads slow a program by more than 5 times here, and were ended at that."""
     runs = synthetic.campaign("climbs", dict.fromkeys(synthetic.IDLE, 0.9), solos=12, noise=0.1)
