@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kongming_scheduling.async_client import ResidentSlowdown
 from kongming_scheduling.ranking_cache import NodeScore
 
 from kongming.records import moments
@@ -29,7 +30,7 @@ class Answer:
     pod: Pod
     scores: Mapping[str, NodeScore | None]
     refused: Mapping[str, Refusal]
-    residents: Mapping[str, tuple[Resident, float]]
+    residents: Mapping[str, tuple[Resident, ResidentSlowdown]]
     judged: bool
     failure: str = ""
     answered_at: float = field(default_factory=time.time)
@@ -68,7 +69,7 @@ class Answer:
             for kind, meaning in (
                 ("limit", "too slow for it"),
                 ("resident", "for the limits of pods there"),
-                ("unknown", "of which nothing is known"),
+                ("unknown", "of which too little is known"),
             )
             if kind in kinds
         ]
@@ -93,6 +94,7 @@ class Answer:
         row: dict[str, Any] = {
             "node": name,
             "slowdown": None if score is None or not self.judged else score.slowdown,
+            "at_least": score is not None and self.judged and score.at_least,
             "extrapolating": score is not None and score.extrapolating,
             "refused": refusal,
             "reason": refusal and reason(refusal, demand.app, demand.limit),
@@ -102,7 +104,8 @@ class Answer:
             row["resident"] = {
                 "pod": resident.full_name,
                 "app": resident.app,
-                "slowdown": slowdown,
+                "slowdown": slowdown.median,
+                "at_least": slowdown.at_least,
                 "limit": resident.limit,
             }
         return row

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from kongming_scheduling.async_client import ResidentSlowdown
 from kongming_scheduling.log_throttle import LogThrottle
 from kongming_scheduling.ranking_cache import NodeScore, NodeScores, RankingCache, RankingKey
 
@@ -191,7 +192,7 @@ class Handlers:
         # Without a model of the application its own slowdown is not known.
         judged = scores is not None and scores.basis == "model"
         refused: dict[str, policy.Refusal] = {}
-        residents: dict[str, tuple[policy.Resident, float]] = {}
+        residents: dict[str, tuple[policy.Resident, ResidentSlowdown]] = {}
         if scores is not None and judged and not failure.reason:
             refused = policy.over_limit(args.names, by_name, demand.limit)
             residents = await self._residents_over_limit(
@@ -220,7 +221,7 @@ class Handlers:
         demand: Demand,
         scores: NodeScores,
         deadline: float,
-    ) -> dict[str, tuple[policy.Resident, float]]:
+    ) -> dict[str, tuple[policy.Resident, ResidentSlowdown]]:
         """By node that is not refused yet, a resident that would exceed its limit, and its
         slowdown."""
         residents = self._pods.residents_with_limits

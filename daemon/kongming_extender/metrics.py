@@ -51,7 +51,7 @@ DECLARED = tuple(
         (
             *("refused", "counter", "nodes_refused_total"),
             "Nodes that were refused, by reason: limit (the pod's own), resident (another's) or "
-            "unknown (nothing is known of the node).",
+            "unknown (nothing is known of the node, or only a least slowdown).",
             ("reason",),
         ),
         (

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from kongming_scheduling.async_client import ResidentSlowdown
 from kongming_scheduling.ranking_cache import NodeScore
 
 from kongming_extender.pods import SHOWN_CHARACTERS, Demand
@@ -15,7 +16,7 @@ from kongming_extender.protocol import MAX_PRIORITY
 
 Refusal = Literal["limit", "resident", "unknown"]
 """Why a node is refused: for the pod's own limit, for that of a pod that is there, or since nothing
-is known of the node."""
+is known of the node, or of the pod there no more than that it is slowed at least so much."""
 
 REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
 
@@ -45,7 +46,7 @@ def reason(refusal: Refusal, app: str, limit: float) -> str:
         case "limit":
             return f"kongming: {name} would be slower here than its limit {limit:g} allows"
         case "resident":
-            return f"kongming: {name} would slow a pod here beyond that pod's own limit"
+            return f"kongming: {name} would, or may, slow a pod here beyond that pod's own limit"
         case "unknown":
             return f"kongming: how much {name} would be slowed here is unknown"
 
@@ -53,15 +54,15 @@ def reason(refusal: Refusal, app: str, limit: float) -> str:
 def over_limit(
     names: Sequence[str], scores: Mapping[str, NodeScore], limit: float
 ) -> dict[str, Refusal]:
-    """Nodes where the newcomer's own slowdown is above its limit. An unknown node is not among
-    them."""
+    """Nodes where the newcomer's own slowdown is above its limit, or not known to be within it
+    since it is at least so much. A node of which nothing is known is not among them."""
     if not limit:
         return {}
     greatest = limit * (1.0 + TOLERANCE)
     return {
-        name: "limit"
+        name: "limit" if node.slowdown > greatest else "unknown"
         for name in names
-        if (node := scores.get(name)) is not None and node.slowdown > greatest
+        if (node := scores.get(name)) is not None and (node.at_least or node.slowdown > greatest)
     }
 
 
@@ -95,26 +96,32 @@ def nodes_to_check(
     scores: Mapping[str, NodeScore],
     residents: Mapping[str, Mapping[str, Resident]],
 ) -> list[str]:
-    """Nodes where some resident's slowdown would be above the strictest limit there, so that each
-    resident has to be looked up. ``residents`` are those with limits, by node and UID."""
+    """Nodes where some resident's slowdown would be above the strictest limit there, or is not
+    known to be within it, so that each resident has to be looked up. ``residents`` are those with
+    limits, by node and UID."""
     return [
         name
         for name in names
         if (on_node := residents.get(name))
         and (node := scores.get(name)) is not None
-        and node.worst_resident
-        > min(resident.limit for resident in on_node.values()) * (1.0 + TOLERANCE)
+        and (
+            node.worst_at_least
+            or node.worst_resident
+            > min(resident.limit for resident in on_node.values()) * (1.0 + TOLERANCE)
+        )
     ]
 
 
 def resident_over_limit(
-    impacts: Mapping[str, float], residents: Mapping[str, Resident]
-) -> tuple[Resident, float] | None:
-    """A resident that would exceed its limit, and its slowdown; ``impacts`` are the slowdowns that
-    residents would have, by UID."""
+    impacts: Mapping[str, ResidentSlowdown], residents: Mapping[str, Resident]
+) -> tuple[Resident, ResidentSlowdown] | None:
+    """A resident that would exceed its limit, or may as it is slowed at least so much, and its
+    slowdown; ``impacts`` are the slowdowns that residents would have, by UID."""
     for uid, resident in residents.items():
-        slowdown = impacts.get(uid, 0.0)
-        if slowdown > resident.limit * (1.0 + TOLERANCE):
+        slowdown = impacts.get(uid)
+        if slowdown is not None and (
+            slowdown.at_least or slowdown.median > resident.limit * (1.0 + TOLERANCE)
+        ):
             return resident, slowdown
     return None
 

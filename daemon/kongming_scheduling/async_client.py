@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import grpc
 import grpc.aio
@@ -25,6 +26,15 @@ from kongming.rpc.v1 import fleet_pb2
 
 TRANSIENT = (UnavailableError, OverloadedError, StoreError, TimeoutError)
 """Errors after which the same call may soon succeed."""
+
+
+class ResidentSlowdown(NamedTuple):
+    """The median slowdown that a resident would have; ``at_least``: or more, how much is not
+    known."""
+
+    median: float
+    at_least: bool = False
+
 
 _REOPEN_S = 5.0
 """Minimum seconds between new reads of token and certificates after access was refused."""
@@ -102,16 +112,19 @@ class AsyncClient:
 
     async def resident_slowdowns(
         self, questions: Sequence[Question]
-    ) -> list[dict[str, float] | None]:
-        """Return for each question the slowdown of each resident that the newcomer would slow, by
-        assignment id; None without an answer."""
+    ) -> list[dict[str, ResidentSlowdown] | None]:
+        """Return for each question the slowdown of each resident that the newcomer would, or may,
+        slow, by assignment id; None without an answer."""
         return [
             None
             if isinstance(answer, KongmingError)
             else {
-                assignment_id: impact.slowdown_then.median
+                assignment_id: ResidentSlowdown(
+                    impact.slowdown_then.median, impact.slowdown_then.at_least
+                )
                 for assignment_id, impact in answer.residents.items()
-                if impact.slowdown_then.median > impact.slowdown_now.median
+                if impact.slowdown_then.at_least
+                or impact.slowdown_then.median > impact.slowdown_now.median
             }
             for answer in await self.send(calls.predict(questions))
         ]

@@ -19,7 +19,7 @@ from kongming.records.answers import Basis
 from kongming.records.errors import KongmingError, UnknownNameError
 from kongming.records.questions import Question, RankQuestion, StalePolicy
 from kongming.rpc import calls
-from kongming_scheduling.async_client import AsyncClient
+from kongming_scheduling.async_client import AsyncClient, ResidentSlowdown
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class RankingKey:
 class NodeScore:
     """A node in a ranking. ``score`` is the server's: the newcomer's log slowdown plus the increase
     of its residents'; lower is better. ``worst_resident`` is the highest median slowdown of a
-    resident."""
+    resident. Either slowdown may be that or more (``at_least``, ``worst_at_least``)."""
 
     node_id: str
     score: float
@@ -73,6 +73,8 @@ class NodeScore:
     worst_resident: float = 1.0
     domain: int = 0
     extrapolating: bool = False
+    at_least: bool = False
+    worst_at_least: bool = False
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ class NodeScores:
     by_name: dict[str, NodeScore]
     basis: Basis
     asked_at: float
-    impacts: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    impacts: dict[str, Mapping[str, ResidentSlowdown]] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
 
 
@@ -306,6 +308,8 @@ class RankingCache:
                     worst_resident=node.worst_resident_slowdown,
                     domain=node.domain,
                     extrapolating=node.extrapolating,
+                    at_least=node.slowdown.at_least,
+                    worst_at_least=node.worst_resident_at_least,
                 )
                 for node in ranking.nodes
             }

@@ -192,6 +192,7 @@ class Bridge:
         reports = client.applications()
         names = settings.apps or tuple(sorted(app.name for app in reports if app.trained))
         apps: dict[str, tuple[float | None, ...]] = {}
+        least: dict[str, tuple[int, ...]] = {}
         ranked: dict[str, tuple[RankedNode, ...]] = {}
         # Before the first question, so that the file is not taken for fresher than its content.
         asked_at = self._now()
@@ -202,6 +203,7 @@ class Bridge:
                 )
                 ranking = client.rank(question)
                 apps[name] = slowdowns(ranking.nodes, nodes.names, settings.resident_limit)
+                least[name] = least_slowdowns(ranking.nodes, nodes.names)
                 ranked[name] = ranking.nodes
         known = {app.name for app in reports if time_limits.has_history(app, times)}
         ranked = {name: rows for name, rows in ranked.items() if rows and name in known}
@@ -215,6 +217,7 @@ class Bridge:
             memory_mb=nodes.memory_mb,
             partitions=nodes.partitions,
             apps=apps,
+            least={name: places for name, places in least.items() if places},
             times=self._run_times(client, ranked, nodes.names),
         )
 
@@ -403,14 +406,22 @@ def slowdowns(
     ranked: Sequence[RankedNode], names: Sequence[str], resident_limit: float
 ) -> tuple[float | None, ...]:
     """Median slowdowns in the order of Slurm's ``names``; None for a node that is not ranked, and
-    NEVER where a resident would be slowed down beyond the limit (0 for none). Pure."""
+    NEVER where a resident would be slowed down beyond the limit (0 for none), or may be. Pure."""
     alone = _alone(node.name for node in ranked)
     by_name: dict[str, float] = {}
     for node in ranked:
-        over = resident_limit and node.worst_resident_slowdown > resident_limit
         if node.name in alone:
-            by_name[node.name] = NEVER if over else node.slowdown.median
+            kept = node.residents_keep(resident_limit)
+            by_name[node.name] = node.slowdown.median if kept else NEVER
     return _in_order(by_name, names)
+
+
+def least_slowdowns(ranked: Sequence[RankedNode], names: Sequence[str]) -> tuple[int, ...]:
+    """The places in Slurm's ``names`` where the application is slowed at least as much as
+    ``slowdowns`` has it. Pure."""
+    alone = _alone(node.name for node in ranked)
+    open_ = {node.name for node in ranked if node.name in alone and node.slowdown.at_least}
+    return tuple(place for place, name in enumerate(names) if name in open_)
 
 
 def _own(job: PendingJob) -> tuple[str, ...] | None:

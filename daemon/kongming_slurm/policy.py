@@ -7,7 +7,7 @@ two.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kongming_slurm.ranking_file import RankingFile
@@ -22,8 +22,10 @@ def excluded(
     limit: float,
     nodes: int,
     total: int,
+    least: Collection[int] = (),
 ) -> frozenset[int] | None:
-    """Of the places that can serve the job, those whose slowdown is above the limit.
+    """Of the places that can serve the job, those whose slowdown is above the limit, or is no more
+    than the ``least`` that it may be.
 
     The least slow of them stay in where fewer than ``nodes`` places, or ``total`` CPUs, would be
     left. A place of unknown slowdown (None) is never excluded. None where all places together are
@@ -35,7 +37,7 @@ def excluded(
     kept_nodes = kept_cpus = 0
     for place in places:
         slowdown = slowdowns[place]
-        if slowdown is not None and slowdown > limit:
+        if slowdown is not None and (slowdown > limit or place in least):
             over.append((slowdown, place))
         else:
             kept_nodes, kept_cpus = kept_nodes + 1, kept_cpus + cpus[place]
@@ -82,7 +84,13 @@ def divided(
             and rankings.nodes[place] not in own_names
         ]
         slow_places = excluded(
-            places, slowdowns, rankings.cpus, limit=note.limit, nodes=note.nodes, total=note.total
+            places,
+            slowdowns,
+            rankings.cpus,
+            limit=note.limit,
+            nodes=note.nodes,
+            total=note.total,
+            least=rankings.least.get(note.app, ()),
         )
         if slow_places is None:
             return None

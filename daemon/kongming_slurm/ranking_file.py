@@ -12,14 +12,16 @@
     times 1 1 0.95
     users-only 1000
     app xz 1.02 2.1 -
+    least xz 2
     time xz 311 640 -
-    end 13
+    end 14
 
 Numbers are in the order of ``nodes``; a partition lists its nodes by their place there, from 1.
-``-`` is unknown, ``x`` a node whose residents would be slowed down too much. ``times`` says whether
---time-min is set, whether users are advised, and which share of runs the seconds of ``time`` hold;
-``users-only`` and ``users-skip`` are numbers of users. The last line counts those before it. A
-reader skips lines that begin with a word that it does not know.
+``-`` is unknown, ``x`` a node whose residents would be slowed down too much. ``least`` lists, by
+their places, nodes where the application is slowed at least so much: that keeps no limit.
+``times`` says whether --time-min is set, whether users are advised, and which share of runs the
+seconds of ``time`` hold; ``users-only`` and ``users-skip`` are numbers of users. The last line
+counts those before it. A reader skips lines that begin with a word that it does not know.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ from kongming_slurm.tags import is_name, number
 
 FORMAT = 1
 _SIGNATURE = "kongming-slurm-rankings"
+_BY_NAME = ("partition", "app", "least", "time")
+"""Keys of lines of which there is one for each name."""
+
 NEVER = math.inf
 """The slowdown of a node that is above every limit."""
 
@@ -66,7 +71,8 @@ class RankingFile:
     """Predicted slowdowns by application, in the order of ``nodes``; None where not known.
 
     ``up`` is whether Slurm can use a node, ``cpus`` and ``memory_mb`` its size; ``partitions`` list
-    their nodes by place, from 0. ``written_at`` is unix seconds.
+    their nodes by place, from 0. ``least`` lists by application the places where it is slowed at
+    least so much. ``written_at`` is unix seconds.
     """
 
     written_at: float
@@ -78,6 +84,7 @@ class RankingFile:
     memory_mb: tuple[int, ...]
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     apps: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    least: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     times: RunTimes | None = None
 
     def text(self, most_bytes: int | None = None) -> tuple[str, list[str]]:
@@ -103,12 +110,16 @@ class RankingFile:
         size = sum(map(len, lines)) + len(lines) + 32
         omitted: list[str] = []
         for name, slowdowns in self.apps.items():
-            line = _line("app", [name, *map(_format_slowdown, slowdowns)])
-            if most_bytes is not None and size + len(line) + 1 > most_bytes:
+            # Both or neither: without the second the first would say too little.
+            of_app = [_line("app", [name, *map(_format_slowdown, slowdowns)])]
+            if name in self.least:
+                of_app.append(_line("least", [name, *(str(n + 1) for n in self.least[name])]))
+            length = sum(len(line) + 1 for line in of_app)
+            if most_bytes is not None and size + length > most_bytes:
                 omitted.append(name)
                 continue
-            size += len(line) + 1
-            lines.append(line)
+            size += length
+            lines += of_app
             seconds = self.times.apps.get(name) if self.times is not None else None
             line = "" if seconds is None else _line("time", [name, *map(_format_seconds, seconds)])
             # Without it the application is only ranked.
@@ -142,7 +153,7 @@ def parse(text: str) -> RankingFile:
     if lines[-1] != "" or lines[-2] != f"end {len(lines) - 2}":
         raise InputError("The rankings are not complete.", field="rankings")
     heads = [line.partition(" ") for line in lines[1:-2]]
-    single = {key: rest for key, _, rest in heads if key not in ("partition", "app", "time")}
+    single = {key: rest for key, _, rest in heads if key not in _BY_NAME}
     try:
         nodes = tuple(single["nodes"].split())
         partitions = _by_name(heads, "partition")
@@ -163,6 +174,10 @@ def parse(text: str) -> RankingFile:
             apps={
                 name: tuple(map(_parse_slowdown, _words_of_nodes(nodes, " ".join(words))))
                 for name, words in _by_name(heads, "app").items()
+            },
+            least={
+                name: tuple(_place(word, nodes) for word in words)
+                for name, words in _by_name(heads, "least").items()
             },
             times=_parse_times(single, _by_name(heads, "time"), nodes),
         )

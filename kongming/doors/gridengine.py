@@ -28,7 +28,9 @@ def report(host: str, figures: NodeFigures | None) -> str:
     if figures is not None:
         known = {"kongming_slowdown": figures.slowdown, "kongming_lost": figures.lost_share}
         values |= {name: value for name, value in known.items() if value is not None}
-        for app, (median, _) in sorted(figures.apps.items()):
-            values[f"kongming_{attribute(app)}"] = median
+        for app, (median, upper) in sorted(figures.apps.items()):
+            # Jobs compare the value with their limit, which "at least" so much does not keep.
+            if upper is not None:
+                values[f"kongming_{attribute(app)}"] = median
     lines = (f"{host}:{name}:{value:.4f}" for name, value in values.items())
     return "\n".join(["begin", *lines, "end", ""])

@@ -31,6 +31,8 @@ def classad(figures: NodeFigures, now: float) -> str:
         name = attribute(app)
         lines += [
             f"KongmingSlowdown_{name} = {median:.4f}",
-            f"KongmingSlowdownUpper_{name} = {upper:.4f}",
+            f"KongmingSlowdownAtLeast_{name} = {'true' if upper is None else 'false'}",
         ]
+        if upper is not None:
+            lines.append(f"KongmingSlowdownUpper_{name} = {upper:.4f}")
     return "\n".join([*lines, "- update:true", ""])

@@ -15,15 +15,15 @@ __all__ = ["NodeFigures", "attribute", "figures"]
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
     """``slowdown`` is over the idle node and ``lost_share`` what a program loses by it, 0 to 1;
-    ``apps`` are predicted slowdowns by application, median and upper end of the interval. None, or
-    not there, is not known."""
+    ``apps`` are predicted slowdowns by application, median and upper end of the interval; that end
+    is None where the program is slowed "at least" so much. None, or not there, is not known."""
 
     state: str
     assignments: int
     fingerprint_age_s: float | None = None
     slowdown: float | None = None
     lost_share: float | None = None
-    apps: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    apps: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
 
 
 def figures(
@@ -43,7 +43,10 @@ def figures(
         slowdown=slowdown,
         lost_share=None if slowdown is None else lost_share(slowdown),
         apps={
-            app: (ranked.slowdown.median, ranked.slowdown.upper)
+            app: (
+                ranked.slowdown.median,
+                None if ranked.slowdown.at_least else ranked.slowdown.upper,
+            )
             for app, ranked in apps.items()
             if known and ranked is not None
         },

@@ -157,6 +157,7 @@ class Ranker:
             random=random,
         )
         codes[list(selection.refused)] = ranking.code("resident_slowdown_limit")
+        worst = yield from self._worst(query, [(c.place, c.worst) for c in selection.places])
         ranked = []
         for number, choice in enumerate(selection.places, 1):
             if number % _AT_ONCE == 0:
@@ -166,7 +167,7 @@ class Ranker:
                     query,
                     choice.place,
                     choice.score,
-                    choice.worst,
+                    worst[choice.place],
                     float(newcomer[choice.place]),
                     choice.tied,
                     bool(stale[choice.place]),
@@ -215,8 +216,11 @@ class Ranker:
         sets = []
         for choice in choices:
             nodes = []
-            for number, (place, tied, harm, worst) in enumerate(
-                zip(choice.places, choice.tied, choice.harm, choice.worst, strict=True)
+            worst = yield from self._worst(
+                query, list(zip(choice.places, choice.worst, strict=True))
+            )
+            for number, (place, tied, harm) in enumerate(
+                zip(choice.places, choice.tied, choice.harm, strict=True)
             ):
                 if number % _AT_ONCE == 0:
                     yield
@@ -227,7 +231,7 @@ class Ranker:
                         query,
                         place,
                         score,
-                        worst,
+                        worst[place],
                         newcomer,
                         tied,
                         bool(field.stale[place]),
@@ -374,6 +378,37 @@ class Ranker:
             return most, most
         return self._world.resident_logs(rows, query.pressure), most
 
+    def _worst(
+        self, query: _Query, places: list[tuple[int, float]]
+    ) -> Steps[dict[int, tuple[float, bool]]]:
+        """In steps, by place, the greatest log slowdown that a resident would have and whether some
+        one's is a lower bound; ``places`` are with what ``_harm`` says of them. Only of those that
+        are returned, as models say that more slowly than the slowdown alone."""
+        worst = {place: (log, False) for place, log in places}
+        unknown = [
+            place
+            for place, log in places
+            if math.isinf(log) or not query.request.resident_slowdown_limit
+        ]
+        table = self._world.table
+        for start in range(0, len(unknown), _AT_ONCE):
+            if start:
+                yield
+            some = unknown[start : start + _AT_ONCE]
+            rows = [(place, row) for place in some for row in table.rows(place)]
+            if not rows:
+                continue
+            chosen = np.array([row for _, row in rows], dtype=np.intp)
+            most = self._world.resident_logs(chosen, query.pressure, scoring.possible_log_slowdowns)
+            open_ = np.isinf(most)
+            if not open_.any():
+                continue
+            logs = self._world.resident_logs(chosen, query.pressure)
+            of = np.array([place for place, _ in rows])
+            for place in np.unique(of[open_]).tolist():
+                worst[place] = float(np.nanmax(logs[of == place], initial=0.0)), True
+        return worst
+
     # Who is refused.
 
     def _refusals(
@@ -399,10 +434,22 @@ class Ranker:
             ranking.refuse(codes, world.nodes.memory[nodes] < request.memory_bytes, "memory")
         if request.slowdown_limit:
             limit = _log_limit(request.slowdown_limit)
-            ranking.refuse(codes, newcomer > limit, "slowdown_limit")
+            beyond = (newcomer > limit) | self._open_ended(query)
+            ranking.refuse(codes, beyond, "slowdown_limit")
         if request.scaling is not None:
             self._doubt(query, codes, harm)
         return codes
+
+    def _open_ended(self, query: _Query) -> NDArray[np.bool_]:
+        """(slots,): whether the newcomer would be slowed at least so much as is predicted, which is
+        no word that a limit is kept."""
+        n = self._world.slots.count
+        if query.model is None:
+            return np.zeros(n, dtype=np.bool_)
+        at_least = self._world.matrix.at_least[query.model.row, :n].copy()
+        for place, reading in query.history.items():
+            at_least[place] = reading.at_least
+        return at_least
 
     def _doubt(
         self,
@@ -482,7 +529,7 @@ class Ranker:
         query: _Query,
         slot: int,
         score: float,
-        worst: float,
+        worst: tuple[float, bool],
         newcomer: float,
         tied: bool,
         stale: bool,
@@ -511,7 +558,8 @@ class Ranker:
             domain=int(slots.domain[slot]),
             score=score,
             slowdown=interval,
-            worst_resident_slowdown=ratio_of(worst),
+            worst_resident_slowdown=ratio_of(worst[0]),
+            worst_resident_at_least=worst[1],
             fingerprint_age_s=age,
             stale=stale,
             extrapolating=outside,

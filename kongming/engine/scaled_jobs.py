@@ -171,7 +171,10 @@ def ranked_set(
     alone."""
     slowest = max(nodes, key=lambda node: (node.slowdown.median, node.node_id))
     alone = RankedSet(
-        tuple(nodes), score, slowest.slowdown, extrapolating=any(n.extrapolating for n in nodes)
+        tuple(nodes),
+        score,
+        replace(slowest.slowdown, at_least=any(n.slowdown.at_least for n in nodes)),
+        extrapolating=any(n.extrapolating for n in nodes),
     )
     if scale_model is None:
         return replace(

@@ -32,20 +32,33 @@ def coverage(
     upper: Floats,
     predicted: Floats,
     app_of: NDArray[np.intp],
+    at_least: NDArray[np.bool_],
 ) -> dict[str, object]:
-    """Compute {actual, interval, median_width_pct}; all arrays (n,), NaN bounds for no
+    """Compute {actual, interval, median_width_pct, at_least}; all arrays (n,), NaN bounds for no
     interval.
 
-    ``median_width_pct`` is the median of 100 x (upper - lower) / predicted. Figures are NaN if
+    An interval of a prediction that says "at least" (``at_least``) has no upper end: what was
+    measured above is held by it, what was measured below its lower end is missed. The entry of that
+    name counts the measured costs of such predictions (``n``), those above the upper end that was
+    computed (``above``) and those below the lower one (``below``). ``median_width_pct`` is the
+    median of 100 x (upper - lower) / predicted, infinite without an upper end. Figures are NaN if
     there is no interval at all; the interval of ``actual`` also for a single application.
     """
     known = np.isfinite(measured) & ~np.isnan(lower) & ~np.isnan(upper)
+    open_ = known & at_least
+    of_open = {
+        "n": int(np.count_nonzero(open_)),
+        "above": int(np.count_nonzero(open_ & (measured > upper))),
+        "below": int(np.count_nonzero(open_ & (measured < lower))),
+    }
+    upper = np.where(open_, math.inf, upper)
     nan = float("nan")
     if not known.any():
         return {
             "actual": nan,
             "interval": [nan, nan],
             "median_width_pct": nan,
+            "at_least": of_open,
         }
     held = (lower[known] <= measured[known]) & (measured[known] <= upper[known])
     widths = 100.0 * (upper[known] - lower[known]) / predicted[known]
@@ -53,6 +66,7 @@ def coverage(
         "actual": float(np.mean(held)),
         "interval": list(_interval(held, app_of[known])),
         "median_width_pct": float(np.median(widths)),
+        "at_least": of_open,
     }
 
 

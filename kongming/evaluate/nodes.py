@@ -146,9 +146,11 @@ def _per_environment(cases: Cases, environments: _Environments) -> dict[str, dic
 
 def _coverage(cases: Cases, environments: _Environments) -> dict[str, Any]:
     bounds: list[tuple[float, float] | None] = []
+    at_least = []
     levels = set()
     for record, k in environments.runs:
         prediction = environments.prediction(record, AUTO)
+        at_least.append(prediction is not None and any(prediction.at_least[k : k + 1]))
         if prediction is None or not prediction.lower:
             bounds.append(None)
             continue
@@ -156,7 +158,7 @@ def _coverage(cases: Cases, environments: _Environments) -> dict[str, Any]:
         levels.add(prediction.level)
     return {
         "level": one_level(levels),
-        "run": interval_coverage(cases, bounds, cases.measured[:, None].tolist()),
+        "run": interval_coverage(cases, bounds, cases.measured[:, None].tolist(), at_least),
     }
 
 
@@ -214,12 +216,15 @@ def _scored_prediction(
         "upper": None,
         "level": None,
         "extrapolating": False,
+        "at_least": False,
     }
     if prediction is not None and prediction.lower:
         entry["lower"], entry["upper"] = prediction.lower[run], prediction.upper[run]
         entry["level"] = prediction.level
     if prediction is not None and prediction.extrapolating:
         entry["extrapolating"] = prediction.extrapolating[run]
+    if prediction is not None and prediction.at_least:
+        entry["at_least"] = prediction.at_least[run]
     return entry
 
 

@@ -166,7 +166,8 @@ def _all(cases: Cases, rounds: Rounds, seed: int) -> dict[str, dict[str, Any]]:
 def _coverage(cases: Cases, pairs: _Pairs) -> dict[str, Any]:
     """Coverage of ``auto``'s intervals: of single repeats by the ``run`` ones, and of the means of
     repeats, less what their own error explains, by the ``expected`` ones; and how often a
-    prediction was of the edge of the training runs, or outside them."""
+    prediction was of the edge of the training runs, or outside them. What lies above a prediction
+    that says "at least" is held by it."""
     predictions = [pairs.prediction(pair, AUTO) for pair in pairs.measured]
     runs = [
         None
@@ -182,17 +183,19 @@ def _coverage(cases: Cases, pairs: _Pairs) -> dict[str, Any]:
     level = one_level({prediction.level for prediction in known})
     predicted = cases.predicted[cases.models.index(AUTO)] if AUTO in cases.models else cases.solo
     reach = 0.0 if level is None else NormalDist().inv_cdf((1.0 + level) / 2.0)
+    at_least = [prediction is not None and prediction.at_least for prediction in predictions]
     errors = reach * np.sqrt(np.nan_to_num(pairs.variances()))
     missed = np.log(cases.measured / predicted)
     beyond = np.sign(missed) * np.sqrt(np.maximum(missed**2 - errors**2, 0.0))
     means = predicted * np.exp(beyond)
     return {
         "level": level,
-        "run": interval_coverage(cases, runs, pairs.repeats),
+        "run": interval_coverage(cases, runs, pairs.repeats, at_least),
         "expected": interval_coverage(
             cases,
             [None if prediction is None else prediction.expected for prediction in predictions],
             means[:, None].tolist(),
+            at_least,
         ),
         "at_edge": mean(np.array([prediction.at_least for prediction in known], dtype=np.float64)),
         "extrapolating": mean(

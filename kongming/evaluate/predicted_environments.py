@@ -145,6 +145,7 @@ def _predicted(
         tuple(cost.upper for cost in costs),
         costs[0].level,
         tuple(prediction.extrapolating for prediction in predictions),
+        tuple(cost.at_least for cost in costs),
     )
 
 

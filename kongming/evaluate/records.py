@@ -106,8 +106,8 @@ class EnvironmentMeasurement:
 class EnvironmentPrediction:
     """Predictions of one model, trained without this environment, for each of its runs.
 
-    ``values`` (and ``lower``, ``upper``, ``extrapolating``, unless empty) are parallel to the
-    values of the measurement, since every run has its own fingerprint.
+    ``values`` (and ``lower``, ``upper``, ``extrapolating``, ``at_least``, unless empty) are
+    parallel to the values of the measurement, since every run has its own fingerprint.
     """
 
     app: str
@@ -118,10 +118,11 @@ class EnvironmentPrediction:
     upper: tuple[float, ...] = ()
     level: float = 0.9
     extrapolating: tuple[bool, ...] = ()
+    at_least: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         _check_costs(self.values, "values")
-        for name in ("lower", "upper", "extrapolating"):
+        for name in ("lower", "upper", "extrapolating", "at_least"):
             _check_length(name, getattr(self, name), self.values)
         if len(self.lower) != len(self.upper):
             raise InputError(

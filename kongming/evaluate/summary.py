@@ -84,11 +84,14 @@ def unpredicted(cases: Cases) -> dict[str, int]:
 
 
 def interval_coverage(
-    cases: Cases, bounds: Sequence[tuple[float, float] | None], measured: Sequence[Sequence[float]]
+    cases: Cases,
+    bounds: Sequence[tuple[float, float] | None],
+    measured: Sequence[Sequence[float]],
+    at_least: Sequence[bool],
 ) -> dict[str, Any]:
     """Coverage of ``auto``'s intervals over ``measured`` costs of each case, one or more.
 
-    ``bounds`` (n,), None for no interval.
+    ``bounds`` (n,), None for no interval; ``at_least`` (n,) where there is no upper one.
     """
     missing = (math.nan, math.nan)
     array = np.array([missing if pair is None else pair for pair in bounds], dtype=np.float64)
@@ -102,6 +105,7 @@ def interval_coverage(
         upper,
         np.repeat(predicted, counts),
         np.repeat(cases.app_of, counts),
+        np.repeat(np.array(at_least, dtype=np.bool_), counts),
     )
 
 

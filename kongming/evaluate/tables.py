@@ -239,6 +239,13 @@ def remarks(block: Document) -> list[str]:
             f"`{kind}` intervals of auto at {per_cent(100 * coverage['level'], '.0f')}, over "
             f"{costs}: {inside} lie within, median width {_percent(figures['median_width_pct'])}."
         )
+        # Not in documents of an earlier version.
+        if (open_ := figures.get("at_least")) and open_["n"]:
+            sentences.append(
+                f'Of these, {open_["n"]} are of predictions that say "at least": '
+                f"{open_['above']} lie above the computed end, which is none, and count as held; "
+                f"{open_['below']} lie below the lower end and count as missed."
+            )
     if coverage.get("extrapolating") is not None:
         sentences.append(
             f"Outside the training runs: {per_cent(100 * coverage['extrapolating'], '.0f')} of "

@@ -110,16 +110,11 @@ def choose(
     rounds to wait for, the node's score (a log slowdown) grows by ``log(1 + w)``. The score is
     that next to what runs there now; of a node where a task has to wait, ``own`` is taken off: what
     the task adds that will have ended by then (``OwnTasks``). Near ties keep the order of the
-    ranking, which spreads them. Nodes beyond a limit (ratios, 0 for none) are left out as long as
-    others are there.
+    ranking, which spreads them. Nodes beyond a limit (ratios, 0 for none), or of which it is not
+    known that they keep it ("at least" so much), are left out as long as others are there.
     """
     known = [node for node in ranked if node.node_id in slots]
-    within = [
-        node
-        for node in known
-        if not (limit and node.slowdown.median > limit)
-        and not (resident_limit and node.worst_resident_slowdown > resident_limit)
-    ]
+    within = [node for node in known if node.keeps(limit) and node.residents_keep(resident_limit)]
     best = min((node.score for node in known), default=0.0)
 
     def end(node: RankedNode) -> float:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.learning import reading_pairs
@@ -50,7 +51,8 @@ class Dataset:
     readings of the quick one (``columns.suite_offsets``). ``known_up_to`` is the least ``y`` that
     is a lower bound only: of a run that was ended before its program was, if no other that came to
     its end took longer. ``completed`` are the rows of those that others took longer than: their
-    ``y`` is the mean of these.
+    ``y`` is the mean of these. ``ended`` says of every row that was ended, on the scale of ``y``,
+    what it had taken by then.
     """
 
     app: str
@@ -78,6 +80,7 @@ class Dataset:
     cpu: int
     known_up_to: float = math.inf
     completed: frozenset[int] = frozenset()
+    ended: Mapping[int, float] = field(default_factory=dict)
     dropped_columns: tuple[Dropped, ...] = ()
     dropped_runs: tuple[Dropped, ...] = ()
 
@@ -96,6 +99,19 @@ class Dataset:
     def times(self) -> Floats:
         """Seconds per operation (n, p): the paper's plain models are fitted to these."""
         return np.asarray(np.exp(self.X), dtype=np.float64)
+
+    def targets(self, rows: NDArray[np.intp]) -> tuple[Floats, float]:
+        """Return ``y`` and ``known_up_to`` as they are if there were these rows alone: what was
+        ended counts as those of them that took longer, whatever others did."""
+        if self.ended.keys().isdisjoint(rows.tolist()):
+            return self.y[rows], math.inf
+        if len(rows) == len(self.y):
+            return self.y[rows], self.known_up_to
+        logs, open_ended = completed(
+            [self.ended.get(i, float(self.y[i])) for i in rows.tolist()],
+            [i in self.ended for i in rows.tolist()],
+        )
+        return _known(np.array(logs), np.array(open_ended, dtype=np.bool_))
 
     def select(self, names: Iterable[str]) -> Dataset:
         """Return the same runs with only these columns, in this dataset's order; unknown names are
@@ -201,15 +217,15 @@ def build(
     remaining = tuple(names[j] for j in varying)
     X = met[:, varying]
     cut_off = [run.cut_off for run in usable]
-    logs, open_ended = completed(_log_slowdowns(usable, solo).tolist(), cut_off)
+    measured = _log_slowdowns(usable, solo)
+    logs, open_ended = completed(measured.tolist(), cut_off)
     y, bounds = np.array(logs), np.array(open_ended, dtype=np.bool_)
     awake = keeping_awake(usable)
     factor = awake_factor(y[awake], waiting)
     # What is left is due to pressure, which the models learn.
-    y -= factor * awake_shares(usable)
-    known_up_to = float(y[bounds].min()) if bounds.any() else math.inf
-    # Beyond that nothing is known, of whatever was ended later as well.
-    y[bounds] = known_up_to
+    at_pressure = factor * awake_shares(usable)
+    y, known_up_to = _known(y - at_pressure, bounds)
+    ended = dict(enumerate((measured - at_pressure).tolist()))
     solo_rows = [i for i, run in enumerate(usable) if run.kind == "solo"]
     first = usable[0]
     return Dataset(
@@ -238,9 +254,20 @@ def build(
         cpu=_common_cpu(usable),
         known_up_to=known_up_to,
         completed=frozenset(np.flatnonzero(cut_off & ~bounds).tolist()),
+        ended={i: ended[i] for i, cut in enumerate(cut_off) if cut},
         dropped_columns=tuple(sorted(dropped, key=lambda d: d.name)),
         dropped_runs=tuple(dropped_runs),
     )
+
+
+def _known(y: Floats, bounds: NDArray[np.bool_]) -> tuple[Floats, float]:
+    """Return log slowdowns and how far they are known, where those of ``bounds`` (n,) are no more
+    than the least: beyond the lowest of these nothing is known, of whatever was ended later as
+    well. Not the highest, though a program's first runs may go on for six times as long as later
+    ones: those were under other loads, and one that was ended at five times may slow it six times
+    where the heaviest slow it forty times. "At least thirty" would be false of it."""
+    known_up_to = float(y[bounds].min()) if bounds.any() else math.inf
+    return np.where(bounds, known_up_to, y), known_up_to
 
 
 def _log_slowdowns(runs: Sequence[Run], solo: SoloTime) -> Floats:

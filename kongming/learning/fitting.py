@@ -48,12 +48,14 @@ def fit(
     """Fit ``kind`` to ``rows`` of the dataset (all by default).
 
     ``noise`` is the repeat noise in logs; ``inner`` are the folds, as positions within ``rows``, by
-    which a model chooses its penalty or selection.
+    which a model chooses its penalty or selection. (There what was ended counts as in all
+    ``rows``: of a choice within them that gives nothing away.)
     """
     chosen = np.arange(len(dataset.y)) if rows is None else rows
     idle = np.exp(dataset.idle)
     X = spaces.features(dataset.times[chosen], idle, kind.space, dataset.spread)
-    y = spaces.target(dataset.y[chosen], kind.space)
+    logs, known_up_to = dataset.targets(chosen)
+    y = spaces.target(logs, kind.space)
     estimator = kind.make(random_state)
     if kind.context:
         if not isinstance(estimator, ContextRegressor):
@@ -61,7 +63,7 @@ def fit(
         estimator.fit(X, y, context=_context(dataset, chosen, inner or ()))
     else:
         estimator.fit(X, y)
-    bounds = spaces.credible_bounds(dataset.y[chosen], noise, dataset.known_up_to)
+    bounds = spaces.credible_bounds(logs, noise, known_up_to)
     return Fitted(kind, estimator, idle, dataset.spread, bounds)
 
 

@@ -150,7 +150,7 @@ def _train_variant(
     members = [kind.name for kind in KINDS.values() if kind.member]
     # Some of the members alone are another model.
     complete = all(name in validations for name in members)
-    stack = stacked([validations[name] for name in members], data.y) if complete else None
+    stack = stacked([validations[name] for name in members]) if complete else None
     best = choose(list(validations.values()), determined, noise) if stack is None else STACK
     chosen = best if model == AUTO else model
     spread = data.spread
@@ -161,7 +161,7 @@ def _train_variant(
     if stack is not None:
         validations[STACK] = stack
     judged = {
-        name: _judged(validation, validations["MEAN"], data.y, families, severities, disagreements)
+        name: _judged(validation, validations["MEAN"], families, severities, disagreements)
         for name, validation in validations.items()
     }
     models = {}
@@ -224,7 +224,6 @@ def _stack(members: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def _judged(
     validation: Validation,
     mean: Validation,
-    y: Floats,
     families: int,
     severities: Floats,
     disagreements: Floats | None,
@@ -248,7 +247,7 @@ def _judged(
         **({} if disagreements is None else {"disagreements": disagreements.tolist()}),
         "groups": families,
         "scores": scores,
-        "not_better_than": not_better_than(validation, mean, y) if scores else None,
+        "not_better_than": not_better_than(validation, mean) if scores else None,
     }
 
 

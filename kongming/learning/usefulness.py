@@ -33,11 +33,11 @@ def better(residuals: Floats, others: Floats, weights: Floats) -> bool:
     return gain > 2.0 * error
 
 
-def not_better_than(own: Validation, mean: Validation, y: Floats) -> list[str]:
+def not_better_than(own: Validation, mean: Validation) -> list[str]:
     """Return the trivial answers (``MEAN``, ``NO_SLOWDOWN``) that a model is not clearly better
-    than on left-out runs. ``mean`` is the validation of MEAN over the same folds, ``y`` (n,) the
-    measured log slowdowns of all runs."""
-    rivals = {MEAN: mean.residuals, NO_SLOWDOWN: y[own.rows]}
+    than on left-out runs. ``mean`` is the validation of MEAN over the same
+    folds."""
+    rivals = {MEAN: mean.residuals, NO_SLOWDOWN: own.measured}
     return [
         name
         for name, residuals in rivals.items()

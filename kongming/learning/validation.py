@@ -42,10 +42,11 @@ class Fold:
 class Validation:
     """Out-of-fold predictions of one model, and its residuals: log measured less log predicted.
 
-    ``predictions[k]`` (log slowdown) and ``residuals[k]`` belong to row ``rows[k]`` and to the
-    fold of number ``folds[k]``. A row that was left out more than once (a mix of families) is
-    there as often, with ``weights`` that sum to 1 per row. ``evaluations`` counts the selections
-    that a genetic search tried within all training parts.
+    ``predictions[k]`` (log slowdown), ``measured[k]``, which that is compared with, and
+    ``residuals[k]`` belong to row ``rows[k]`` and to the fold of number ``folds[k]``. A row that
+    was left out more than once (a mix of families) is there as often, with ``weights`` that sum to
+    1 per row. ``evaluations`` counts the selections that a genetic search tried within all training
+    parts.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Validation:
     weights: Floats
     folds: NDArray[np.intp]
     predictions: Floats
+    measured: Floats
     evaluations: int = 0
 
     @property
@@ -107,10 +109,13 @@ def cross_validate(
     """Compute the residuals of ``kind`` over the folds. Each model is trained on the denoised
     readings of the training part, and scored on the readings before each left-out run. Penalties
     and selections are chosen inside the training part: the rows that are scored have no part in the
-    choice. Rows that were ``completed`` are not scored: they are as alike as no measured ones are.
+    choice, nor in what those count as that were ended. Rows that were ``completed`` are not scored:
+    they are as alike as no measured ones are. Where a training part ends in lower bounds, its model
+    says "at least" there, and what was measured above counts as no more than that.
     """
     rows: list[int] = []
     predictions: list[float] = []
+    measured: list[float] = []
     numbers: list[int] = []
     evaluations = 0
     times = np.exp(dataset.known)
@@ -124,18 +129,22 @@ def cross_validate(
         )
         rows += scored
         predictions += fitted.log_slowdown(times[scored]).tolist()
+        _, known_up_to = dataset.targets(fold.train)
+        measured += np.minimum(dataset.y[scored], known_up_to).tolist()
         evaluations += int(getattr(fitted.estimator, "evaluations_", 0))
         numbers += [number] * len(scored)
     index = np.array(rows, dtype=np.intp)
     counts = np.bincount(index, minlength=len(dataset.y)) if len(index) else np.zeros(1)
     predicted = np.array(predictions, dtype=np.float64)
+    compared = np.array(measured, dtype=np.float64)
     return Validation(
         kind.name,
         index,
-        dataset.y[index] - predicted,
+        compared - predicted,
         1.0 / np.maximum(counts[index], 1),
         np.array(numbers, dtype=np.intp),
         predicted,
+        compared,
         evaluations,
     )
 

@@ -112,7 +112,11 @@ class Colocation(Answer):
 
 @dataclass(frozen=True, slots=True)
 class RankedNode(Answer):
-    """One place in a ranking; a lower ``score`` is better. ``residents`` counts assignments."""
+    """One place in a ranking; a lower ``score`` is better. ``residents`` counts assignments.
+
+    ``worst_resident_at_least`` says that some resident would be slowed "at least" so much: the
+    worst is slowed as said or more.
+    """
 
     node_id: str
     name: str
@@ -125,6 +129,17 @@ class RankedNode(Answer):
     extrapolating: bool = False
     tied_with_first: bool = False
     residents: int = 0
+    worst_resident_at_least: bool = False
+
+    def keeps(self, limit: float) -> bool:
+        """Whether the newcomer is known to keep a limit of its slowdown; 0 is none."""
+        return not limit or not (self.slowdown.at_least or self.slowdown.median > limit)
+
+    def residents_keep(self, limit: float) -> bool:
+        """Whether all residents are known to keep a limit of their slowdowns; 0 is none."""
+        return not limit or not (
+            self.worst_resident_at_least or self.worst_resident_slowdown > limit
+        )
 
 
 @dataclass(frozen=True, slots=True)

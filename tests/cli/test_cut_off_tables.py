@@ -5,11 +5,19 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 from rich.table import Table
 
-from kongming.cli.predict.prediction_view import add_runtime, add_slowdown, slowdown_text
+from kongming.cli.predict.explain_pod import show
+from kongming.cli.predict.prediction_view import (
+    add_runtime,
+    add_slowdown,
+    slowdown_text,
+    worst_resident_text,
+)
 from kongming.cli.profile.campaign_view import CampaignView, worst_text
+from kongming.records.answers import RankedNode
 from kongming.records.prediction import Interval
 from kongming.records.run import CUT_OFF, Run
 from kongming.store import Store
@@ -52,6 +60,31 @@ def test_runs_that_were_cut_off_are_listed_as_bounds(kongming: Kongming, store_u
     assert ">=5.00" in done.stdout
     assert done.stdout.count(">=") == 2
     assert "14.00" in done.stdout
+
+
+def test_the_worst_resident_is_a_bound_where_one_of_them_is() -> None:
+    slowdown = Interval(1.0, 1.0, 1.0)
+    known = RankedNode("a", "a", 0, 0.0, slowdown, 3.0, residents=1)
+    open_ = replace(known, worst_resident_slowdown=2.0, worst_resident_at_least=True)
+    assert worst_resident_text([replace(known, residents=0)]) is None
+    assert worst_resident_text([known]) == "3.00"
+    assert worst_resident_text([open_]) == ">=2.00"
+    assert worst_resident_text([known, open_]) == ">=3.00"
+
+
+def test_the_answer_for_a_pod_shows_lower_bounds_as_such(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    resident = {"pod": "default/web", "app": "web", "slowdown": 1.1, "limit": 1.3}
+    row = {"node": "n0", "slowdown": 1.2, "extrapolating": False, "refused": "unknown"}
+    row |= {"score": None, "at_least": True, "resident": resident | {"at_least": True}}
+    # An extender of an earlier version says less.
+    former = row | {"node": "n1", "resident": resident}
+    del former["at_least"]
+    document = {"nodes": [row, former], "failure": "", "judged": True, "app": "a", "limit": 1.5}
+    show(document | {"pod": "default/p", "answered_at": "2026-01-01T00:00:00Z"}, 10)
+    shown = capsys.readouterr().out
+    assert [shown.count(text) for text in (">=1.20", "1.20", ">=1.10", "1.10")] == [1, 2, 1, 2]
 
 
 def test_predictions_that_may_be_larger_are_shown_without_an_upper_end() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kongming.evaluate import PairMeasurement, PairPrediction, score_pairs
+from kongming.evaluate.tables import remarks
 from kongming.records.errors import InputError
 
 
@@ -78,6 +80,7 @@ def test_no_interval_no_coverage() -> None:
         "actual": None,
         "interval": [None, None],
         "median_width_pct": None,
+        "at_least": {"n": 0, "above": 0, "below": 0},
     }
 
 
@@ -122,8 +125,7 @@ def test_single_runs_and_medians_of_many_are_covered_apart() -> None:
     def coverage(values: tuple[float, ...]) -> dict[str, Any]:
         measured = [PairMeasurement(app, "x", values) for app in "ab"]
         predicted = [
-            PairPrediction(app, "x", "auto", 1.0, 0.9, 1.1, expected=(0.95, 1.05), at_least=True)
-            for app in "ab"
+            PairPrediction(app, "x", "auto", 1.0, 0.9, 1.1, expected=(0.95, 1.05)) for app in "ab"
         ]
         found: dict[str, Any] = score_pairs(
             measured,
@@ -147,4 +149,61 @@ def test_single_runs_and_medians_of_many_are_covered_apart() -> None:
     exact = coverage((1.08, 1.08, 1.08))
     assert (exact["run"]["actual"], exact["expected"]["actual"]) == (1.0, 0.0)
     assert exact["expected"]["median_width_pct"] == pytest.approx(10.0)
-    assert (exact["at_edge"], exact["extrapolating"]) == (1.0, 0.0)
+    assert (exact["at_edge"], exact["extrapolating"]) == (0.0, 0.0)
+
+
+def test_what_is_slower_than_at_least_is_held_and_what_is_faster_is_missed() -> None:
+    """Said to be slowed at least 5 times, 4 or more in a run."""
+    costs = {"above": (9.0, 9.0), "within": (4.5, 5.5), "below": (2.0, 2.0), "other": (9.0, 9.0)}
+    measured = [PairMeasurement(app, name, costs[name]) for app in "ab" for name in costs]
+    predicted = [
+        PairPrediction(
+            pair.app,
+            pair.neighbour,
+            "auto",
+            5.0,
+            4.0,
+            6.0,
+            expected=(4.5, 5.5),
+            at_least=pair.neighbour != "other",
+        )
+        for pair in measured
+    ]
+    document = score_pairs(
+        measured,
+        predicted,
+        solo={"a": 1.0, "b": 1.0},
+        training_mean={},
+        repeats=2,
+        chosen={},
+        placement="cross-core",
+        node={},
+        runs=16,
+        elapsed_s=0.0,
+        scored="raw",
+    )
+    coverage = document["coverage"]
+    assert coverage["at_edge"] == 0.75
+    assert coverage["run"]["actual"] == coverage["expected"]["actual"] == 0.5
+    assert coverage["run"]["at_least"] == {"n": 12, "above": 4, "below": 4}
+    assert coverage["expected"]["at_least"] == {"n": 6, "above": 2, "below": 2}
+    # More than half of the intervals have no upper end.
+    assert coverage["run"]["median_width_pct"] is None
+    said = [line for line in remarks(document) if '"at least"' in line]
+    assert "Of these, 12 are of predictions" in said[0]
+    assert "4 lie above the computed end, which is none, and count as held; 4 lie below" in said[0]
+    closed = score_pairs(
+        measured,
+        [replace(prediction, at_least=False) for prediction in predicted],
+        solo={"a": 1.0, "b": 1.0},
+        training_mean={},
+        repeats=2,
+        chosen={},
+        placement="cross-core",
+        node={},
+        runs=16,
+        elapsed_s=0.0,
+        scored="raw",
+    )
+    assert closed["coverage"]["run"]["actual"] == 0.25
+    assert not [line for line in remarks(closed) if "Of these" in line]

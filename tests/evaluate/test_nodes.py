@@ -144,3 +144,19 @@ def test_what_does_not_fit_together_is_refused(
 def test_a_missing_solo_time_is_named() -> None:
     with pytest.raises(InputError, match="solo: is missing or not a cost for a"):
         score(quotas(), [], solo={})
+
+
+def test_what_is_slower_than_at_least_is_held() -> None:
+    measured = [
+        EnvironmentMeasurement(app, "quota", "cpu-quota", False, (9.0, 2.0)) for app in "ab"
+    ]
+    predicted = [
+        EnvironmentPrediction(
+            app, "quota", "auto", (5.0, 5.0), (4.0, 4.0), (6.0, 6.0), at_least=(True, True)
+        )
+        for app in "ab"
+    ]
+    document = score(measured, predicted)
+    assert document["coverage"]["run"]["actual"] == 0.5
+    assert document["coverage"]["run"]["at_least"] == {"n": 4, "above": 2, "below": 2}
+    assert document["scored_runs"][0]["predictions"]["auto"]["at_least"]

@@ -99,6 +99,20 @@ def test_nodes_beyond_a_limit_are_left_out_as_long_as_others_are_there() -> None
     assert choose((), slots, {}) is None
 
 
+def test_at_least_so_much_does_not_keep_a_limit() -> None:
+    fast, slow = RANKED
+    slots = {"fast": 1, "slow": 1}
+    open_ = replace(fast, slowdown=replace(fast.slowdown, at_least=True))
+    harmful = replace(fast, worst_resident_at_least=True)
+    for first, limits in ((open_, {"limit": 3.0}), (harmful, {"resident_limit": 3.0})):
+        best = choose((first, slow), slots, {}, **limits)
+        assert best is not None
+        assert best.node_id == "slow"
+        assert choose((first, slow), slots, {}) is first
+        # As long as others are there.
+        assert choose((first,), slots, {}, **limits) is first
+
+
 def test_near_ties_keep_the_order_in_which_the_server_spread_them() -> None:
     tied = (ranked("b", 1.02, tied=True), ranked("a", 1.0, tied=True), ranked("c", 1.2))
     node = choose(tied, dict.fromkeys("abc", 1), {})

@@ -195,7 +195,8 @@ def test_a_resident_is_kept_within_its_own_limit(server: ServerProcess, tmp_path
                 assert "node-1" in passing
                 if harms:
                     assert failed["node-2"] == (
-                        f"kongming: {app} would slow a pod here beyond that pod's own limit"
+                        f"kongming: {app} would, or may, slow a pod here beyond that pod's own "
+                        "limit"
                     )
                     _, text = await extender.get("/explain", params={"pod": "default/job"})
                     (row,) = (r for r in json.loads(text)["nodes"] if r["node"] == "node-2")

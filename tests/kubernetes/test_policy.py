@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from kongming_extender.policy import (
     single_best,
     unknown_nodes,
 )
+from kongming_scheduling.async_client import ResidentSlowdown
 from kongming_scheduling.ranking_cache import NodeScore
 
 SCORES = st.floats(-0.5, 20.0)
@@ -77,9 +79,29 @@ def test_a_limit_refuses_what_is_above_it_and_nothing_else(
 
 def test_a_resident_beyond_its_limit_is_named_with_its_slowdown() -> None:
     web = Resident("u1", "web", "default/web-1", 1.3)
-    assert resident_over_limit({"u1": 1.41}, {"u1": web}) == (web, 1.41)
-    assert resident_over_limit({"u1": 1.3, "other": 9.0}, {"u1": web}) is None
+    slow, kept = ResidentSlowdown(1.41), ResidentSlowdown(1.3)
+    assert resident_over_limit({"u1": slow}, {"u1": web}) == (web, slow)
+    assert resident_over_limit({"u1": kept, "other": slow}, {"u1": web}) is None
     assert resident_over_limit({}, {"u1": web}) is None
+
+
+def test_at_least_so_much_does_not_keep_a_limit() -> None:
+    """Of the pod itself that is unknown, which its limit does not allow; of a pod that is there, no
+    sign that it is kept within its own."""
+    known = NodeScore("known", 0.1, 1.1, worst_resident=1.2)
+    table = {
+        "known": known,
+        "open": replace(known, at_least=True),
+        "beyond": replace(known, slowdown=1.6, at_least=True),
+        "harmed": replace(known, worst_at_least=True),
+    }
+    assert over_limit([*table], table, 1.5) == {"open": "unknown", "beyond": "limit"}
+    assert over_limit([*table], table, 0.0) == {}
+    web = Resident("u1", "web", "default/web-1", 1.3)
+    residents = {name: {"u1": web} for name in table}
+    assert nodes_to_check([*table], table, residents) == ["harmed"]
+    least = ResidentSlowdown(1.2, at_least=True)
+    assert resident_over_limit({"u1": least}, {"u1": web}) == (web, least)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_pod_that_no_node_suits_is_tried_again_only_when_that_may_have_changed
     assert "remembered" in printed.err
     # Once for the pod, however often it is tried.
     (line,) = (line for line in caplog.messages if "default/etl-1" in line)
-    assert "20 of 20 nodes are refused: 18 too slow for it, 2 of which nothing is known" in line
+    assert "20 of 20 nodes are refused: 18 too slow for it, 2 of which too little is known" in line
     assert "Slowdowns: 1.5" in line
 
 

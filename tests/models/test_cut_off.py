@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kongming.learning import dataset, model_file, predict
+from kongming.learning.registry import KINDS
 from kongming.learning.training import train_application
+from kongming.learning.validation import cross_validate, make_folds
 from kongming.records.run import CUT_OFF, Run
 from tests import builders
 from tests.models import synthetic
@@ -76,6 +78,74 @@ def test_where_nothing_came_to_its_end_a_prediction_is_at_least_what_is_known() 
     assert not any("hardly smaller" in warning for warning in answer.warnings)
     alone = predict.predict_environment(file, synthetic.IDLE)
     assert not alone.slowdown.at_least
+
+
+def of_one_family(slowed: float, others: Sequence[float] = ()) -> list[Run]:
+    """A campaign in which the runs under loads of memory take so many times as long, and those of
+    other families ``others``; all further ones were cut off."""
+    alone, left, runs = 3.0, list(others), []
+    for run in synthetic.campaign("commits", {}, law=waits_its_turn):
+        families = {builders.family_of(level.surrogate) for level in run.levels}
+        if run.kind == "solo":
+            runs.append(run)
+        elif "memory" in families:
+            runs.append(replace(run, metric=slowed * alone, wall_s=slowed * alone))
+        elif left:
+            slow = left.pop() * alone
+            runs.append(replace(run, metric=slow, wall_s=slow))
+        else:
+            ended = ENDED_AT * alone
+            runs.append(replace(run, metric=ended, wall_s=ended, passive={CUT_OFF: 1.0}))
+    return runs
+
+
+@pytest.mark.parametrize("others", [(), (10.0, 12.0)])
+@pytest.mark.parametrize("name", ["NNLOG", "MEAN", "NNLS"])
+def test_a_family_that_is_left_out_has_no_part_in_what_others_count_as(
+    name: str, others: Sequence[float]
+) -> None:
+    said = []
+    for slowed in (14.0, 28.0):
+        data = dataset.build(of_one_family(slowed, others))
+        assert data.completed
+        fold = next(fold for fold in make_folds(data) if fold.name == "memory")
+        said.append(cross_validate(KINDS[name], data, [fold], noise=0.01))
+    np.testing.assert_array_equal(said[0].predictions, said[1].predictions)
+    loaded = said[0].measured > 0.5
+    assert loaded.any()
+    if others:
+        assert said[1].measured[loaded] == pytest.approx(math.log(28.0), abs=0.1)
+        return
+    # Without the family nothing is known beyond five times: its runs count as no more, and one that
+    # is predicted to take at least so long is right.
+    for one in said:
+        assert one.measured[loaded] == pytest.approx(math.log(ENDED_AT), abs=0.1)
+
+
+def test_what_the_heaviest_loads_take_at_least_is_not_said_of_lighter_ones() -> None:
+    """Heavy loads slow a program forty times here and came first, until its patience was used up at
+    thirty, thirty and fifteen times; the others slow it six times and were ended at five."""
+    alone, patient = 3.0, [30.0, 30.0, 15.0]
+
+    def weight(run: Run) -> float:
+        return sum(level.intensity for level in run.levels)
+
+    heavy = 40.0 * alone
+    taken = {}
+    runs = synthetic.campaign("waits", {}, law=waits_its_turn)
+    loaded = sorted((run for run in runs if run.kind == "induced"), key=weight, reverse=True)
+    for run, ended in zip(loaded, patient + [ENDED_AT] * len(loaded), strict=False):
+        taken[run.id] = ended * alone
+    assert max(taken.values()) < heavy
+    data = dataset.build(
+        replace(run, metric=taken[run.id], wall_s=taken[run.id], passive={CUT_OFF: 1.0})
+        if run.id in taken
+        else run
+        for run in runs
+    )
+    assert data.known_up_to == pytest.approx(math.log(ENDED_AT), abs=0.1)
+    targets = data.y[[kind == "induced" for kind in data.kinds]]
+    assert float(targets.max()) < math.log(6.0)
 
 
 def test_wherever_it_may_be_beyond_what_is_known_a_prediction_says_at_least() -> None:

@@ -85,7 +85,9 @@ def test_noise_is_what_repeats_differ_by() -> None:
 def validation(model: str, residuals: list[float]) -> Validation:
     n = len(residuals)
     missed = np.array(residuals)
-    return Validation(model, np.arange(n), missed, np.ones(n), np.zeros(n, dtype=np.intp), -missed)
+    return Validation(
+        model, np.arange(n), missed, np.ones(n), np.zeros(n, dtype=np.intp), -missed, 0.0 * missed
+    )
 
 
 def test_ties_within_the_noise_go_to_the_simpler_model() -> None:

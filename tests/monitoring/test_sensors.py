@@ -20,7 +20,8 @@ from kongming.cli.sensor.question import SensorQuestion, ask
 from kongming.doors.gridengine import report
 from kongming.doors.htcondor import classad
 from kongming.doors.node_figures import NodeFigures, figures
-from kongming.records.answers import NodeReport
+from kongming.records.answers import NodeReport, RankedNode
+from kongming.records.prediction import Interval
 from tests import builders
 from tests.conftest import Kongming
 from tests.docs import commands
@@ -42,7 +43,7 @@ def attributes(text: str) -> dict[str, str]:
     assert re.fullmatch(r"-\s*(\w+\s+)?(update:(true|false))?", last)
     found = {}
     for line in lines:
-        match = re.fullmatch(r'([A-Za-z_]\w*) = (-?[\d.]+|"(?:[^"\\]|\\.)*")', line)
+        match = re.fullmatch(r'([A-Za-z_]\w*) = (-?[\d.]+|true|false|"(?:[^"\\]|\\.)*")', line)
         assert match, line
         found[match[1]] = match[2]
     read = classad2.parseOne("\n".join(lines))
@@ -158,6 +159,24 @@ def test_names_and_texts_keep_to_what_readers_take() -> None:
     read = attributes(classad(told, 1e9))
     assert read["KongmingSlowdown_my_app_2"] == "1.5000"
     assert ("n1", "kongming_my_app_2", 1.5) in loads(report("n1", told))[0]
+
+
+def test_at_least_so_much_has_no_upper_end_and_keeps_no_limit() -> None:
+    known = Interval(1.5, 1.2, 2.0)
+    ranked = RankedNode("n", "n", 0, 0.0, known)
+    open_ = replace(ranked, slowdown=replace(known, at_least=True))
+    node = NodeReport(builders.node(), "ready", last_fingerprint_at=1e9)
+    told = figures(node, {"known": ranked, "open": open_}, 1e9, 60.0)
+    read = attributes(classad(told, 1e9))
+    assert read["KongmingSlowdown_open"] == read["KongmingSlowdown_known"] == "1.5000"
+    assert (read["KongmingSlowdownAtLeast_open"], read["KongmingSlowdownAtLeast_known"]) == (
+        "true",
+        "false",
+    )
+    assert "KongmingSlowdownUpper_known" in read
+    assert "KongmingSlowdownUpper_open" not in read
+    # There a job's limit is compared with the value itself: without one it waits.
+    assert loads(report("n1", told)) == [[("n1", "kongming_known", 1.5)]]
 
 
 def test_values_that_would_have_one_name_are_refused(

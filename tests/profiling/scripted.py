@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from kongming.profiling.plans.campaign_plan import Plan, Step
 from kongming.profiling.runs.outcome import Outcome
 from kongming.records import moments
 from kongming.records.application import Application
+from kongming.records.errors import InducerError
 from kongming.records.run import Run
 from tests import builders
 
@@ -31,6 +33,7 @@ class Runner:
 
     def __init__(self, app: Application, takes: Takes) -> None:
         self.app, self.takes, self.limits = app, takes, list[float | None]()
+        self.clock = 0.0
 
     def run(self, *_: object, timeout_s: float | None = None, **__: object) -> Outcome:
         limit = self.app.timeout_s if timeout_s is None else timeout_s
@@ -41,6 +44,7 @@ class Runner:
         late = limit is not None and seconds is not None and seconds > limit
         if late:
             wall_s, failed = limit or 0.0, "did not end"
+        self.clock += wall_s
         return Outcome(
             moments.now(),
             0,
@@ -73,17 +77,23 @@ def campaign(
     *,
     timeout_s: float | None = None,
     disturbed: Callable[[int], bool] = lambda _: False,
+    load_s: float = math.inf,
+    fingerprint_s: float = 0.0,
     **more: Any,
 ) -> tuple[list[Run], list[float | None]]:
     """The runs of a campaign, and after how many seconds each take of one would have been ended.
-    ``disturbed`` by the number of a quick fingerprint."""
+    ``disturbed`` by the number of a quick fingerprint, each of which takes ``fingerprint_s``; each
+    load ends after ``load_s``, on the clock of the runs and fingerprints."""
     app = Application(name=APP, command="true", timeout_s=timeout_s)
     runner = Runner(app, takes)
     taken = iter(range(10**6))
 
     def fingerprint(*_: object) -> Any:
         slower = 2.0 if disturbed(next(taken)) else 1.0
-        return builders.fingerprint({"compute.int": 1e-9 * slower}, suite="quick")
+        runner.clock += fingerprint_s
+        return builders.fingerprint(
+            {"compute.int": 1e-9 * slower}, suite="quick", elapsed_s=fingerprint_s
+        )
 
     @contextmanager
     def opened(*_: object) -> Iterator[Runner]:
@@ -93,15 +103,19 @@ def campaign(
         inducers = ()
 
         def __enter__(self) -> Load:
+            self.until = runner.clock + load_s
             return self
 
         def __exit__(self, *_: object) -> None: ...
 
-        def check(self) -> None: ...
+        def check(self) -> None:
+            if runner.clock > self.until:
+                raise InducerError("it ended.")
 
     patch.setattr(profiler, "open_runner", opened)
     patch.setattr(loaded, "settle", lambda: 0.0)
     patch.setattr(loaded, "site_fingerprint", fingerprint)
+    patch.setattr(loaded, "time", SimpleNamespace(monotonic=lambda: runner.clock))
     patch.setattr(loaded, "induce_all", lambda *_, **__: Load())
     patch.setattr("kongming.profiling.runs.coupling.CouplingLog.read", lambda _, site: ({}, site))
     suite: Any = SimpleNamespace(

@@ -62,6 +62,63 @@ class Lengths(WriteLimit):
         return True
 
 
+class Ending(WriteLimit):
+    """Lets each load run for so long, whatever it writes."""
+
+    def __init__(self, load_s: float) -> None:
+        super().__init__(cast("Any", SimpleNamespace(surrogates=())))
+        self.load_s = load_s
+
+    def seconds(self, levels: Iterable[LoadLevel]) -> float | None:
+        return self.load_s if [*levels] else None
+
+
+@pytest.mark.parametrize("load_s", [7.0 * ALONE, 20.0 * ALONE])
+def test_a_long_run_ends_before_the_load_that_may_write_no_more(
+    monkeypatch: pytest.MonkeyPatch, load_s: float
+) -> None:
+    (_, run), limits = campaign(
+        monkeypatch,
+        plan_of(["solo", "iobench.write.4M"]),
+        lambda number: 25.0 * ALONE if number else ALONE,
+        load_s=load_s,
+        fingerprint_s=0.5,
+        disturbed=lambda number: number > 2,
+        write_limit=Ending(load_s),
+    )
+    assert (run.error, run.ok, run.cut_off) == (None, True, True)
+    # All of it, and the fingerprints, under the load; and nearly as long as that lasted.
+    assert MOST_SLOWDOWN * ALONE <= run.metric == limits[1] < load_s - 1.0
+    assert run.metric >= load_s - 3.0
+    # It was disturbed, but there is no time for another.
+    assert len(limits) == 2
+
+
+def test_a_run_too_short_for_a_bound_fails_where_its_load_may_write_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load_s = 4.0 * ALONE
+    (_, run), limits = campaign(
+        monkeypatch,
+        plan_of(["solo", "iobench.write.4M"]),
+        lambda number: 25.0 * ALONE if number else ALONE,
+        load_s=load_s,
+        write_limit=Ending(load_s),
+    )
+    assert limits[1] == MOST_SLOWDOWN * ALONE
+    assert not run.ok
+    assert "ended during the run, as it had written what it may in all" in (run.error or "")
+    # One that ends in time is a run like any other.
+    (_, run), _ = campaign(
+        monkeypatch,
+        plan_of(["solo", "iobench.write.4M"]),
+        lambda number: 3.0 * ALONE if number else ALONE,
+        load_s=load_s,
+        write_limit=Ending(load_s),
+    )
+    assert (run.ok, run.cut_off, run.metric) == (True, False, 3.0 * ALONE)
+
+
 def test_how_long_a_program_takes_is_said_by_its_runs_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -42,3 +42,13 @@ def test_the_first_runs_end_by_themselves_where_a_program_is_slowed_ten_times() 
         beyond += 40.0 - MOST_SLOWDOWN * 4.0
         ended += 1
     assert ended == 12
+
+
+@given(SECONDS, st.floats(0.0, 1e5), st.floats(-10.0, 1e5))
+def test_a_run_ends_before_its_load_but_for_no_less_than_the_usual_time(
+    alone: float, overtime_s: float, load_left_s: float
+) -> None:
+    usual = max(MOST_SLOWDOWN * alone, alone + 1.0)
+    limit = limit_s([alone], overtime_s, load_left_s)
+    assert usual <= limit <= max(usual, load_left_s)
+    assert limit == limit_s([alone], overtime_s) or limit == max(usual, load_left_s)

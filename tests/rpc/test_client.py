@@ -237,6 +237,7 @@ def test_rank(serve: Serve) -> None:
                         worst_resident_slowdown=1.2,
                         tied_with_first=True,
                         residents=2,
+                        worst_resident_at_least=True,
                     )
                 ],
                 candidates=3,
@@ -250,7 +251,15 @@ def test_rank(serve: Serve) -> None:
     ranking = service.rank(RankQuestion("sort", ("a", "b"), 5, newcomer_weight=0.0, seed=0))
     assert ranking.nodes == (
         RankedNode(
-            "n", "alpha", 1, 0.7, Interval(2.0, 1.0, 4.0), 1.2, tied_with_first=True, residents=2
+            "n",
+            "alpha",
+            1,
+            0.7,
+            Interval(2.0, 1.0, 4.0),
+            1.2,
+            tied_with_first=True,
+            residents=2,
+            worst_resident_at_least=True,
         ),
     )
     assert (ranking.candidates, ranking.basis) == (3, "node-only")

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from kongming.rpc.v1 import predictor_pb2
 
 protoc = pytest.importorskip("grpc_tools.protoc", reason="needs grpcio-tools")
 
@@ -173,3 +175,52 @@ def test_kept_comments_are_the_contracts() -> None:
     taken = runpy.run_path(str(PROTO / "comments.py"))
     assert taken["OUT"].read_text("utf-8") == taken["text"]()
     assert taken["comments"]()["Interval.level"] == "Probability, above 0 and below 1."
+
+
+def test_a_client_of_an_earlier_version_reads_what_it_knows_of_an_answer() -> None:
+    """What was added since, such as whether the worst resident's slowdown is the least that it may
+    be, is passed over by one that does not know it; and is false where an earlier server said
+    nothing."""
+    earlier = File()
+    predictor_pb2.DESCRIPTOR.CopyToProto(earlier)
+    ranked = next(message for message in earlier.message_type if message.name == "RankedNode")
+    kept = [field for field in ranked.field if field.number <= 11]
+    assert [field.name for field in ranked.field if field.number > 11] == [
+        "worst_resident_at_least"
+    ]
+    del ranked.field[:]
+    ranked.field.extend(kept)
+    pool = descriptor_pool.DescriptorPool()
+    for name in earlier.dependency:
+        _add(pool, name)
+    pool.Add(earlier)
+    of_earlier = message_factory.GetMessageClass(
+        pool.FindMessageTypeByName("kongming.rpc.v1.RankNodesResponse")
+    )
+    node = predictor_pb2.RankedNode(
+        node_id="n", worst_resident_slowdown=1.5, residents=2, worst_resident_at_least=True
+    )
+    answer = predictor_pb2.RankNodesResponse(nodes=[node], candidates=1)
+
+    read = of_earlier.FromString(answer.SerializeToString())
+
+    assert (read.candidates, len(read.nodes)) == (1, 1)
+    assert {field.name: value for field, value in read.nodes[0].ListFields()} == {
+        "node_id": "n",
+        "worst_resident_slowdown": 1.5,
+        "residents": 2,
+    }
+    spoken = of_earlier(candidates=1)
+    spoken.nodes.add(node_id="n", worst_resident_slowdown=1.5)
+    heard = predictor_pb2.RankNodesResponse.FromString(spoken.SerializeToString())
+    assert not heard.nodes[0].worst_resident_at_least
+    assert heard.nodes[0].worst_resident_slowdown == 1.5
+
+
+def _add(pool: descriptor_pool.DescriptorPool, name: str) -> None:
+    """A file of the contract and what it imports, once each."""
+    file = File()
+    descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
+    for imported in file.dependency:
+        _add(pool, imported)
+    pool.Add(file)

@@ -194,6 +194,14 @@ def test_the_slowest_of_many_is_likelier_slower_than_any(kmeans: ScaleModel) -> 
     assert 1.5 * 1.1 < many.slowdown.median < 1.5 * math.exp(0.4)
 
 
+def test_a_job_is_slowed_at_least_so_much_where_a_node_is(kmeans: ScaleModel) -> None:
+    known, quick = node("a", 2.0), node("b", 1.1)
+    open_ = replace(quick, slowdown=replace(quick.slowdown, at_least=True))
+    for nodes, at_least in ((known, quick), False), ((known, open_), True):
+        said = combine(kmeans, Scaling(4), nodes)
+        assert said.slowdown.at_least is said.runtime.at_least is at_least
+
+
 def test_extrapolation_of_either_part_is_told(kmeans: ScaleModel) -> None:
     inside = combine(kmeans, Scaling(4, 0.1), [node("a", 1.2)])
     assert (inside.extrapolating, inside.scaled.reasons) == (False, ())

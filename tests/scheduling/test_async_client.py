@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from kongming_scheduling import async_client
-from kongming_scheduling.async_client import AsyncClient
+from kongming_scheduling.async_client import AsyncClient, ResidentSlowdown
 
 from kongming.records.errors import AccessError, UnavailableError
 from kongming.records.questions import Question
@@ -79,17 +79,22 @@ def test_slowdowns_of_residents_are_by_assignment_and_none_without_an_answer() -
         prediction.basis = predictor_pb2.BASIS_MODEL
         interval = {"lower": 1.0, "median": 1.2, "upper": 1.5, "level": 0.9}
         prediction.slowdown.CopyFrom(predictor_pb2.Prediction().slowdown.__class__(**interval))
-        for uid, now in (("uid-1", 1.1), ("uid-2", 1.2)):
+        for uid, now in (("uid-1", 1.1), ("uid-2", 1.2), ("uid-3", 1.2)):
             resident = prediction.residents[uid]
             resident.slowdown_now.CopyFrom(prediction.slowdown)
             resident.slowdown_now.median = now
             resident.slowdown_then.CopyFrom(prediction.slowdown)
+        # As slow as before at the least: that it is slowed no further is not known.
+        prediction.residents["uid-3"].slowdown_then.at_least = True
         response.answers.add().failure.message = "untrained"
         return response
 
     async def scenario(client: AsyncClient) -> None:
         questions = [Question("etl", "id-1"), Question("etl", "id-2")]
-        assert await client.resident_slowdowns(questions) == [{"uid-1": 1.2}, None]
+        assert await client.resident_slowdowns(questions) == [
+            {"uid-1": ResidentSlowdown(1.2), "uid-3": ResidentSlowdown(1.2, at_least=True)},
+            None,
+        ]
 
     with Stand(behaviours={"Predict": predict}) as stand:
         play(scenario, lambda: Connection(stand.grpc))

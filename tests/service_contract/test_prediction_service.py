@@ -224,6 +224,18 @@ def test_constraints_refuse_with_a_reason(service: PredictionService) -> None:
     assert sum(small.refused.values()) == 1
 
 
+def test_at_least_so_much_does_not_keep_a_limit(service: PredictionService) -> None:
+    free = service.rank(RankQuestion("chaser", ("wild", "calm")))
+    wild = next(node for node in free.nodes if node.name == "wild")
+    assert wild.slowdown.at_least
+    assert not wild.worst_resident_at_least
+    limited = service.rank(
+        RankQuestion("chaser", ("wild", "calm"), slowdown_limit=10.0 * wild.slowdown.median)
+    )
+    assert [node.name for node in limited.nodes] == ["calm"]
+    assert limited.refused == {"slowdown_limit": 1}
+
+
 def test_weight_of_nothing_scores_all_alike(service: PredictionService) -> None:
     ranking = service.rank(RankQuestion("chaser", ("calm", "busy"), newcomer_weight=0.0))
     assert [node.score for node in ranking.nodes] == [0.0, 0.0]

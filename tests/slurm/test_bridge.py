@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kongming_slurm import config, ranking_file
-from kongming_slurm.bridge import Bridge, slowdowns
+from kongming_slurm.bridge import Bridge, least_slowdowns, slowdowns
 from kongming_slurm.ranking_file import NEVER, RunTimes
 from kongming_slurm.slurm_commands import Slurm
 
@@ -177,6 +177,16 @@ FACTS = NodeFacts(
 def ranked(name: str, slowdown: float, worst: float = 1.0) -> RankedNode:
     interval = Interval(slowdown, slowdown, slowdown, 0.9)
     return RankedNode(name, name, 0, 0.0, interval, worst_resident_slowdown=worst)
+
+
+def test_at_least_so_much_does_not_keep_a_limit() -> None:
+    known = ranked("n1", 1.1, worst=1.2)
+    harmful = replace(known, name="n2", worst_resident_at_least=True)
+    open_ = replace(known, name="n3", slowdown=replace(known.slowdown, at_least=True))
+    nodes, names = (known, harmful, open_), ("n1", "n2", "n3", "n4")
+    assert slowdowns(nodes, names, 1.5) == (1.1, NEVER, 1.1, None)
+    assert slowdowns(nodes, names, 0.0) == (1.1, 1.1, 1.1, None)
+    assert least_slowdowns(nodes, names) == (2,)
 
 
 @pytest.fixture

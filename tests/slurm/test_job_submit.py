@@ -95,6 +95,17 @@ def test_exclusions_of_a_new_job(
     assert script.submit(now=NOW, **job).excluded == excluded
 
 
+def test_at_least_so_much_does_not_keep_a_limit(script: Script, file: Path) -> None:
+    file.write_text(rankings(written_at=NOW + 1.0, least={"xz": (1,), "dd-read": (0,)}).text()[0])
+    assert script.submit(now=NOW, name="xz").excluded == "n1,n2"
+    # It stays before what is known to be slower.
+    assert script.submit(now=NOW, name="xz", min_nodes=2).excluded == "n1"
+    assert script.submit(now=NOW, name="dd-read").excluded == "n1,n3"
+    broken = file.read_text().replace("least xz 2", "least xz 9")
+    file.write_text(broken.replace("written 1763732401", "written 1763732402"))
+    assert script.submit(now=NOW, name="xz").excluded is None
+
+
 def test_a_partition_that_asks_for_more_nodes_keeps_them(script: Script) -> None:
     partitions = {"main": {"flag_default": 1, "min_nodes": 3}}
     assert script.submit(now=NOW, name="xz", partitions=partitions).excluded is None
@@ -219,6 +230,7 @@ def questions(draw: st.DrawFn) -> tuple[RankingFile, dict[str, object]]:
         memory_mb=each(st.sampled_from([1000, 2000])),
         partitions={"main": draw(places), "other": draw(places)},
         apps={"xz": each(slowdown)},
+        least=draw(st.sampled_from([{}, {"xz": draw(places)}])),
     )
     own = draw(st.lists(st.sampled_from(file.nodes), unique=True, max_size=2))
     job = {

@@ -54,6 +54,16 @@ def test_the_least_slow_remain_where_all_are_slow() -> None:
     assert excluded == {0, 2}
 
 
+def test_a_node_that_is_slowed_at_least_so_much_counts_as_above_the_limit() -> None:
+    def excluded(nodes: int) -> frozenset[int] | None:
+        slow = [1.1, 1.2, 4.0]
+        return policy.excluded([0, 1, 2], slow, [1] * 3, limit=1.5, nodes=nodes, total=1, least=[0])
+
+    assert excluded(1) == {0, 2}
+    # It stays before what is known to be slower.
+    assert excluded(2) == {2}
+
+
 def test_an_unknown_node_is_never_excluded() -> None:
     excluded = policy.excluded([0, 1], [None, 9.0], [1, 1], limit=1.5, nodes=1, total=1)
     assert excluded == {1}

@@ -39,6 +39,7 @@ def files(draw: st.DrawFn) -> RankingFile:
     places = st.lists(st.integers(0, count - 1), unique=True).map(tuple)
     rows = st.lists(slowdowns, min_size=count, max_size=count).map(tuple)
     apps = draw(st.dictionaries(names, rows, max_size=4))
+    least = st.dictionaries(st.sampled_from([*apps]), places) if apps else st.just({})
     return RankingFile(
         written_at=draw(st.integers(0, 2**40)) / 8.0,
         good_for_s=draw(st.integers(1, 10000)) / 8.0,
@@ -49,6 +50,7 @@ def files(draw: st.DrawFn) -> RankingFile:
         memory_mb=numbers(st.integers(0, 10**7)),
         partitions=draw(st.dictionaries(names, places, max_size=3)),
         apps=apps,
+        least=draw(least),
         times=draw(times(list(apps))),
     )
 

@@ -115,7 +115,7 @@ local function parsed(text)
       return nil, FILE .. " has version " .. version .. ", and this script reads 1"
    end
    local broken = FILE .. " is damaged"
-   local r = { apps = {}, partitions = {}, seconds = {}, users = {} }
+   local r = { apps = {}, least = {}, partitions = {}, seconds = {}, users = {} }
    local lines, last = 0, nil
    for line in text:gmatch("([^\n]*)\n") do
       if last then
@@ -152,12 +152,14 @@ local function parsed(text)
             users[tonumber(user)] = true
          end
          r.users[key] = users
-      elseif key == "partition" or key == "app" or key == "time" then
+      elseif key == "partition" or key == "app" or key == "least" or key == "time" then
          local name, values = rest:match("^(%S+) ?(.*)$")
          if not name then
             return nil, broken
          elseif key == "app" then
             r.apps[name] = values -- of a thousand lines one is needed: its numbers are read then
+         elseif key == "least" then
+            r.least[name] = values
          elseif key == "time" then
             r.seconds[name] = values
          else
@@ -334,14 +336,15 @@ local function expanded(hosts)
    return found
 end
 
--- Of the places that can serve the job, those above the limit; the least slow of them stay in
--- where too few would be left. nil where even all of them are too few.
-function kongming.excluded(places, slow, cpus, limit, nodes, total)
+-- Of the places that can serve the job, those above the limit, or that may be as they are slowed at
+-- least so much; the least slow of them stay in where too few would be left. nil where even all of
+-- them are too few.
+function kongming.excluded(places, slow, cpus, limit, nodes, total, least)
    local over, kept, sum = {}, 0, 0
    local all = 0
    for _, place in ipairs(places) do
       all = all + cpus[place]
-      if slow[place] and slow[place] > limit then
+      if slow[place] and (slow[place] > limit or (least and least[place])) then
          over[#over + 1] = place
       else
          kept, sum = kept + 1, sum + cpus[place]
@@ -401,6 +404,13 @@ local function exclusions(r, job, partitions, app, limit, need, own)
    if not slow then
       return nil
    end
+   local open, least = members(r.least[app] or "", #r.nodes), {}
+   if not open then
+      return nil
+   end
+   for _, place in ipairs(open) do
+      least[place] = true
+   end
    local out, stays = {}, {}
    local names = partitions_of(job, partitions)
    for _, name in ipairs(names) do
@@ -412,7 +422,7 @@ local function exclusions(r, job, partitions, app, limit, need, own)
    end
    for _, name in ipairs(names) do
       local places = serving(r, r.partitions[name], need, own)
-      local over = kongming.excluded(places, slow, r.cpus, limit, need.nodes, need.total)
+      local over = kongming.excluded(places, slow, r.cpus, limit, need.nodes, need.total, least)
       if not over then
          return nil
       end

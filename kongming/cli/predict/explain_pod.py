@@ -12,6 +12,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server
+from kongming.quantities import format_slowdown
 from kongming.records.errors import InputError, KongmingError, UnavailableError
 
 
@@ -115,7 +116,9 @@ def show(document: dict[str, Any], limit: int) -> None:
 def _slowdown(row: dict[str, Any]) -> str:
     if row["slowdown"] is None:
         return "unknown"
-    return f"{'~' if row['extrapolating'] else ''}{row['slowdown']:.2f}"
+    # An extender of an earlier version does not say whether it is a lower bound.
+    slowdown = format_slowdown(row["slowdown"], row.get("at_least", False))
+    return f"{'~' if row['extrapolating'] else ''}{slowdown}"
 
 
 def _score(row: dict[str, Any]) -> str:
@@ -126,4 +129,5 @@ def _resident(row: dict[str, Any]) -> str:
     resident = row.get("resident")
     if resident is None:
         return ""
-    return f"{resident['pod']}: {resident['slowdown']:.2f}, limit {resident['limit']:g}"
+    slowdown = format_slowdown(resident["slowdown"], resident.get("at_least", False))
+    return f"{resident['pod']}: {slowdown}, limit {resident['limit']:g}"

@@ -13,7 +13,7 @@ import click
 
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server, asks_server
-from kongming.cli.predict.prediction_view import median_text, slowdown_text
+from kongming.cli.predict.prediction_view import median_text, slowdown_text, worst_resident_text
 from kongming.cli.shares import Share
 from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError
@@ -233,9 +233,7 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
                 f"({output.format_seconds(runtime.lower)} to "
                 f"{output.format_seconds(runtime.upper)})",
                 median_text(node_set.slowdown),
-                f"{max(node.worst_resident_slowdown for node in node_set.nodes):.2f}"
-                if any(node.residents for node in node_set.nodes)
-                else None,
+                worst_resident_text(node_set.nodes),
                 "extrapolating" if node_set.extrapolating else "",
             )
         )

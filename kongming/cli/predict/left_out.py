@@ -26,9 +26,9 @@ REASONS = {
     "stale": "its fingerprint is too old",
     "unpredictable": f"{_NO_REFERENCE}, or {_NO_MODEL}",
     "memory": "it has too little free memory",
-    "slowdown_limit": "the application would be slowed by more than --slowdown-limit",
+    "slowdown_limit": "the application would be slowed by more than --slowdown-limit, or may be",
     "resident_slowdown_limit": "a program there would be slowed by more than "
-    "--resident-slowdown-limit",
+    "--resident-slowdown-limit, or may be",
 }
 """In words the reasons for which a node is left out."""
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from kongming.records.answers import RankedNode
     from kongming.records.prediction import Driver, Interval
 
 _BAR = 24
@@ -36,6 +37,17 @@ def range_text(slowdown: Interval) -> str:
 def slowdown_text(slowdown: Interval) -> str:
     """Return both, for a cell or a sentence."""
     return f"{median_text(slowdown)} ({range_text(slowdown)})"
+
+
+def worst_resident_text(nodes: Sequence[RankedNode]) -> str | None:
+    """Return the slowdown of the resident that would be slowed most on any of these nodes, or what
+    it is at the least; None where there is no resident."""
+    if not any(node.residents for node in nodes):
+        return None
+    return format_slowdown(
+        max(node.worst_resident_slowdown for node in nodes),
+        any(node.worst_resident_at_least for node in nodes),
+    )
 
 
 def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:

@@ -13,7 +13,7 @@ from kongming.cli.fleet.serving import Server, prediction_service, server_option
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.left_out import left_out
-from kongming.cli.predict.prediction_view import median_text, range_text
+from kongming.cli.predict.prediction_view import median_text, range_text, worst_resident_text
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.errors import CannotAnswerError, UnknownNameError
 from kongming.records.questions import RankQuestion
@@ -171,7 +171,7 @@ def show(
                         median_text(node.slowdown),
                         range_text(node.slowdown),
                         node.residents or None,
-                        f"{node.worst_resident_slowdown:.2f}" if node.residents else None,
+                        worst_resident_text([node]),
                         _age(node.fingerprint_age_s),
                         ", ".join(
                             word

@@ -20,9 +20,8 @@ from kongming.learning.validation import Validation
 __all__ = ["disagreement", "stacked"]
 
 
-def stacked(members: Sequence[Validation], y: Floats) -> Validation:
+def stacked(members: Sequence[Validation]) -> Validation:
     """Return the stack's validation from those of its members, two or more, over the same folds.
-    ``y`` (n,) are the measured log slowdowns.
 
     However few runs there are, nothing is selected: the fewer there are, the less validation can
     tell models apart, and the more their mean gains.
@@ -30,7 +29,13 @@ def stacked(members: Sequence[Validation], y: Floats) -> Validation:
     first = members[0]
     predicted = consensus(np.stack([member.predictions for member in members], axis=1))
     return Validation(
-        STACK, first.rows, y[first.rows] - predicted, first.weights, first.folds, predicted
+        STACK,
+        first.rows,
+        first.measured - predicted,
+        first.weights,
+        first.folds,
+        predicted,
+        first.measured,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -40,15 +42,18 @@ def timed_block(state: CampaignState, steps: Sequence[Step]) -> Iterator[Event]:
     remaining = list(steps)
     with sharing(state.sites[steps[0].app]) as site, ExitStack() as stack:
         try:
-            inducers = None
+            inducers, until = None, math.inf
             signals, site = state.signals_before(site, settled)
             if levels:
                 yield state.doing(f"starting {load}")
+                seconds = state.writing.seconds(levels)
+                # A little before it really ends, as it has yet to start.
+                until = math.inf if seconds is None else time.monotonic() + seconds
                 inducers = induce_all(
                     levels,
                     cpu=site.neighbour_cpu,
                     directory=site.io_dir,
-                    seconds=state.writing.seconds(levels),
+                    seconds=seconds,
                     cgroup_procs=site.load_procs,
                     node=site.node,
                 )
@@ -64,9 +69,9 @@ def timed_block(state: CampaignState, steps: Sequence[Step]) -> Iterator[Event]:
                 yield state.doing(f"{remaining[0].app} under {load}", remaining[0].app)
                 # A quick suite serves as the quick fingerprint before the first run.
                 run, before = yield from _taken(
-                    state, remaining[0], site, before, level, signals, inducers
+                    state, remaining[0], site, before, level, signals, inducers, until
                 )
-                yield from _finish_step(state, remaining.pop(0), run, inducers)
+                yield from _finish_step(state, remaining.pop(0), run, inducers, until)
                 if inducers is not None:
                     inducers.check()
         except (InducerError, ProbeError) as error:
@@ -136,21 +141,27 @@ def _taken(
     level: Fingerprint,
     signals: Mapping[str, float],
     load: Mix | LoadLoop | None,
+    until: float = math.inf,
 ) -> Generator[Event, None, tuple[Run, Fingerprint]]:
     """Time one run between two quick fingerprints, again where somebody else was there; returns it
     and the last fingerprint. ``level`` is of the plan's suite, under the same load or of it;
-    ``signals`` are passive signals from before it."""
+    ``signals`` are passive signals from before it; ``until`` is when the load will have written
+    what it may (``time.monotonic``)."""
     takes: list[tuple[float, Run]] = []
     while True:
         # A quick suite serves as the quick fingerprint before the first run.
         quick = state.plan.suite == QUICK and step.neighbour is None
         fingerprint = before if quick else level
-        run = timed_run(state, step, site, fingerprint, signals)
+        # The fingerprint after it is under the load as well, and may be slower than the last.
+        left_s = until - time.monotonic() - 2.0 * before.elapsed_s
+        run = timed_run(state, step, site, fingerprint, signals, load_left_s=left_s)
         after = _fingerprint(state, site, QUICK)
         excess = state.watch.excess((step.levels, step.neighbour), (before, after))
         takes.append((excess, replace(run, before=before, after=after)))
         before = after
-        if control.is_enough(takes) or not run.ok:
+        # There is no time for another one where the load's end has ended this one.
+        is_last = run.cut_off and run.wall_s >= left_s
+        if control.is_enough(takes) or not run.ok or is_last:
             return control.least_disturbed(takes), after
         if load is not None:
             try:
@@ -162,15 +173,20 @@ def _taken(
 
 
 def _finish_step(
-    state: CampaignState, step: Step, run: Run, load: Mix | LoadLoop | None
+    state: CampaignState,
+    step: Step,
+    run: Run,
+    load: Mix | LoadLoop | None,
+    until: float = math.inf,
 ) -> Iterator[Run | Dropped | Short]:
     """Yield the run, marked as failed if its load ended; drop the application if needed, and say
-    after its first run whether it is too short."""
+    after its first run whether it is too short. ``until``: as in ``_taken``."""
     if load is not None:
         try:
             load.check()
         except MeasurementError as error:
-            run = replace(run, error=f"the load ended during the run: {error}")
+            why = "" if time.monotonic() < until else ", as it had written what it may in all"
+            run = replace(run, error=f"the load ended during the run{why}: {error}")
     state.completed += 1
     yield run
     if run.ok:

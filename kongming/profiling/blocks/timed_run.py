@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
@@ -23,11 +24,14 @@ def timed_run(
     site: Site,
     fingerprint: Fingerprint,
     earlier: Mapping[str, float],
+    *,
+    load_left_s: float = math.inf,
 ) -> Run:
     """Run the program once. ``fingerprint`` is of the environment, ``earlier`` are passive signals
-    from before it. A run under load that takes many times longer than alone is ended."""
+    from before it. A run under load that takes many times longer than alone is ended, and earlier
+    where its load will not last so long (``load_left_s``)."""
     runner = state.runners[step.app]
-    limit = _cut_off_s(state, step)
+    limit = _cut_off_s(state, step, load_left_s)
     before = passive.snapshot(neighbour=site.other_cpu)
     outcome = runner.run(
         state.sites[step.app].app_cpus, cgroup_procs=site.app_procs, timeout_s=limit
@@ -57,14 +61,14 @@ def timed_run(
     )
 
 
-def _cut_off_s(state: CampaignState, step: Step) -> float | None:
+def _cut_off_s(state: CampaignState, step: Step, load_left_s: float) -> float | None:
     """After how long a run under load is ended, though its program may run for longer. None: not
     for that reason."""
     app = state.apps[step.app]
     alone = state.alone.get(step.app)
     if step.kind != "induced" or not alone or app.metric is not None or app.kind == "service":
         return None
-    limit = limit_s(alone, state.overtime_s.get(step.app, 0.0))
+    limit = limit_s(alone, state.overtime_s.get(step.app, 0.0), load_left_s)
     # Alone it ends within its timeout: where it does not under a load, that is how slow it is.
     return limit if app.timeout_s is None else min(limit, app.timeout_s)
 

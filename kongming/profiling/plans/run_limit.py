@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
@@ -21,12 +22,17 @@ LEAST_PATIENCE_S = 1.0
 """How much longer than alone each run may take: what ends within it was not worth ending."""
 
 
-def limit_s(alone: Sequence[float], overtime_s: float) -> float:
+def limit_s(alone: Sequence[float], overtime_s: float, load_left_s: float = math.inf) -> float:
     """Return after how many seconds a run under load is ended, from its program's runtimes
-    ``alone`` and what its runs under load have taken beyond the usual limit so far."""
+    ``alone`` and what its runs under load have taken beyond the usual limit so far.
+
+    A run that went on while its load ended says nothing. So it ends before that
+    (``load_left_s``), where that is no earlier than the usual limit: a shorter one would be no
+    bound worth having, and the run may yet end in time."""
     usual = usual_limit_s(alone)
     patience = max(PATIENCE * median(alone) - overtime_s, 0.0)
-    return min(usual + patience, max(usual, LONGEST_SLOWDOWN * median(alone)))
+    limit = min(usual + patience, max(usual, LONGEST_SLOWDOWN * median(alone)))
+    return min(limit, max(load_left_s, usual))
 
 
 def overtime_s(alone: Sequence[float], wall_s: float) -> float:

@@ -101,8 +101,8 @@ class Interval(_message.Message):
     calibrated: _builtins.bool
     """Whether the bounds were checked on enough left-out groups."""
     at_least: _builtins.bool
-    """Whether it was predicted at the edge of the training runs, because what was read lies beyond it:
-    the slowdown is as said or more.
+    """Whether it was predicted at the edge of the training runs, because what was read lies beyond
+    it, or may reach those that were ended early: the slowdown is as said or more.
     """
     expected_lower: _builtins.float
     """Lower bound of the "expected" interval, in the unit of the median: there the median of many
@@ -912,9 +912,13 @@ class RankNodesRequest(_message.Message):
     placement: _records_pb2.Placement.ValueType
     """Where the residents run relative to the application."""
     slowdown_limit: _builtins.float
-    """Refuse nodes where the newcomer's median slowdown is above this ratio; 0 for no limit."""
+    """Refuse nodes where the newcomer's median slowdown is above this ratio, or is said to be "at
+    least" so much; 0 for no limit.
+    """
     resident_slowdown_limit: _builtins.float
-    """Refuse nodes where a resident's median slowdown would rise above this ratio; 0 for no limit."""
+    """Refuse nodes where a resident's median slowdown would rise above this ratio, or is said to
+    become "at least" so much; 0 for no limit.
+    """
     newcomer_weight: _builtins.float
     """Weight of the newcomer's log slowdown; absent means 1."""
     resident_weight: _builtins.float
@@ -1142,6 +1146,7 @@ class RankedNode(_message.Message):
     EXTRAPOLATING_FIELD_NUMBER: _builtins.int
     TIED_WITH_FIRST_FIELD_NUMBER: _builtins.int
     RESIDENTS_FIELD_NUMBER: _builtins.int
+    WORST_RESIDENT_AT_LEAST_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Id of the node."""
     name: _builtins.str
@@ -1164,6 +1169,10 @@ class RankedNode(_message.Message):
     """
     residents: _builtins.int
     """Assignments that are reserved or bound there."""
+    worst_resident_at_least: _builtins.bool
+    """Whether some resident would be slowed "at least" so much (Interval.at_least): the worst is then
+    slowed as said or more, which shows of no limit that it is kept.
+    """
     @_builtins.property
     def slowdown(self) -> Global___Interval:
         """Of the newcomer; ratio to the idle node."""
@@ -1186,10 +1195,11 @@ class RankedNode(_message.Message):
         extrapolating: _builtins.bool = ...,
         tied_with_first: _builtins.bool = ...,
         residents: _builtins.int = ...,
+        worst_resident_at_least: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fingerprint_age", b"fingerprint_age", "slowdown", b"slowdown"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "name", b"name", "node_id", b"node_id", "residents", b"residents", "score", b"score", "slowdown", b"slowdown", "stale", b"stale", "tied_with_first", b"tied_with_first", "worst_resident_slowdown", b"worst_resident_slowdown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "name", b"name", "node_id", b"node_id", "residents", b"residents", "score", b"score", "slowdown", b"slowdown", "stale", b"stale", "tied_with_first", b"tied_with_first", "worst_resident_at_least", b"worst_resident_at_least", "worst_resident_slowdown", b"worst_resident_slowdown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

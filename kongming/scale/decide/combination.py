@@ -193,9 +193,12 @@ def combine_in_steps(
         nodes=tuple(nodes),
         reasons=reasons,
     )
-    slowdown = _interval(slowed, level, calibrated)
+    # Whichever node is slowed "at least" so much, all the others may have to wait for it.
+    at_least = any(node.slowdown.at_least for node in nodes)
+    slowdown = replace(_interval(slowed, level, calibrated), at_least=at_least)
+    runtime = _around(slowdown.median, slowed * scale, level, calibrated).scaled(idle.median)
     return Combination(
-        runtime=_around(slowdown.median, slowed * scale, level, calibrated).scaled(idle.median),
+        runtime=replace(runtime, at_least=at_least),
         slowdown=slowdown,
         idle=idle,
         scaled=scaled,

@@ -141,6 +141,44 @@ def test_a_resident_that_is_slowed_at_least_so_much_does_not_keep_a_limit(
     assert "node-0" in ids(rank(made, "quiet", resident_slowdown_limit=1.2))
 
 
+@pytest.mark.parametrize("policy", ["widen", "history"])
+def test_a_newcomer_that_is_slowed_at_least_so_much_does_not_keep_a_limit(policy: str) -> None:
+    """Its runs under load were ended at 1.5 times its runtime alone."""
+    made = worlds.engine()
+    age = 4000.0 if policy == "history" else 10.0
+    for n, log in enumerate((0.0, 0.7)):
+        worlds.add_node(made, f"node-{n}", {"stream.triad": log}, taken_at=NOW - age)
+    made.put_model(worlds.ended("memory", math.log(1.5)), 2)
+    free = rank(made, stale_policy=policy)
+    assert [node.slowdown.at_least for node in free.nodes] == [False, True]
+    assert free.nodes[1].slowdown.median < 2.0
+
+    limited = rank(made, stale_policy=policy, slowdown_limit=50.0)
+
+    assert ids(limited) == ["node-0"]
+    assert limited.refused == {"slowdown_limit": 1}
+
+
+@pytest.mark.parametrize("limit", [0.0, 50.0])
+def test_a_ranking_says_where_the_worst_resident_is_slowed_at_least_so_much(
+    made: Engine, limit: float
+) -> None:
+    made.put_model(worlds.ended("memory", math.log(1.5)), 2)
+    made.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
+    made.put_assignment(bound("b", "quiet", NOW - 100.0, "node-0"))
+    made.put_assignment(bound("c", "quiet", NOW - 100.0, "node-1"))
+
+    nodes = {node.node_id: node for node in rank(made, resident_slowdown_limit=limit).nodes}
+
+    worst = {key: node.worst_resident_at_least for key, node in nodes.items()}
+    assert worst == {"node-1": False, "node-2": False} | ({} if limit else {"node-0": True})
+    for node_id, node in nodes.items():
+        impacts = made.predict(Question("memory", node_id), NOW).residents.values()
+        greatest = max((i.slowdown_then.median for i in impacts), default=1.0)
+        assert node.worst_resident_slowdown == pytest.approx(greatest, rel=1e-5)
+        assert node.worst_resident_at_least == any(i.slowdown_then.at_least for i in impacts)
+
+
 def test_memory_that_is_promised_is_not_there(made: Engine) -> None:
     made.put_assignment(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
 

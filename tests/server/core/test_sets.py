@@ -96,6 +96,27 @@ def test_a_limit_on_residents_refuses_nodes(made: Engine) -> None:
     assert kept.nodes[0].residents == 1
 
 
+@pytest.mark.parametrize("has_scale_model", [True, False])
+def test_a_set_is_slowed_at_least_so_much_where_a_node_of_it_is(
+    made: Engine, has_scale_model: bool
+) -> None:
+    """Its runs under load were ended at 1.3 times its runtime alone."""
+    made.put_model(worlds.ended("memory", math.log(1.3)), 2)
+    made.put_assignment(bound("r", "memory", NOW - 100.0, "node-1"))
+    if not has_scale_model:
+        made.drop_scale_model("memory")
+    chosen = rank(made, 3, nodes=("node-0", "node-1", "node-2")).sets[0]
+    at_least = {node.node_id: node.slowdown.at_least for node in chosen.nodes}
+    assert not at_least["node-0"]
+    assert any(at_least.values())
+    assert chosen.slowdown.at_least
+    assert chosen.runtime_s is None or chosen.runtime_s.at_least
+    worst = {node.node_id: node.worst_resident_at_least for node in chosen.nodes}
+    assert worst == {"node-0": False, "node-1": True, "node-2": False}
+    assert not rank(made, 1, nodes=("node-0",)).sets[0].slowdown.at_least
+    assert rank(made, 3, slowdown_limit=50.0, nodes=("node-0", "node-1", "node-2")).sets == ()
+
+
 def test_candidates_and_limits_count(made: Engine) -> None:
     assert names(rank(made, 2, nodes=("node-4", "node-2", "node-3")).sets[0]) == [
         "node-2",
