@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import Any
 
@@ -224,3 +225,23 @@ def test_the_echo_is_served_by_the_benchmarks_alone() -> None:
         with pytest.raises(grpc.RpcError) as met:
             channel.unary_unary(f"/{SERVICE}/{METHOD}")(b"", timeout=60)
         assert met.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_refused_call_is_freed_without_a_collection_of_garbage() -> None:
+    """With its headers, which grow old while they are made where they are many."""
+
+    def contexts() -> int:
+        return sum(type(each).__name__ == "_ServicerContext" for each in gc.get_objects())
+
+    with Stand(behaviours={"Predict": raising(InputError("no"))}) as stand, stand.channel() as made:
+        gc.collect()
+        gc.disable()
+        try:
+            before = contexts()
+            for _ in range(20):
+                with pytest.raises(grpc.RpcError):
+                    call(made, PREDICT)
+            # The last may not have ended.
+            eventually(lambda: contexts() - before <= 1, 20.0)
+        finally:
+            gc.enable()
