@@ -217,6 +217,7 @@ class Bench:
         said = kongming(
             *("profile", str(file), "--store", self.store, "--dir", str(self.folder), "--json"),
             *("--levels", str(self.options.levels), "--suite", "standard", "--seed", "1"),
+            *("--repeats", str(self.options.observations)),
             *("--budget", f"{max(self.left(), 20.0):.1f}s"),
         )
         if not json.loads(said)["complete"]:
@@ -404,7 +405,8 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=25.0, help="minutes")
     parser.add_argument("--program", action="append", choices=PROGRAMS, help="repeatable")
     parser.add_argument("--repeats", type=int, default=2, help="idle runs of a configuration")
-    parser.add_argument("--levels", type=int, default=8, help="load levels of a profile")
+    parser.add_argument("--levels", type=int, default=12, help="load levels of a profile")
+    parser.add_argument("--observations", type=int, default=2, help="of each of these levels")
     parser.add_argument("--keep", type=Path, help="folder to keep and resume from")
     parser.add_argument("--inside", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -412,7 +414,7 @@ def main() -> int:
         name, machines, scale = options.inside
         inside(name, int(machines), scale)
         return 0
-    options.program = sorted(set(options.program or ["gradient", "pagerank"]))
+    options.program = sorted(set(options.program or ["pagerank"]))
     # As with Ctrl-C: neighbours and control groups end.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="kongming-combined-") as place:

@@ -193,14 +193,16 @@ class Catalog:
     def profiles(self, job: str, wanted: str | None) -> dict[tuple[int, float], tuple[str, str]]:
         """Return the profiles of a job at configurations of its own: application and placement by
         machines and scale."""
-        found: dict[str, dict[tuple[int, float], tuple[str, str]]] = {}
+        by_placement: dict[str, dict[tuple[int, float], tuple[str, str]]] = {}
         for app, placement in self._served:
             place = profiled_at(app, job)
             if place is not None:
-                found.setdefault(placement, {})[place] = (app, placement)
+                by_placement.setdefault(placement, {})[place] = (app, placement)
         trained = self.placements(job)
-        meant = self.placement(job, wanted) if trained else placement_or_default(wanted, found)
-        return found.get(meant, {})
+        meant = (
+            self.placement(job, wanted) if trained else placement_or_default(wanted, by_placement)
+        )
+        return by_placement.get(meant, {})
 
     def put_applications(self, names: Iterable[str]) -> None:
         """Names of applications that are known, trained or not."""

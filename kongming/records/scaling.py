@@ -65,10 +65,10 @@ def profile_name(job: str, machines: int, scale: float) -> str:
 def profiled_at(app: str, job: str) -> tuple[int, float] | None:
     """Return the machines and the scale at which an application is a profile of a job; None where
     it is none."""
-    found = _PROFILE.fullmatch(app)
-    if found is None or found["job"] != job:
+    match = _PROFILE.fullmatch(app) if app.startswith(f"{job}.") else None
+    if match is None or match["job"] != job:
         return None
-    machines, scale = int(found["machines"]), float(found["scale"])
+    machines, scale = int(match["machines"]), float(match["scale"])
     return (machines, scale) if machines <= MOST_MACHINES and 0.0 < scale < math.inf else None
 
 

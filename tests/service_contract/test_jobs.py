@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kongming.learning.model_file import seal as seal_model
+from kongming.local_service import LocalService
 from kongming.records.answers import Forecast
 from kongming.records.errors import (
     ExtrapolationError,
@@ -20,8 +24,10 @@ from kongming.records.errors import (
 from kongming.records.questions import Question, RankQuestion
 from kongming.records.scaling import Scaling
 from kongming.rpc.protocol import PredictionService
+from kongming.store import Store
+from kongming.store.models import SCALE
 from tests.conftest import Kongming
-from tests.service_contract.conftest import NODES, expected, job
+from tests.service_contract.conftest import NODES, expected, job, scale_document
 from tests.service_contract.test_commands import answer, ask
 from tests.service_contract.test_prediction_service import forecast
 
@@ -260,3 +266,24 @@ def test_a_scale_model_in_a_file_is_for_the_store_alone(
     refused = kongming(*arguments, "--server", "127.0.0.1:1")
     assert refused.returncode == 2
     assert "kongming scale fit" in refused.stderr
+
+
+def test_profiles_of_a_job_are_read_from_a_store(local_url: str, tmp_path: Path) -> None:
+    """Of a job that has no profile under its own name."""
+    shutil.copy(local_url.removeprefix("sqlite:///"), tmp_path / "store.db")
+    with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        document = store.model("chaser", "cross-core")
+        assert document is not None
+        del document["checksum"]
+        for app in ("walker.1x1", "walker.8x1", "walkers.2x1"):
+            theirs = seal_model({**document, "app": app})
+            store.put_model(app, theirs["identity"], "node-1", "cross-core", theirs)
+        store.put_model("scale:walker", SCALE, "", SCALE, scale_document())
+        with_one = forecast(LocalService(store), question("calm", "busy"))
+        said = forecast(LocalService(store), replace(question("calm", "busy"), app="walker"))
+    assert (said.app, said.basis) == ("walker", "model")
+    assert said.runtime_s is not None
+    assert with_one.runtime_s is not None
+    assert any("1 machine at scale 1; 8 machines at scale 1." in note for note in said.notes)
+    # Both are the same model, so that its parts are slowed alike.
+    assert said.runtime_s.median == pytest.approx(with_one.runtime_s.median, rel=1e-6)

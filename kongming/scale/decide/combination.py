@@ -158,27 +158,27 @@ def combine_in_steps(
         place: shares_of(weights_of(model, Configuration(float(place[0]), place[1]), iterations))
         for place in places
     }
-    told = []
+    parted = []
     for number, node in enumerate(nodes):
         if number and number % _PARTED_IN_A_STEP == 0:
             yield
-        told.append(
+        parted.append(
             parted_node(node, profiled.get(node.node_id, ()), at, weights, shares_at, correlation)
         )
-    nodes = [node.slowed for node in told]
-    first = next((node for node in told if node.slowed.node_id == driver), told[0])
+    nodes = [node.slowed for node in parted]
+    first = next((node for node in parted if node.slowed.node_id == driver), parted[0])
     shares = shares_of(weights)
     waiting = 1.0
     if isinstance(model.fit, ReplayFit):
         waiting = model.fit.evenness(_per_machine(nodes, scaling.machines))
     slowed, scale = yield from _draws(
-        model, idle, told, first.slowed.node_id, shares, correlation, waiting
+        model, idle, parted, first.slowed.node_id, shares, correlation, waiting
     )
     calibrated = model.spread.coverage is not None and all(
         node.slowdown.calibrated for node in nodes
     )
-    slowest = max(told, key=lambda node: waiting_slowdown(node, shares)).slowed
-    parts = parts_of(weights, idle.median, first, told)
+    slowest = max(parted, key=lambda node: waiting_slowdown(node, shares)).slowed
+    parts = parts_of(weights, idle.median, first, parted)
     scaled = Scaled(
         machines=scaling.machines,
         scale=scaling.scale,

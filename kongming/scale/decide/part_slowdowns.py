@@ -54,8 +54,8 @@ def part_slowdowns(shares: Floats, slowdowns: Sequence[Interval], common: float)
     apart = (np.eye(count) - 1.0 / count) / typical
     A = np.vstack([shares / errors[:, None], apart])
     b = np.concatenate([beyond / errors, np.zeros(count)])
-    found, _ = nnls(A, b, maxiter=30 * max(10, count))
-    return np.asarray(least + found, dtype=np.float64)
+    excess, _ = nnls(A, b, maxiter=30 * max(10, count))
+    return np.asarray(least + excess, dtype=np.float64)
 
 
 def nearest_mean(distances: Floats, slowdowns: Floats) -> float:
@@ -68,15 +68,15 @@ def nearest_mean(distances: Floats, slowdowns: Floats) -> float:
 def around(median: float, slowdowns: Sequence[Interval]) -> Interval:
     """Return an interval around ``median`` that reaches, in logs, as far on each side as the widest
     of the profiles'."""
-    down = max(math.log(one.median / max(one.lower, 1e-300)) for one in slowdowns)
-    up = max(math.log(one.upper / one.median) for one in slowdowns)
+    down = max(math.log(slowdown.median / max(slowdown.lower, 1e-300)) for slowdown in slowdowns)
+    up = max(math.log(slowdown.upper / slowdown.median) for slowdown in slowdowns)
     return Interval(
         median,
         median * math.exp(-min(down, _WIDEST)),
         median * math.exp(min(up, _WIDEST)),
         slowdowns[0].level,
-        all(one.calibrated for one in slowdowns),
-        any(one.at_least for one in slowdowns),
+        all(slowdown.calibrated for slowdown in slowdowns),
+        any(slowdown.at_least for slowdown in slowdowns),
     )
 
 
