@@ -411,8 +411,8 @@ def slowdowns(
     by_name: dict[str, float] = {}
     for node in ranked:
         if node.name in alone:
-            kept = node.residents_keep(resident_limit)
-            by_name[node.name] = node.slowdown.median if kept else NEVER
+            is_allowed = node.residents_keep(resident_limit)
+            by_name[node.name] = node.slowdown.median if is_allowed else NEVER
     return _in_order(by_name, names)
 
 
