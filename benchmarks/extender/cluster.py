@@ -99,15 +99,13 @@ class Bindings:
     def __init__(self, plane: ControlPlane) -> None:
         self.times: dict[str, float] = {}
         self._done = False
-        version = plane.admin.get(PODS)["metadata"]["resourceVersion"]
-        self._request = Request(
-            f"{plane.url}{PODS}?watch=1&resourceVersion={version}", headers=plane.admin.headers
-        )
+        self._version = plane.admin.get(PODS)["metadata"]["resourceVersion"]
+        self._url, self._headers = f"{plane.url}{PODS}", plane.admin.headers
         self._context = ssl.create_default_context(cafile=str(plane.ca))
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def __enter__(self) -> Bindings:
-        self._response = urlopen(self._request, context=self._context, timeout=300)
+        self._response = self._watch()
         self._thread.start()
         return self
 
@@ -122,14 +120,23 @@ class Bindings:
                 raise TimeoutError(f"Only {len(self.times)} of {count} pods were bound.")
             time.sleep(0.01)
 
+    def _watch(self) -> Any:
+        url = f"{self._url}?watch=1&resourceVersion={self._version}"
+        request = Request(url, headers=self._headers)
+        return urlopen(request, context=self._context, timeout=300)
+
     def _read(self) -> None:
-        with self._response:
-            for line in self._response:
-                if self._done:
-                    return
-                pod = json.loads(line)["object"]
-                if pod.get("spec", {}).get("nodeName"):
-                    self.times.setdefault(pod["metadata"]["name"], time.monotonic())
+        while not self._done:
+            with self._response:
+                for line in self._response:
+                    if self._done:
+                        return
+                    pod = json.loads(line)["object"]
+                    self._version = pod["metadata"]["resourceVersion"]
+                    if pod.get("spec", {}).get("nodeName"):
+                        self.times.setdefault(pod["metadata"]["name"], time.monotonic())
+            # The API server ends a watch whose reader does not keep up with a burst.
+            self._response = self._watch()
 
 
 def _pod(name: str, asks: Mapping[str, str]) -> dict[str, Any]:
