@@ -253,10 +253,19 @@ class Run:
 
 
 def _check_finite(value: object, field: str) -> None:
-    """Raises InputError for a number that JSON cannot hold, at any depth."""
+    """Raises InputError for a number that JSON cannot hold, or a message not exactly (whose numbers
+    are floats), at any depth."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InputError("is not finite.", field=field, value=value)
+    elif isinstance(value, int):
+        if abs(value) > 2**53:
+            raise InputError(
+                "is an integer beyond 2^53, which JSON's numbers do not hold exactly. Write it as "
+                "text.",
+                field=field,
+                value=value,
+            )
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             _check_finite(inner, f"{field}.{name}")

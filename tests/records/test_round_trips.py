@@ -24,6 +24,7 @@ shares = st.floats(min_value=0.0, max_value=1e9, allow_nan=False)
 names = st.sampled_from(
     ["memory.random.1K", "stream.triad", "iobench.read.4M", "os.switch", "net.loopback"]
 )
+exact = st.integers(-(2**53), 2**53)
 texts = st.text(max_size=20)
 
 
@@ -83,7 +84,7 @@ def runs(draw: st.DrawFn) -> Run:
         before=draw(st.none() | fingerprints()),
         exit_status=draw(st.none() | st.integers(0, 255)),
         step=draw(st.integers(-1, 1000)),
-        config=draw(st.dictionaries(texts, st.integers() | texts | st.booleans(), max_size=2)),
+        config=draw(st.dictionaries(texts, exact | texts | st.booleans(), max_size=2)),
         parts=draw(st.dictionaries(texts, shares, max_size=2)),
     )
 
@@ -202,6 +203,7 @@ def test_no_record_holds_what_cannot_be_true(
         ("passive.load1", _run, {"passive": {"load1": math.inf}}),
         ("parts.load", _run, {"parts": {"load": math.nan}}),
         ("config.a[1].b", _run, {"config": {"a": [0, {"b": math.nan}]}}),
+        ("config.a", _run, {"config": {"a": -(2**53) - 1}}),
         ("node.cgroup.cpu_quota", builders.node, {"cgroup": {"cpu_quota": math.nan}}),
     ],
 )
