@@ -36,9 +36,9 @@ def available() -> bool:
     """Whether this machine has what is read here."""
     if not (_STATM.exists() and hasattr(socket, "TCP_INFO")):
         return False
-    with socket.socket() as made:
+    with socket.socket() as unconnected:
         try:
-            return len(made.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8)) == 8
+            return len(unconnected.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8)) == 8
         except OSError:
             return False
 
