@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import fleet_pb2
@@ -147,3 +150,35 @@ def test_a_flood_takes_little_memory_and_changes_no_answer(
         one.close()
     assert memory(fleet, "VmHWM") - calm < MOST_BYTES
     eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES // 2)
+
+
+def come_and_go(address: str, source: str, until: float) -> None:
+    """Connect, send, leave, and again."""
+    while time.monotonic() < until:
+        with suppress(OSError):
+            one = Http2.to(address, source=source, timeout=1)
+            with suppress(OSError):
+                for _ in range(2 * CALLS):
+                    one.flood(PREDICT, NAMED)
+            one.close()
+
+
+def test_who_comes_and_goes_from_many_addresses_takes_no_more(
+    fleet: Fleet, before: Answers
+) -> None:
+    calm = memory(fleet, "VmRSS")
+    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    until = time.monotonic() + 8.0
+    with ThreadPoolExecutor(40) as pool:
+        sending = [
+            pool.submit(come_and_go, fleet.server.grpc, f"127.0.3.{number}", until)
+            for number in range(1, 41)
+        ]
+        # Who is connected is answered, and who was may come back.
+        while not all(one.done() for one in sending):
+            assert fleet.answers() == before
+    with fleet.server.channel() as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        health.Check(health_pb2.HealthCheckRequest(), timeout=60, wait_for_ready=True)
+    assert memory(fleet, "VmHWM") - calm < 2 * MOST_BYTES
+    eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES)

@@ -38,11 +38,13 @@ class Http2:
         connection.sendall(preface + _frame(_SETTINGS, 0, 0, settings))
 
     @classmethod
-    def to(cls, address: str, *, source: str = "", window: int = _WINDOW_BYTES) -> Self:
+    def to(
+        cls, address: str, *, source: str = "", window: int = _WINDOW_BYTES, timeout: float = 10
+    ) -> Self:
         """Connect to HOST:PORT without encryption, from an address of one's own."""
         host, _, port = address.rpartition(":")
         own = (source, 0) if source else None
-        made = socket.create_connection((host, int(port)), timeout=10, source_address=own)
+        made = socket.create_connection((host, int(port)), timeout=timeout, source_address=own)
         return cls(made, window=window)
 
     def close(self) -> None:

@@ -11,11 +11,12 @@ import ctypes
 import os
 import socket
 import struct
-from collections.abc import Iterable, Set
+from collections.abc import Set
+from contextlib import suppress
 from pathlib import Path
 
 from kongming.rpc.connections import peer_name, plain_peer
-from kongming_server.security.packet_filter import address_filter, attach
+from kongming_server.security.packet_filter import attach
 
 __all__ = ["PortDescriptors", "ResidentMemory", "available"]
 
@@ -103,10 +104,9 @@ class PortDescriptors:
             finally:
                 _library.close(held)
 
-    def refuse(self, addresses: Iterable[str]) -> bool:
-        """Let nobody connect from these addresses, as ``address_of`` names them, any more, and
-        everybody else; whether the kernel does that. What is connected stays."""
-        rules = address_filter(addresses)
+    def filter(self, rules: bytes) -> bool:
+        """Let those connect whom the rules of ``packet_filter`` let pass, and nobody else; whether
+        the kernel does that. What is connected stays."""
         listening = [
             descriptor
             for descriptor in range(self._descriptors())
@@ -174,6 +174,13 @@ class ResidentMemory:
     def bytes(self) -> int:
         fields = self._statm.read().split()
         return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+
+
+def give_back_memory() -> None:
+    """Have the C library give what is free in it back to the machine; without the interpreter, as
+    that takes some ms for each hundred MiB. Not every C library does."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _ProcFile:

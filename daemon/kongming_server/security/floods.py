@@ -4,12 +4,15 @@ gRPC reads the headers of a call, however many, before anybody is asked who they
 that names an earlier header makes it keep some 150. No setting of gRPC bounds that. So a thread
 looks, whatever the event loop is doing, for memory that grows without a reason, and ends the
 connections that bring bytes which no call accounts for; and the interceptor tells it of calls that
-came with too many headers. An address that did so repeatedly cannot connect for a while.
+came with too many headers. An address that did so repeatedly cannot connect for a while. Where
+memory grows all the same, since ever new addresses come or come back, only those can connect from
+which a caller was known before, until what was read of the others is done with.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -22,16 +25,32 @@ from kongming_server.security.descriptors import (
     PortDescriptors,
     ResidentMemory,
     available,
+    give_back_memory,
 )
+from kongming_server.security.packet_filter import address_filter, admission_filter
 from kongming_server.security.rates import Rates
 from kongming_server.supervision import AGAIN_S, Working, unwatched
 
-__all__ = ["HOLD_S", "FloodWatch", "Floods"]
+__all__ = ["CLOSED_S", "HOLD_S", "MOST_CLOSED_S", "FloodWatch", "Floods"]
 
 _log = logging.getLogger(__name__)
 
 HOLD_S = 5.0
 """For so long nobody connects from an address after a flood from there."""
+
+CLOSED_S, MOST_CLOSED_S = 5.0, 60.0
+"""For so long only known addresses connect, and twice as long each time that it has to be closed
+again: what was read of the others takes 25 ms a call to be done with."""
+
+_WARY_S = 60.0
+"""For so long after that it is closed again as soon as anybody ends while memory grows."""
+
+_GIVE_BACK_S = 1.0
+"""Between two times that the allocator is asked to give back what is free, while it is closed: else
+free memory looks like that of a flood."""
+
+_REMEMBERED_S, _REMEMBERED = 24 * 3600.0, 10_000
+"""How long, and of how many addresses, it is known that a caller was let in."""
 
 LOOK_S = 0.02
 """Between two looks at the server's memory; at all connections while it grows."""
@@ -109,6 +128,11 @@ class Floods:
         self._looks_in_vain = 0
         self._offences = Rates(rate=0.2, burst=3.0)
         self._held: dict[str, float] = {}
+        # When a known caller was last seen there, the latest last.
+        self._known: dict[str, float] = {}
+        self._closed_until: float | None = None
+        self._closed_s = CLOSED_S
+        self._wary_until = -math.inf
 
     def alarming(self, resident: int) -> bool:
         """Whether memory has grown so much that connections have to be looked at."""
@@ -123,6 +147,12 @@ class Floods:
         self._held = {address: until for address, until in self._held.items() if until > now}
         return frozenset(self._held)
 
+    def admitted(self) -> frozenset[str] | None:
+        """The only addresses from which anybody may connect now; None for all that are not held."""
+        if self._closed_until is None:
+            return None
+        return frozenset(self._known) - self.held()
+
     def to_end(
         self, received: Mapping[str, int], resident: int, offenders: Iterable[str] = ()
     ) -> set[str]:
@@ -132,11 +162,27 @@ class Floods:
         with too many headers.
         """
         ending = self._of_offenders({plain_peer(peer) for peer in offenders}, received)
+        self._remember(received)
+        # As of before: who is there when it closes may yet say who they are.
+        admitted = self.admitted()
         ending |= self._without_account(received, resident)
         for peer in received:
-            if address_of(peer) in self._held and not self._trusted(peer):
+            address = address_of(peer)
+            shut_out = address in self._held or (admitted is not None and address not in admitted)
+            if shut_out and not self._trusted(peer):
                 ending.add(peer)
         return ending & received.keys()
+
+    def _remember(self, received: Iterable[str]) -> None:
+        now = self._clock()
+        for address in {address_of(peer) for peer in received if self._trusted(peer)}:
+            self._known.pop(address, None)
+            self._known[address] = now
+        while self._known:
+            oldest = next(iter(self._known))
+            if len(self._known) <= _REMEMBERED and now - self._known[oldest] <= _REMEMBERED_S:
+                break
+            del self._known[oldest]
 
     def _of_offenders(self, offenders: set[str], received: Mapping[str, int]) -> set[str]:
         # With an address, as where limits count: agents that share a token from elsewhere are not
@@ -209,7 +255,17 @@ class Floods:
         suspected = sum(strangers.values()) + sum(agents.values())
         in_vain = not ending and suspected < _QUIET_BYTES
         self._looks_in_vain = self._looks_in_vain + 1 if level and in_vain else 0
-        if self._looks_in_vain > 2 or (level == THIRD and ending):
+        if self._closed_until is None:
+            if ending and (level == THIRD or (level and self._clock() < self._wary_until)):
+                self._close()
+            own = self._looks_in_vain > 2
+        else:
+            # Who ended has left calls behind that wait to be refused, and take memory until then.
+            over = self._clock() >= self._closed_until
+            own = over and bool(level)
+            if over:
+                self._closed_until, self._wary_until = None, self._clock() + _WARY_S
+        if own:
             # What has grown is the server's own, or was freed and not given back: it is used again.
             self._calm = float(resident)
             self._looks_in_vain = 0
@@ -221,6 +277,11 @@ class Floods:
             self._seen = {peer: seen for peer, seen in self._seen.items() if peer in now}
         self._present = now.keys()
         return ending
+
+    def _close(self) -> None:
+        again = self._clock() < self._wary_until
+        self._closed_s = min(2.0 * self._closed_s, MOST_CLOSED_S) if again else CLOSED_S
+        self._closed_until = self._clock() + self._closed_s
 
     def _trusted(self, peer: str) -> bool:
         use = self._connections.use(peer)
@@ -241,7 +302,8 @@ class FloodWatch:
         self._wake = threading.Event()
         self._closed = False
         self._refused: frozenset[str] = frozenset()
-        self._next_look = self._next_calm_look = 0.0
+        self._admitted: frozenset[str] | None = None
+        self._next_look = self._next_calm_look = self._next_give_back = 0.0
         self._thread: threading.Thread | None = None
 
     def start(self, port: int) -> None:
@@ -283,15 +345,16 @@ class FloodWatch:
     def _look(self, floods: Floods, sockets: PortDescriptors, resident: int) -> None:
         alarming, held = floods.alarming(resident), floods.held()
         begun = time.monotonic()
-        hurried = bool(alarming or held or self._offenders)
+        hurried = bool(alarming or held or self._offenders or floods.admitted() is not None)
         if begun >= (self._next_look if hurried else self._next_calm_look):
             offenders = {self._offenders.popleft() for _ in range(len(self._offenders))}
             ending = floods.to_end(sockets.received(), resident, offenders)
-            held = floods.held()
+            # First, so that nobody comes back in the meantime.
+            self._admit(floods, sockets)
             sockets.abort(ending)
-            if held != self._refused:
-                sockets.refuse(held)
-                self._refused = held
+            if floods.admitted() is not None and begun >= self._next_give_back:
+                give_back_memory()
+                self._next_give_back = begun + _GIVE_BACK_S
             if ending:
                 _log.warning(
                     "%d connections that brought floods of headers were ended, one of them of %s.",
@@ -302,5 +365,26 @@ class FloodWatch:
             self._next_look = begun + max(LOOK_S / 2, spent_s / _LARGEST_SHARE)
             self._next_calm_look = begun + max(CALM_LOOK_S, spent_s / _CALM_SHARE)
         elif not held and self._refused:
-            sockets.refuse(held)
-            self._refused = held
+            self._admit(floods, sockets)
+
+    def _admit(self, floods: Floods, sockets: PortDescriptors) -> None:
+        """Have the kernel drop whoever may not connect now."""
+        refused, admitted = floods.held(), floods.admitted()
+        if (refused, admitted) == (self._refused, self._admitted):
+            return
+        rules = address_filter(refused) if admitted is None else admission_filter(admitted)
+        if not sockets.filter(rules):
+            _log.warning(
+                "The kernel takes no filter of %d addresses: who sends floods of headers can "
+                "come back at once.",
+                len(refused if admitted is None else admitted),
+            )
+        if admitted is not None and self._admitted is None:
+            _log.warning(
+                "Memory grows by floods of headers from ever more addresses: for %g to %g s only "
+                "the %d from which a caller was known before can connect.",
+                CLOSED_S,
+                MOST_CLOSED_S,
+                len(admitted),
+            )
+        self._refused, self._admitted = refused, admitted

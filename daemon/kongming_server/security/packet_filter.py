@@ -7,40 +7,84 @@ import ipaddress
 import socket
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 
-__all__ = ["address_filter", "attach"]
+__all__ = ["address_filter", "admission_filter", "attach"]
 
 _SO_ATTACH_FILTER = 26
-_LOAD_BYTE, _LOAD_WORD, _SHIFT_RIGHT, _IF_EQUAL, _JUMP, _RETURN = 0x30, 0x20, 0x74, 0x15, 5, 6
+_LOAD_BYTE, _LOAD_WORD, _LOAD_KEPT, _KEEP = 0x30, 0x20, 0x60, 0x02
+_SHIFT_RIGHT, _AND, _IF_EQUAL, _JUMP, _RETURN = 0x74, 0x54, 0x15, 5, 6
 _NETWORK = 0xFFF00000
 """From here on a filter reads the header of IP instead of TCP's."""
-_ALL = 0xFFFFFFFF
+_ALL, _NONE = 0xFFFFFFFF, 0
 _library = ctypes.PyDLL(None)
 
-_MOST_REFUSED = 500
-"""Addresses in one filter; the kernel takes programs of some thousand steps."""
+_MOST_NETWORKS = 250
+"""In one filter. The kernel takes 20 kB a socket, which is some 350 networks of IPv6."""
+
+_BITS = ((32, 64), (24, 48), (16, 32), (8, 16))
+"""Of a network of IPv4 and of IPv6, from the finest on."""
+
+_Step = tuple[int, int, int, int]
 
 
 def address_filter(addresses: Iterable[str]) -> bytes:
-    """A program of the kernel's packet filter (classic BPF) that drops what comes from these.
+    """A program of the kernel's packet filter (classic BPF) that drops what comes from these, of
+    IPv6 from their networks of 64 bits.
 
     The kernel gives an accepted connection the filter that its port had, which costs it a little
     for as long as it is open; the other addresses are all that it drops.
     """
-    four: list[tuple[int, int, int, int]] = [(_LOAD_WORD, 0, 0, _NETWORK + 12)]
-    six: list[tuple[int, int, int, int]] = []
-    for text in tuple(addresses)[:_MOST_REFUSED]:
-        try:
+    return _program(sorted(_parsed(addresses))[:_MOST_NETWORKS], *_BITS[0], _NONE, _ALL)
+
+
+def admission_filter(addresses: Iterable[str]) -> bytes:
+    """One that drops all but what comes from these; from the larger networks that they are in,
+    where they are too many."""
+    parsed = _parsed(addresses)
+    for four, six in _BITS:
+        networks = {
+            (version, value >> (128 - six if version == 6 else 32 - four))
+            for version, value in parsed
+        }
+        if len(networks) <= _MOST_NETWORKS:
+            break
+    return _program(sorted(parsed), four, six, _ALL, _NONE)
+
+
+def _parsed(addresses: Iterable[str]) -> set[tuple[int, int]]:
+    """Version and number of each that is one."""
+    parsed = set[tuple[int, int]]()
+    for text in addresses:
+        with suppress(ValueError):
             address = ipaddress.ip_address(text)
-        except ValueError:
+            parsed.add((address.version, int(address)))
+    return parsed
+
+
+def _program(
+    addresses: Iterable[tuple[int, int]], four_bits: int, six_bits: int, match: int, other: int
+) -> bytes:
+    """What returns ``match`` for the networks of these, and ``other`` for all else."""
+    mask = _ALL << (32 - four_bits) & _ALL
+    high, low = divmod(((1 << 64) - 1) >> (64 - six_bits) << (64 - six_bits), 1 << 32)
+    four: list[_Step] = [(_LOAD_WORD, 0, 0, _NETWORK + 12), (_AND, 0, 0, mask)]
+    # To read a packet takes the kernel ten steps, to read what was kept one.
+    six: list[_Step] = [(_LOAD_WORD, 0, 0, _NETWORK + 8), (_AND, 0, 0, high), (_KEEP, 0, 0, 0)]
+    six += [(_LOAD_WORD, 0, 0, _NETWORK + 12), (_AND, 0, 0, low), (_KEEP, 0, 0, 1)]
+    seen = set()
+    for version, value in addresses:
+        upper, lower = divmod(value >> 64, 1 << 32)
+        network = (0, value & mask) if version == 4 else (upper & high, lower & low)
+        if (version, network) in seen:
             continue
-        if address.version == 4:
-            four += [(_IF_EQUAL, 0, 1, int(address)), (_RETURN, 0, 0, 0)]
+        seen.add((version, network))
+        if version == 4:
+            four += [(_IF_EQUAL, 0, 1, network[1]), (_RETURN, 0, 0, match)]
         else:
-            high, low = divmod(int(address) >> 64, 1 << 32)
-            six += [(_LOAD_WORD, 0, 0, _NETWORK + 8), (_IF_EQUAL, 0, 3, high)]
-            six += [(_LOAD_WORD, 0, 0, _NETWORK + 12), (_IF_EQUAL, 0, 1, low), (_RETURN, 0, 0, 0)]
-    four.append((_RETURN, 0, 0, _ALL))
+            six += [(_LOAD_KEPT, 0, 0, 0), (_IF_EQUAL, 0, 3, network[0])]
+            six += [(_LOAD_KEPT, 0, 0, 1), (_IF_EQUAL, 0, 1, network[1]), (_RETURN, 0, 0, match)]
+    four.append((_RETURN, 0, 0, other))
     program = [
         (_LOAD_BYTE, 0, 0, _NETWORK),
         (_SHIFT_RIGHT, 0, 0, 4),
@@ -48,7 +92,7 @@ def address_filter(addresses: Iterable[str]) -> bytes:
         (_JUMP, 0, 0, len(four)),
         *four,
         *six,
-        (_RETURN, 0, 0, _ALL),
+        (_RETURN, 0, 0, other),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in program)
 

@@ -14,13 +14,16 @@ import pytest
 from kongming_server.main import log_limits
 from kongming_server.security.descriptors import PortDescriptors, ResidentMemory
 from kongming_server.security.floods import (
+    CLOSED_S,
     FIRST,
     HOLD_S,
+    MOST_CLOSED_S,
     SECOND,
     THIRD,
     Floods,
     FloodWatch,
 )
+from kongming_server.security.packet_filter import address_filter, admission_filter
 
 from kongming.rpc.connections import Connections
 from tests.server.process import eventually
@@ -66,6 +69,76 @@ def test_strangers_end_while_memory_grows_without_an_explanation() -> None:
     assert flooded.look({small: 4 * KIB, operator: 50 * MIB, new: KIB}, THIRD + MIB) == {small}
     flooded.clock.now += HOLD_S
     assert flooded.floods.held() == set()
+
+
+def closed() -> tuple[Flooded, str]:
+    """After strangers of ever new addresses took the most that is let pass; and a known caller."""
+    flooded = Flooded()
+    caller = flooded.known(peer(200, 1), "node-1")
+    assert flooded.look({caller: 4 * KIB}) == set()
+    assert flooded.floods.admitted() is None
+    for number, grown in enumerate((FIRST, SECOND, THIRD), 1):
+        stranger = peer(number, 1)
+        assert flooded.look({stranger: 2 * BLOCK, caller: 4 * KIB}, grown + MIB) in (
+            {stranger},
+            set(),
+        )
+    assert flooded.look({peer(3, 1): 2 * BLOCK, caller: 4 * KIB}, THIRD + MIB) == {peer(3, 1)}
+    return flooded, caller
+
+
+def test_while_ever_more_come_only_known_addresses_connect() -> None:
+    flooded, caller = closed()
+    admitted = frozenset({"192.0.2.200"})
+    assert flooded.floods.admitted() == admitted
+    # Memory is compared with what it was, not with what the first of them made of it.
+    for number in range(10, 50):
+        flooded.clock.now += 0.1
+        newcomer, neighbour = peer(number, 1), peer(200, number)
+        received = {newcomer: KIB, neighbour: KIB, caller: 4 * KIB}
+        assert flooded.look(received, THIRD + 2 * MIB) == {newcomer}
+        assert flooded.floods.admitted() == admitted
+    flooded.clock.now += CLOSED_S
+    assert flooded.look({caller: 4 * KIB}, FIRST - MIB) == set()
+    assert flooded.floods.admitted() is None
+
+
+def test_it_is_closed_for_longer_each_time_that_it_was_too_short() -> None:
+    flooded, caller = closed()
+    seconds = CLOSED_S
+    for number in range(10, 20):
+        flooded.clock.now += seconds - 0.1
+        flooded.look({caller: 4 * KIB})
+        assert flooded.floods.admitted() is not None
+        flooded.clock.now += 0.2
+        flooded.look({caller: 4 * KIB})
+        assert flooded.floods.admitted() is None
+        # The next growth is enough.
+        stranger = peer(number, 1)
+        assert flooded.look({stranger: 2 * BLOCK, caller: 4 * KIB}, FIRST + MIB) == {stranger}
+        assert flooded.floods.admitted() is not None
+        seconds = min(2 * seconds, MOST_CLOSED_S)
+
+
+def test_what_stays_of_a_flood_is_the_servers_own_after_a_while() -> None:
+    flooded, caller = closed()
+    flooded.clock.now += CLOSED_S - 0.1
+    assert flooded.look({caller: 4 * KIB}, THIRD + MIB) == set()
+    assert flooded.floods.admitted() is not None
+    flooded.clock.now += 0.2
+    assert flooded.look({caller: 4 * KIB}, THIRD + MIB) == set()
+    assert flooded.floods.admitted() is None
+    assert flooded.look({caller: 4 * KIB, peer(4, 1): 2 * BLOCK}, THIRD + MIB) == set()
+
+
+def test_an_address_that_sends_a_flood_is_not_admitted_for_callers_it_had() -> None:
+    flooded, caller = closed()
+    received = {caller: 4 * KIB, peer(200, 2): 2 * BLOCK}
+    flooded.look(received, THIRD + 2 * MIB)
+    assert flooded.look(received, THIRD + 2 * MIB) == {peer(200, 2)}
+    assert flooded.floods.admitted() == frozenset()
+    flooded.clock.now += HOLD_S
+    assert flooded.floods.admitted() == {"192.0.2.200"}
 
 
 def test_connections_and_messages_explain_what_they_take() -> None:
@@ -212,17 +285,44 @@ def test_nobody_connects_from_an_address_that_is_held_off(held_off: str) -> None
         port = made.getsockname()[1]
         with closing(PortDescriptors(port)) as sockets:
             many = [f"192.0.2.{number}" for number in range(200)]
-            assert sockets.refuse([*many, "2001:db8::", held_off])
+            assert sockets.filter(address_filter([*many, "2001:db8::", held_off]))
             for source, address in sources.items():
                 client = connect(port, source)
                 assert (client is None) == (address == held_off)
                 if client is not None:
                     client.close()
-            assert sockets.refuse([])
+            assert sockets.filter(address_filter([]))
             for source in sources:
                 client = connect(port, source)
                 assert client is not None
                 client.close()
+
+
+@pytest.mark.parametrize("admitted", ["127.0.0.2", "::"])
+def test_only_admitted_addresses_connect(admitted: str) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("There is no IPv6 here.")
+    sources = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2", "::1": "::"}
+    with listening(socket.AF_INET6, "::") as made:
+        port = made.getsockname()[1]
+        with closing(PortDescriptors(port)) as sockets:
+            many = [f"198.51.{number}.1" for number in range(120)]
+            many += [f"2001:db8:{number:x}::" for number in range(120)]
+            assert sockets.filter(admission_filter([*many, admitted]))
+            for source, address in sources.items():
+                client = connect(port, source)
+                assert (client is not None) == (address == admitted)
+                if client is not None:
+                    client.close()
+            # Too many for a filter: whole networks that they are in.
+            crowd = [f"127.0.{number}.9" for number in range(100)]
+            crowd += [f"127.0.{number}.7" for number in range(200)]
+            assert sockets.filter(admission_filter(crowd))
+            for source, expected in {"127.0.3.5": True, "127.1.0.7": False, "::1": False}.items():
+                client = connect(port, source)
+                assert (client is not None) == expected
+                if client is not None:
+                    client.close()
 
 
 def test_what_came_is_counted_and_dropped_with_its_connection() -> None:
