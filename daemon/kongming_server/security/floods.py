@@ -147,9 +147,14 @@ class Floods:
         self._held = {address: until for address, until in self._held.items() if until > now}
         return frozenset(self._held)
 
+    @property
+    def closed(self) -> bool:
+        """Whether only known addresses may connect."""
+        return self._closed_until is not None
+
     def admitted(self) -> frozenset[str] | None:
         """The only addresses from which anybody may connect now; None for all that are not held."""
-        if self._closed_until is None:
+        if not self.closed:
             return None
         return frozenset(self._known) - self.held()
 
@@ -345,14 +350,14 @@ class FloodWatch:
     def _look(self, floods: Floods, sockets: PortDescriptors, resident: int) -> None:
         alarming, held = floods.alarming(resident), floods.held()
         begun = time.monotonic()
-        hurried = bool(alarming or held or self._offenders or floods.admitted() is not None)
+        hurried = bool(alarming or held or self._offenders or floods.closed)
         if begun >= (self._next_look if hurried else self._next_calm_look):
             offenders = {self._offenders.popleft() for _ in range(len(self._offenders))}
             ending = floods.to_end(sockets.received(), resident, offenders)
             # First, so that nobody comes back in the meantime.
             self._admit(floods, sockets)
             sockets.abort(ending)
-            if floods.admitted() is not None and begun >= self._next_give_back:
+            if floods.closed and begun >= self._next_give_back:
                 give_back_memory()
                 self._next_give_back = begun + _GIVE_BACK_S
             if ending:

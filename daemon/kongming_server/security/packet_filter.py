@@ -22,8 +22,8 @@ _library = ctypes.PyDLL(None)
 _MOST_NETWORKS = 250
 """In one filter. The kernel takes 20 kB a socket, which is some 350 networks of IPv6."""
 
-_BITS = ((32, 64), (24, 48), (16, 32), (8, 16))
-"""Of a network of IPv4 and of IPv6, from the finest on."""
+_FINEST, _COARSER = (32, 64), ((24, 48), (16, 32), (8, 16))
+"""The bits of a network of IPv4 and of IPv6."""
 
 _Step = tuple[int, int, int, int]
 
@@ -35,21 +35,19 @@ def address_filter(addresses: Iterable[str]) -> bytes:
     The kernel gives an accepted connection the filter that its port had, which costs it a little
     for as long as it is open; the other addresses are all that it drops.
     """
-    return _program(sorted(_parsed(addresses))[:_MOST_NETWORKS], *_BITS[0], _NONE, _ALL)
+    networks = _networks(_parsed(addresses), *_FINEST)
+    return _program(networks[:_MOST_NETWORKS], *_FINEST, _NONE, _ALL)
 
 
 def admission_filter(addresses: Iterable[str]) -> bytes:
     """One that drops all but what comes from these; from the larger networks that they are in,
     where they are too many."""
     parsed = _parsed(addresses)
-    for four, six in _BITS:
-        networks = {
-            (version, value >> (128 - six if version == 6 else 32 - four))
-            for version, value in parsed
-        }
+    for bits in (_FINEST, *_COARSER):
+        networks = _networks(parsed, *bits)
         if len(networks) <= _MOST_NETWORKS:
             break
-    return _program(sorted(parsed), four, six, _ALL, _NONE)
+    return _program(networks, *bits, _ALL, _NONE)
 
 
 def _parsed(addresses: Iterable[str]) -> set[tuple[int, int]]:
@@ -62,28 +60,33 @@ def _parsed(addresses: Iterable[str]) -> set[tuple[int, int]]:
     return parsed
 
 
+def _networks(
+    parsed: Iterable[tuple[int, int]], four_bits: int, six_bits: int
+) -> list[tuple[int, int]]:
+    """Version and number of each network that these are in, without the bits of hosts."""
+    hosts = {4: 32 - four_bits, 6: 128 - six_bits}
+    return sorted(
+        {(version, value >> hosts[version] << hosts[version]) for version, value in parsed}
+    )
+
+
 def _program(
-    addresses: Iterable[tuple[int, int]], four_bits: int, six_bits: int, match: int, other: int
+    networks: Iterable[tuple[int, int]], four_bits: int, six_bits: int, match: int, other: int
 ) -> bytes:
-    """What returns ``match`` for the networks of these, and ``other`` for all else."""
+    """What returns ``match`` for these networks, and ``other`` for all else."""
     mask = _ALL << (32 - four_bits) & _ALL
     high, low = divmod(((1 << 64) - 1) >> (64 - six_bits) << (64 - six_bits), 1 << 32)
     four: list[_Step] = [(_LOAD_WORD, 0, 0, _NETWORK + 12), (_AND, 0, 0, mask)]
     # To read a packet takes the kernel ten steps, to read what was kept one.
     six: list[_Step] = [(_LOAD_WORD, 0, 0, _NETWORK + 8), (_AND, 0, 0, high), (_KEEP, 0, 0, 0)]
     six += [(_LOAD_WORD, 0, 0, _NETWORK + 12), (_AND, 0, 0, low), (_KEEP, 0, 0, 1)]
-    seen = set()
-    for version, value in addresses:
-        upper, lower = divmod(value >> 64, 1 << 32)
-        network = (0, value & mask) if version == 4 else (upper & high, lower & low)
-        if (version, network) in seen:
-            continue
-        seen.add((version, network))
+    for version, value in networks:
         if version == 4:
-            four += [(_IF_EQUAL, 0, 1, network[1]), (_RETURN, 0, 0, match)]
+            four += [(_IF_EQUAL, 0, 1, value), (_RETURN, 0, 0, match)]
         else:
-            six += [(_LOAD_KEPT, 0, 0, 0), (_IF_EQUAL, 0, 3, network[0])]
-            six += [(_LOAD_KEPT, 0, 0, 1), (_IF_EQUAL, 0, 1, network[1]), (_RETURN, 0, 0, match)]
+            upper, lower = divmod(value >> 64, 1 << 32)
+            six += [(_LOAD_KEPT, 0, 0, 0), (_IF_EQUAL, 0, 3, upper)]
+            six += [(_LOAD_KEPT, 0, 0, 1), (_IF_EQUAL, 0, 1, lower), (_RETURN, 0, 0, match)]
     four.append((_RETURN, 0, 0, other))
     program = [
         (_LOAD_BYTE, 0, 0, _NETWORK),
