@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,26 @@ from kongming.evaluate.tables import remarks
 from kongming.records.errors import InputError
 
 
+def scored(
+    measured: Sequence[PairMeasurement], predicted: Sequence[PairPrediction]
+) -> dict[str, Any]:
+    """The document of pairs of programs that each take a second alone."""
+    repeats = len(measured[0].values)
+    return score_pairs(
+        measured,
+        predicted,
+        solo=dict.fromkeys((pair.app for pair in measured), 1.0),
+        training_mean={},
+        repeats=repeats,
+        chosen={},
+        placement="cross-core",
+        node={},
+        runs=repeats * len(measured),
+        elapsed_s=0.0,
+        scored="raw",
+    )
+
+
 def covered(held: dict[str, list[bool]], **changes: Any) -> dict[str, Any]:
     """Coverage where each application's partners lie within the interval of 0.8 to 1.2, or not."""
     measured, predicted = [], []
@@ -22,19 +43,7 @@ def covered(held: dict[str, list[bool]], **changes: Any) -> dict[str, Any]:
             measured.append(PairMeasurement(app, f"p{k}", (1.0 if inside else 2.0,)))
             bounds: dict[str, Any] = {"lower": 0.8, "upper": 1.2} | changes
             predicted.append(PairPrediction(app, f"p{k}", "auto", 1.0, **bounds))
-    document = score_pairs(
-        measured,
-        predicted,
-        solo=dict.fromkeys(held, 1.0),
-        training_mean={},
-        repeats=1,
-        chosen={},
-        placement="cross-core",
-        node={},
-        runs=len(measured),
-        elapsed_s=0.0,
-        scored="raw",
-    )
+    document = scored(measured, predicted)
     coverage = document["coverage"]
     # With one repeat a run is the mean.
     return {"level": coverage["level"], **coverage["run"]}
@@ -91,19 +100,7 @@ def test_intervals_of_different_levels_are_not_added_up() -> None:
         for name, level in (("b", 0.8), ("c", 0.9))
     ]
     with pytest.raises(InputError, match=r"0\.8, 0\.9"):
-        score_pairs(
-            measured,
-            predicted,
-            solo={"a": 1.0},
-            training_mean={},
-            repeats=1,
-            chosen={},
-            placement="cross-core",
-            node={},
-            runs=2,
-            elapsed_s=0.0,
-            scored="raw",
-        )
+        scored(measured, predicted)
 
 
 @pytest.mark.thorough
@@ -127,19 +124,7 @@ def test_single_runs_and_medians_of_many_are_covered_apart() -> None:
         predicted = [
             PairPrediction(app, "x", "auto", 1.0, 0.9, 1.1, expected=(0.95, 1.05)) for app in "ab"
         ]
-        found: dict[str, Any] = score_pairs(
-            measured,
-            predicted,
-            solo={"a": 1.0, "b": 1.0},
-            training_mean={},
-            repeats=3,
-            chosen={},
-            placement="",
-            node={},
-            runs=6,
-            elapsed_s=0.0,
-            scored="raw",
-        )["coverage"]
+        found: dict[str, Any] = scored(measured, predicted)["coverage"]
         return found
 
     # The mean of repeats that differ so much may well be of a median within the interval.
@@ -169,19 +154,7 @@ def test_what_is_slower_than_at_least_is_held_and_what_is_faster_is_missed() -> 
         )
         for pair in measured
     ]
-    document = score_pairs(
-        measured,
-        predicted,
-        solo={"a": 1.0, "b": 1.0},
-        training_mean={},
-        repeats=2,
-        chosen={},
-        placement="cross-core",
-        node={},
-        runs=16,
-        elapsed_s=0.0,
-        scored="raw",
-    )
+    document = scored(measured, predicted)
     coverage = document["coverage"]
     assert coverage["at_edge"] == 0.75
     assert coverage["run"]["actual"] == coverage["expected"]["actual"] == 0.5
@@ -192,18 +165,6 @@ def test_what_is_slower_than_at_least_is_held_and_what_is_faster_is_missed() -> 
     said = [line for line in remarks(document) if '"at least"' in line]
     assert "Of these, 12 are of predictions" in said[0]
     assert "4 lie above the computed end, which is none, and count as held; 4 lie below" in said[0]
-    closed = score_pairs(
-        measured,
-        [replace(prediction, at_least=False) for prediction in predicted],
-        solo={"a": 1.0, "b": 1.0},
-        training_mean={},
-        repeats=2,
-        chosen={},
-        placement="cross-core",
-        node={},
-        runs=16,
-        elapsed_s=0.0,
-        scored="raw",
-    )
+    closed = scored(measured, [replace(prediction, at_least=False) for prediction in predicted])
     assert closed["coverage"]["run"]["actual"] == 0.25
     assert not [line for line in remarks(closed) if "Of these" in line]
