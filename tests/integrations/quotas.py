@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pytest
 
 from kongming import Fingerprint
 from kongming.probes.node import node_facts
@@ -30,6 +31,26 @@ SURROGATES = ("compute.int", "compute.float")
 def impossible(folder: Path) -> str | None:
     """Return the reason why there can be no quotas here, or None."""
     return reasons(node_facts(), folder)["quota"]
+
+
+@contextmanager
+def different_nodes(
+    folder: Path, quotas: Mapping[str, float | None], slowest: str, times: float
+) -> Generator[QuotaNodes]:
+    """Started nodes of which ``slowest`` is so many times as slow as "calm"; skips the test where
+    they cannot be had."""
+    why = impossible(folder)
+    if why is not None:
+        pytest.skip(why)
+    nodes = QuotaNodes(folder, quotas)
+    try:
+        nodes.start()
+        slowdowns = nodes.slowdowns()
+        if slowdowns[slowest] < times * slowdowns["calm"]:
+            pytest.skip("a quota makes no difference here: others take more than it does")
+        yield nodes
+    finally:
+        nodes.close()
 
 
 class QuotaNodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from kongming.records.errors import InputError
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from tests.conftest import Kongming
-from tests.integrations.quotas import QuotaNodes, impossible
+from tests.integrations.quotas import QuotaNodes, different_nodes
 from tests.server.process import eventually
 
 pytest.importorskip("ray")
@@ -33,19 +34,8 @@ QUOTAS = {"calm": None, "throttled": 0.1}
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuotaNodes]:
-    folder = tmp_path_factory.mktemp("nodes")
-    why = impossible(folder)
-    if why is not None:
-        pytest.skip(why)
-    nodes = QuotaNodes(folder, QUOTAS)
-    try:
-        nodes.start()
-        slowdowns = nodes.slowdowns()
-        if slowdowns["throttled"] < 1.5 * slowdowns["calm"]:
-            pytest.skip("a quota makes no difference here: others take more than it does")
+    with different_nodes(tmp_path_factory.mktemp("nodes"), QUOTAS, "throttled", 1.5) as nodes:
         yield nodes
-    finally:
-        nodes.close()
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +101,9 @@ def test_tasks_go_to_the_unloaded_raylet_and_hold_their_place_however_they_end(
 
         # Behind so many others a task would end later than on the slow node, which takes one.
         (tmp_path / "many").touch()
-        many = [placer.remote(waits, str(tmp_path / "many")) for _ in range(8)]
+        slowdowns = nodes.slowdowns()
+        behind = math.ceil(slowdowns["throttled"] / slowdowns["calm"]) + 2
+        many = [placer.remote(waits, str(tmp_path / "many")) for _ in range(behind)]
         ran_on = {cluster.name(node_id) for node_id in ray.get(many, timeout=100)}
         assert ran_on == {"calm", "throttled"}
         eventually(lambda: not service.assignments())
