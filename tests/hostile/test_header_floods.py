@@ -103,6 +103,7 @@ def is_let_in(one: Http2, token: dict[str, str]) -> bool:
     stream = one.ask(REPORT, b"", token)
     content = b""
     while stream not in one.ended:
+        assert not one.over
         content += b"".join(frame.content for frame in one.read(0.02))
     return b"grpc-status\x010" in content
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import NamedTuple, Self
 
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
@@ -24,12 +23,14 @@ class Frame(NamedTuple):
 
 class Http2:
     """Over a connected socket. ``window``: bytes that the server may send of each answer.
-    ``ended``: the streams that the server has ended."""
+    ``ended``: the streams that the server has ended; ``over``: whether it ended the connection, as
+    far as ``read`` has seen."""
 
     def __init__(self, connection: socket.socket, *, window: int = _WINDOW_BYTES) -> None:
         self._socket = connection
         self._next = 1
         self.ended: set[int] = set()
+        self.over = False
         # What the server lets this side send: of each stream, and 0 of the connection.
         self._initial = _WINDOW_BYTES
         self._windows = {0: _WINDOW_BYTES}
@@ -45,7 +46,11 @@ class Http2:
         host, _, port = address.rpartition(":")
         own = (source, 0) if source else None
         made = socket.create_connection((host, int(port)), timeout=timeout, source_address=own)
-        return cls(made, window=window)
+        try:
+            return cls(made, window=window)
+        except OSError:
+            made.close()
+            raise
 
     def close(self) -> None:
         self._socket.close()
@@ -109,9 +114,13 @@ class Http2:
         """What comes until nothing does for so long, or the connection ends."""
         found: list[Frame] = []
         self._socket.settimeout(timeout_s)
-        with suppress(OSError, EOFError):
+        try:
             while True:
                 found.append(self._frame())
+        except TimeoutError:
+            pass
+        except (OSError, EOFError):
+            self.over = True
         self._socket.settimeout(10)
         return found
 
