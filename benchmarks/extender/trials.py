@@ -57,18 +57,28 @@ class Trials:
         pods = 10 * calm
         modes = {"shipped": {}, "default": {"percentageOfNodesToScore": None}}
         rows: dict[str, dict[str, list[float]]] = {
-            mode: {"pods_on_slowed_nodes": [], "mean_share_of_nodes_shown": []} for mode in modes
+            mode: {
+                "pods_on_slowed_nodes": [],
+                "mean_share_of_nodes_shown": [],
+                "questions": [],
+                "questions_failed_open": [],
+            }
+            for mode in modes
         }
         for _ in range(self._turns):
             for mode in self._shuffled(modes):
                 shares, asked = self._shown()
+                failed = self._extender.sample("failed_open_total")
                 nodes = self._place(pods, True, **modes[mode])
+                failed = self._extender.sample("failed_open_total") - failed
                 shares, asked = (
                     now - old for now, old in zip(self._shown(), (shares, asked), strict=True)
                 )
                 slowed = sum(slowdowns[node] > CALM for node in nodes)
                 rows[mode]["pods_on_slowed_nodes"].append(slowed)
                 rows[mode]["mean_share_of_nodes_shown"].append(round(shares / asked, 3))
+                rows[mode]["questions"].append(asked)
+                rows[mode]["questions_failed_open"].append(failed)
         return {"nodes": self._many, "calm_nodes": calm, "pods": pods, **rows}
 
     def _shown(self) -> tuple[float, float]:
