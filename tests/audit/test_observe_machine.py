@@ -170,14 +170,21 @@ def test_a_recording_keeps_the_instance(tmp_path: Path, kongming_env: dict[str, 
     args = [arg for arg in OBSERVE if arg != "--no-metadata"]
     with service(ec2) as (address, asked):
         recording.env["KONGMING_METADATA"] = address
-        assert recording.run("--for", "0.3s", args=args).returncode == 0
-        (session,) = recording.read().sessions.values()
-        # The bound holds in the test too: where the machine is too slow there is no instance.
-        assert session["instance"] in (
-            None,
-            {"provider": "ec2", "type": "m1.small", "id": "i-0abc", "zone": "us-east-1a"},
-        )
-        assert asked
+        instance = None
+        # The bound holds in the test too: a slow machine has an instance in some recordings alone.
+        for _ in range(20):
+            assert recording.run("--for", "0.3s", args=args).returncode == 0
+            (session,) = recording.read().sessions.values()
+            instance = session["instance"]
+            if instance is not None:
+                break
+            recording.out.unlink()
+        assert instance == {
+            "provider": "ec2",
+            "type": "m1.small",
+            "id": "i-0abc",
+            "zone": "us-east-1a",
+        }
         before = len(asked)
         recording.out.unlink()
         assert recording.run("--for", "0.3s").returncode == 0
