@@ -6,6 +6,7 @@ where the record refuses a number; the field is named by its path in the message
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kongming.records.errors import InputError
@@ -209,6 +210,9 @@ def _placed(error: InputError, place: str) -> InputError:
     return error.at(".".join([place, _MESSAGE_NAMES.get(first, first), *rest[:-1], *last]))
 
 
+ReadFingerprint = Callable[[records_pb2.Fingerprint, str], Fingerprint]
+"""Decodes the fingerprint at a field."""
+
 # -- runs --------------------------------------------------------------------------------------
 
 
@@ -256,10 +260,12 @@ def run_to_message(run: Run) -> records_pb2.Run:
 
 
 def run_from_message(
-    message: records_pb2.Run, field: str = "run", *, node: NodeFacts | None = None
+    message: records_pb2.Run,
+    field: str = "run",
+    *,
+    read: ReadFingerprint = fingerprint_from_message,
 ) -> Run:
-    """A metric of 0 or less is kept, as the store does: such a run is not ok. ``node`` as for
-    ``fingerprint_from_message``.
+    """A metric of 0 or less is kept, as the store does: such a run is not ok.
 
     Raises InputError: a missing part, an unknown placement, kind or direction, or an
     implausible number.
@@ -267,7 +273,7 @@ def run_from_message(
     if not message.HasField("started_at"):
         raise InputError("is missing.", field=f"{field}.started_at")
     prints = {
-        part: fingerprint_from_message(getattr(message, part), f"{field}.{part}", node=node)
+        part: read(getattr(message, part), f"{field}.{part}")
         for part in ("fingerprint", "before", "after")
         if message.HasField(part)
     }
@@ -339,11 +345,12 @@ def signature_to_message(signature: Signature) -> records_pb2.Signature:
 
 
 def signature_from_message(
-    message: records_pb2.Signature, field: str = "signature", *, node: NodeFacts | None = None
+    message: records_pb2.Signature,
+    field: str = "signature",
+    *,
+    read: ReadFingerprint = fingerprint_from_message,
 ) -> Signature:
-    """``node`` as for ``fingerprint_from_message``.
-
-    Raises InputError: a missing part, an unknown placement, an implausible number."""
+    """Raises InputError: a missing part, an unknown placement, an implausible number."""
     if not message.HasField("fingerprint"):
         raise InputError("is missing.", field=f"{field}.fingerprint")
     return Signature(
@@ -352,9 +359,7 @@ def signature_from_message(
         identity=message.identity,
         node_id=message.node_id,
         placement=values.known_placement(message.placement, f"{field}.placement"),
-        fingerprint=fingerprint_from_message(
-            message.fingerprint, f"{field}.fingerprint", node=node
-        ),
+        fingerprint=read(message.fingerprint, f"{field}.fingerprint"),
         iterations=values.count(message.iterations, f"{field}.iterations"),
         campaign=message.campaign,
         step=message.step,

@@ -165,25 +165,11 @@ def run_of(
         raise InputError("is another node's.", field="run.node_id", value=message.node_id)
     check_span(message.wall_seconds, "run.wall_seconds")
     plain_name(message.app, "run.app")
-    prints = {
-        part: fingerprint_of(
-            getattr(message, part),
-            agent,
-            references,
-            now=now,
-            skew_s=skew_s,
-            field=f"run.{part}",
-        )[0]
-        for part in ("fingerprint", "before", "after")
-        if message.HasField(part)
-    }
-    run = records.run_from_message(message, node=agent.facts)
-    run = replace(
-        run,
-        fingerprint=prints.get("fingerprint"),
-        before=prints.get("before"),
-        after=prints.get("after"),
-    )
+
+    def read(part: records_pb2.Fingerprint, field: str) -> Fingerprint:
+        return fingerprint_of(part, agent, references, now=now, skew_s=skew_s, field=field)[0]
+
+    run = records.run_from_message(message, read=read)
     if ended_at(run) > now + skew_s:
         started = moments.format(now - run.wall_s)
         run = replace(run, started_at=started, warnings=(*run.warnings, _ahead(run.started_at)))
@@ -202,16 +188,11 @@ def signature_of(
     if message.node_id != agent.facts.id:
         raise InputError("is another node's.", field="signature.node_id", value=message.node_id)
     plain_name(message.app, "signature.app")
-    fingerprint, _ = fingerprint_of(
-        message.fingerprint,
-        agent,
-        references,
-        now=now,
-        skew_s=skew_s,
-        field="signature.fingerprint",
-    )
-    signature = records.signature_from_message(message, node=agent.facts)
-    return replace(signature, fingerprint=fingerprint)
+
+    def read(part: records_pb2.Fingerprint, field: str) -> Fingerprint:
+        return fingerprint_of(part, agent, references, now=now, skew_s=skew_s, field=field)[0]
+
+    return records.signature_from_message(message, read=read)
 
 
 def _set_back(fingerprint: Fingerprint, now: float) -> Fingerprint:
