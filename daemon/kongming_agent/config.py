@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kongming.probes.folders import state_folder
-from kongming.records.fingerprint import NodeFacts
+from kongming.records.fingerprint import PLACEMENTS, NodeFacts
+from kongming.records.questions import DEFAULT_PLACEMENT
 from kongming.settings import (
     ABOVE_ZERO,
     ADDRESS,
@@ -181,12 +182,9 @@ class Profile:
         [], "Names of the applications in it that may be profiled; none by default.", ANY
     )
     placement: str = setting(
-        "cross-core",
+        DEFAULT_PLACEMENT,
         "Placement of the load relative to the application.",
-        (
-            lambda value: value in ("same-core", "smt-sibling", "cross-core", "cross-socket"),
-            "same-core, smt-sibling, cross-core, cross-socket",
-        ),
+        (lambda value: value in PLACEMENTS, ", ".join(PLACEMENTS)),
     )
     plan: str = setting(
         "quick", "Plan of load levels.", (lambda value: value in ("quick", "paper"), "quick, paper")

@@ -15,6 +15,7 @@ from kongming_scheduling.ranking_cache import RankingCache
 from kongming.records import moments
 from kongming.records.answers import Assignment
 from kongming.records.errors import AccessError, KongmingError, UnknownNameError
+from kongming.records.questions import DEFAULT_PLACEMENT
 from kongming.records.run import Run
 from kongming.rpc import calls
 from kongming_extender.config import Assignments as Settings
@@ -268,7 +269,7 @@ class AssignmentSync:
                 app=app,
                 identity=identity,
                 node_id=node_id,
-                placement=pod.demand.placement or "cross-core",
+                placement=pod.demand.placement or DEFAULT_PLACEMENT,
                 kind="environment",
                 started_at=moments.format(pod.started_at),
                 wall_s=took_s,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kongming.records.errors import InputError, UntrainedError
+from kongming.records.questions import DEFAULT_PLACEMENT
 
 if TYPE_CHECKING:
     from kongming.engine.load.models import Site
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kongming.store import Store
 
 STORE = "store"
-DEFAULT_PLACEMENT = "cross-core"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from kongming.cli.sizes import MEMORY
 from kongming.cli.tables import WIDE
 from kongming.records.errors import InputError
 from kongming.records.fingerprint import PLACEMENTS
-from kongming.records.questions import STALE_POLICIES
+from kongming.records.questions import DEFAULT_PLACEMENT, STALE_POLICIES
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout."
@@ -154,7 +154,7 @@ order_option = click.option(
 placement_option = click.option(
     "--placement",
     type=click.Choice(PLACEMENTS),
-    default="cross-core",
+    default=DEFAULT_PLACEMENT,
     show_default=True,
     help="Where the neighbour runs relative to the program.",
 )
