@@ -311,7 +311,7 @@ def walk_through(cluster: Cluster) -> None:
     cluster.show("assignments", "bind", "job-1")
     cluster.show("assignments")
     held = [placed["assignment_id"] for placed in cluster.nodes()[best]["assignments"]]
-    cluster.check(held == ["job-1"], f"{best} does not show the placement that was bound")
+    cluster.check(held == ["job-1"], f"{best} does not show the assignment that was bound")
 
     print(f"\nWhile it is watched, the job on {best} ends.")
     print(f"\n$ kongming watch {best} --for 8 &", flush=True)
@@ -321,7 +321,7 @@ def walk_through(cluster: Cluster) -> None:
     cluster.show("assignments", "release", "job-1")
     cluster.check(watching.wait(30.0) == 0, "watching failed")
     cluster.show("assignments")
-    cluster.check(not cluster.nodes()[best]["assignments"], f"{best} still shows the placement")
+    cluster.check(not cluster.nodes()[best]["assignments"], f"{best} still shows the assignment")
     for name, process in cluster.running.items():
         cluster.check(name == "watch" or process.poll() is None, f"{name} has ended by itself")
 

@@ -210,7 +210,7 @@ class Hub:
         return self._active.get(node_id, ())
 
     def placed(self, resident: Resident) -> None:
-        """What is on disk of a placement is known from now on; its node is probed soon.
+        """What is on disk of an assignment is known from now on; its node is probed soon.
 
         Older news of it, which another thread or server brought late, change nothing.
         """
@@ -241,4 +241,4 @@ _WRITING = ("agent", "assignment")
 """Work on the store that writes, whatever there is."""
 
 _ORDER = ("reserved", "expired", "bound", "released")
-"""States of a placement: a later one is never followed by an earlier one."""
+"""States of an assignment: a later one is never followed by an earlier one."""

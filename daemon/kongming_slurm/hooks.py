@@ -103,7 +103,7 @@ def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> 
         now = time.time()
         started.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         started.write_text(f"{now:.6f} {time.monotonic():.6f}\n", encoding="ascii")
-        _write_report(hooks, node, "placement", id_, job_tag.app, now)
+        _write_report(hooks, node, "assignment", id_, job_tag.app, now)
         return
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(started.unlink, missing_ok=True)
@@ -115,7 +115,7 @@ def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> 
 def _write_report(
     hooks: Hooks,
     node: str,
-    kind: Literal["placement", "run"],
+    kind: Literal["assignment", "run"],
     id_: str,
     app: str,
     at: float,

@@ -21,8 +21,8 @@ from typing import Any, Literal
 
 from kongming.rpc.trusted_folder import open_folder
 
-FORMAT = 2
-"""Version 1 called the assignment a placement."""
+FORMAT = 3
+"""Version 1 called the assignment a placement, version 2 the kind of report that begins one."""
 
 MOST_REPORTS = 10000
 """As many may lie there: beyond it new ones are dropped, for nobody reads them."""
@@ -34,13 +34,13 @@ _NAME = re.compile(r"[A-Za-z0-9_.:+@-]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An application has started here (``placement``), or has run (``run``).
+    """An application has started here (``assignment``), or has run (``run``).
 
     ``at`` is when it started, in unix seconds; ``wall_s``, ``exit_status`` (negative for a signal)
     and ``scheduler`` are of a run. ``assignment_id`` is the scheduler's own.
     """
 
-    kind: Literal["placement", "run"]
+    kind: Literal["assignment", "run"]
     assignment_id: str
     app: str
     at: float
@@ -49,7 +49,7 @@ class Report:
     scheduler: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in ("placement", "run"):
+        if self.kind not in ("assignment", "run"):
             raise ValueError(f"unknown kind {self.kind!r}")
         for name, text in (("assignment_id", self.assignment_id), ("app", self.app)):
             if _NAME.fullmatch(text) is None:
@@ -126,10 +126,12 @@ def _read(path: Path) -> Report:
             raise ValueError("it is no report")
         document: Any = json.loads(file.read(_MOST_BYTES))
     version = document.get("format") if isinstance(document, dict) else None
-    if version not in (1, FORMAT):
+    if version not in (1, 2, FORMAT):
         raise ValueError(f"its format is {version}, and not up to {FORMAT}")
     if version == 1 and "placement_id" in document:
         document["assignment_id"] = document["placement_id"]
+    if version != FORMAT and document["kind"] == "placement":
+        document["kind"] = "assignment"
     return Report(
         kind=document["kind"],
         assignment_id=str(document["assignment_id"]),

@@ -118,10 +118,10 @@ class _Replay:
             if not waiting:
                 break
             # All nodes are idle, and limits reject even those.
-            placement = waiting.force()
-            if placement is None:
+            assignment = waiting.force()
+            if assignment is None:
                 raise AssertionError("A job waits although the fleet is idle.")
-            self._place(*placement, max(self._arrival[-1], *self._updated_at))
+            self._place(*assignment, max(self._arrival[-1], *self._updated_at))
         progress(len(self._arrival))
         return Outcome(
             start_s=np.array(self._start),
@@ -136,8 +136,8 @@ class _Replay:
     def _next_event(self) -> None:
         now, node, job = heapq.heappop(self._heap)
         if node == _WAKE:
-            while (placement := self._waiting.wake(job, now)) is not None:
-                self._place(*placement, now)
+            while (assignment := self._waiting.wake(job, now)) is not None:
+                self._place(*assignment, now)
         elif self._due[node] == now:
             self._depart(node, now)
             self._refill(node, now)

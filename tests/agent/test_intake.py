@@ -82,14 +82,14 @@ def left(folder: Path) -> list[Report | str]:
 
 
 def started(id_: str = "slurm:c:1:0:n1", at: float | None = None) -> Report:
-    return Report("placement", id_, "xz", time.time() if at is None else at, scheduler="slurm")
+    return Report("assignment", id_, "xz", time.time() if at is None else at, scheduler="slurm")
 
 
 def ended(id_: str = "slurm:c:1:0:n1", status: int = 0, at: float = 1e9) -> Report:
     return Report("run", id_, "xz", at, wall_s=2.5, exit_status=status, scheduler="slurm")
 
 
-def test_a_placement_is_bound_and_its_run_is_spooled(
+def test_an_assignment_is_bound_and_its_run_is_spooled(
     tmp_path: Path,
     spool: Spool,
     assignments: tuple[Assignments, str],
@@ -143,7 +143,7 @@ def test_a_run_that_failed_says_so(
     assert "-9" in (run.error or "")
 
 
-def test_a_placement_waits_for_a_server_that_is_away(
+def test_an_assignment_waits_for_a_server_that_is_away(
     tmp_path: Path,
     assignments: tuple[Assignments, str],
     intake: Callable[..., Intake],
@@ -166,7 +166,7 @@ def test_a_placement_waits_for_a_server_that_is_away(
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.ALREADY_EXISTS])
-def test_a_placement_that_is_refused_is_given_up(
+def test_an_assignment_that_is_refused_is_given_up(
     tmp_path: Path,
     assignments: tuple[Assignments, str],
     intake: Callable[..., Intake],
@@ -180,7 +180,7 @@ def test_a_placement_that_is_refused_is_given_up(
     assert left(tmp_path) == []
 
 
-def test_a_run_is_kept_whether_its_placement_was_told_or_not(
+def test_a_run_is_kept_whether_its_assignment_was_told_or_not(
     tmp_path: Path,
     spool: Spool,
     assignments: tuple[Assignments, str],
@@ -217,16 +217,21 @@ def test_what_is_no_report_is_told_and_removed(
     assert (tmp_path / "local").stat().st_mode & 0o777 == 0o700
 
 
-def test_files_of_the_version_before_are_read_and_newer_ones_named(tmp_path: Path) -> None:
+def test_files_of_earlier_versions_are_read_and_newer_ones_named(tmp_path: Path) -> None:
     said = {"kind": "run", "app": "xz", "at": 1.0, "wall_s": 2.5}
     for name, document in (
         ("1", {"format": 1, "placement_id": "job-1"}),
         ("2", {"format": 1, "assignment_id": "job-2"}),
-        ("3", {"format": handover.FORMAT + 1, "assignment_id": "job-3"}),
+        ("3", {"format": 2, "kind": "placement", "assignment_id": "job-3"}),
+        ("4", {"format": handover.FORMAT + 1, "assignment_id": "job-4"}),
     ):
         (tmp_path / f"{name}.report").write_text(json.dumps(said | document))
-    first, second, newer = (report for _, report in handover.waiting(tmp_path))
-    assert isinstance(first, Report)
-    assert isinstance(second, Report)
-    assert (first.assignment_id, second.assignment_id) == ("job-1", "job-2")
+    *earlier, newer = (report for _, report in handover.waiting(tmp_path))
+    assert [
+        (report.assignment_id, report.kind) for report in earlier if isinstance(report, Report)
+    ] == [
+        ("job-1", "run"),
+        ("job-2", "run"),
+        ("job-3", "assignment"),
+    ]
     assert newer == f"its format is {handover.FORMAT + 1}, and not up to {handover.FORMAT}"

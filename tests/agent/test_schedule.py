@@ -96,12 +96,12 @@ def test_one_odd_sample_is_no_step() -> None:
     assert len(live(schedule, 600.0, signals)) == 1
 
 
-def test_a_placement_and_the_server_call_for_a_fingerprint() -> None:
+def test_an_assignment_and_the_server_call_for_a_fingerprint() -> None:
     schedule = made(Probing(period_s=1000.0))
     live(schedule, 100.0)
     schedule.assignments(frozenset({"job-1"}))
     done = live(schedule, 30.0, start=100.0)
-    assert [probe.reason for _, probe in done] == ["a placement changed"]
+    assert [probe.reason for _, probe in done] == ["an assignment changed"]
     schedule.assignments(frozenset({"job-1"}))
     assert live(schedule, 30.0, start=130.0) == []
     schedule.request("the server asked")

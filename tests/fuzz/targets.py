@@ -213,7 +213,7 @@ def spool(content: bytes) -> None:
 
 
 def spool_draws() -> st.SearchStrategy[bytes]:
-    seed = {"format": 2, "kind": "run", "assignment_id": "1", "app": "xz", "at": 1.0, "wall_s": 2.0}
+    seed = {"format": 3, "kind": "run", "assignment_id": "1", "app": "xz", "at": 1.0, "wall_s": 2.0}
     return contents([json.dumps(seed).encode()]) | documents([seed]).map(
         lambda document: json.dumps(document).encode()
     )

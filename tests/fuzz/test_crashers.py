@@ -16,7 +16,7 @@ HUGE = 10**400
 
 
 def _report(**changes: Any) -> bytes:
-    report = {"format": 2, "kind": "run", "assignment_id": "1", "app": "xz", "at": 1.0}
+    report = {"format": 3, "kind": "run", "assignment_id": "1", "app": "xz", "at": 1.0}
     return json.dumps(report | changes).encode()
 
 

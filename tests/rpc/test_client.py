@@ -465,7 +465,7 @@ def test_models(serve: Serve) -> None:
     assert [request.app for _, request, _ in server.seen] == ["sort", "", "sort", "sort"]
 
 
-def test_placements(serve: Serve) -> None:
+def test_assignments(serve: Serve) -> None:
     reservation = assignments_pb2.Assignment(
         assignment_id="job-1",
         app="sort",

@@ -62,7 +62,7 @@ def refused(call: Any, *args: Any, **fields: Any) -> grpc.StatusCode:
     return code
 
 
-def test_a_placement_goes_from_reserved_to_bound_to_released(scheduler: Scheduler) -> None:
+def test_an_assignment_goes_from_reserved_to_bound_to_released(scheduler: Scheduler) -> None:
     reserved = scheduler.reserve(memory_bytes=1 << 30)
     assert reserved.state == RESERVED
     assert reserved.node_id == "node-1"
@@ -85,7 +85,7 @@ def test_repeating_a_request_answers_what_there_is(scheduler: Scheduler) -> None
     assert scheduler.bind() == released
 
 
-def test_one_id_is_one_placement(server: ServerProcess, scheduler: Scheduler) -> None:
+def test_one_id_is_one_assignment(server: ServerProcess, scheduler: Scheduler) -> None:
     FakeAgent(server.channel(), "node-2").register()
     scheduler.reserve()
     assert refused(scheduler.reserve, node="node-2") == grpc.StatusCode.ALREADY_EXISTS

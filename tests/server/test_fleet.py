@@ -194,7 +194,7 @@ def test_an_implausible_run_is_refused_and_the_other_is_kept(agent: FakeAgent) -
     assert agent.node().state == SUSPECT
 
 
-def test_a_finished_run_ends_its_placement(agent: FakeAgent) -> None:
+def test_a_finished_run_ends_its_assignment(agent: FakeAgent) -> None:
     agent.assignments.Bind(
         assignments_pb2.BindRequest(assignment_id="job-1", app="sort", node="node-1")
     )
@@ -214,7 +214,7 @@ def test_a_node_without_heartbeats_falls_silent_and_comes_back(start_server: Sta
     assert next(watch).node.state == READY
 
 
-def test_a_watcher_sees_fingerprints_and_placements(agent: FakeAgent) -> None:
+def test_a_watcher_sees_fingerprints_and_assignments(agent: FakeAgent) -> None:
     watch = agent.fleet.WatchNode(fleet_pb2.WatchNodeRequest(node="node-1"), timeout=100)
     assert not next(watch).node.HasField("last_fingerprint")
     agent.report(agent.fingerprint())
@@ -255,7 +255,7 @@ def test_a_request_to_profile_is_dropped_when_the_node_allows_it_no_more(agent: 
     assert list(agent.heartbeat().profile_apps) == []
 
 
-def test_an_agent_is_asked_to_probe_when_a_placement_begins(agent: FakeAgent) -> None:
+def test_an_agent_is_asked_to_probe_when_an_assignment_begins(agent: FakeAgent) -> None:
     assert not agent.heartbeat().probe_now
     agent.assignments.Bind(
         assignments_pb2.BindRequest(assignment_id="job-1", app="sort", node="node-1")

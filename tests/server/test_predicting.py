@@ -115,7 +115,7 @@ def test_the_mirror_answers_as_grpc_does(trained: ServerProcess) -> None:
     assert mirrored["prediction"]["slowdown"]["median"] == pytest.approx(said.slowdown.median)
 
 
-def test_placements_that_were_reserved_count(trained: ServerProcess) -> None:
+def test_assignments_that_were_reserved_count(trained: ServerProcess) -> None:
     channel = trained.channel()
     asking, node = Asking(channel), Node(channel, "node-2")
     before = asking.predict("memory", "node-2").slowdown.median
@@ -156,7 +156,7 @@ def test_the_answers_survive_a_restart(trained: ServerProcess) -> None:
     assert after == pytest.approx(before, rel=1e-6)
 
 
-def test_what_was_expected_of_a_placement_is_kept(trained: ServerProcess) -> None:
+def test_what_was_expected_of_an_assignment_is_kept(trained: ServerProcess) -> None:
     channel = trained.channel()
     node = Node(channel, "node-1")
     expected = Asking(channel).predict("memory").runtime.median

@@ -137,7 +137,7 @@ def test_predict_beside_neighbours_of_a_server(
     assert "chaser next to chaser" in kongming(*arguments).stdout
 
 
-def test_placements_from_their_reservation_to_their_end(
+def test_assignments_from_their_reservation_to_their_end(
     kongming: Kongming, server_process: ServerProcess
 ) -> None:
     environment = {"KONGMING_SERVER": server_process.grpc}

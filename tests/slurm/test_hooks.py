@@ -42,7 +42,7 @@ def test_a_job_is_reported_when_it_starts_and_when_it_has_run(settings: Path) ->
     (assigned,) = reports(settings)
     assert isinstance(assigned, Report)
     assert (assigned.kind, assigned.app, assigned.assignment_id) == (
-        "placement",
+        "assignment",
         "xz",
         "slurm:north:12:0:n3",
     )
@@ -161,14 +161,14 @@ def test_the_script_ends_with_0_in_time_whatever_the_command_does(
     ],
 )
 def test_reports_that_cannot_be(bad: dict[str, object]) -> None:
-    good: dict[str, object] = {"kind": "placement", "assignment_id": "1", "app": "xz", "at": 1.0}
+    good: dict[str, object] = {"kind": "assignment", "assignment_id": "1", "app": "xz", "at": 1.0}
     with pytest.raises(ValueError, match=r"\S"):
         Report(**(good | bad))  # type: ignore[arg-type]
 
 
 def test_files_that_are_no_reports_are_errors(tmp_path: Path) -> None:
     (tmp_path / "1.report").write_text("{")
-    (tmp_path / "2.report").write_text('{"format": 2}')
+    (tmp_path / "2.report").write_text('{"format": 3}')
     (tmp_path / "3.report").write_text("[" * 3000)
     (tmp_path / "4.report").write_bytes(b"\xff" * 5000)
     (tmp_path / "5.report").symlink_to("/etc/passwd")
@@ -183,7 +183,7 @@ def test_a_folder_that_nobody_reads_fills_up_to_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handover, "MOST_REPORTS", 3)
-    report = Report("placement", "1", "xz", 1.0)
+    report = Report("assignment", "1", "xz", 1.0)
     for _ in range(3):
         handover.leave(tmp_path, report)
     with pytest.raises(OSError, match="full"):
@@ -191,7 +191,7 @@ def test_a_folder_that_nobody_reads_fills_up_to_a_bound(
     assert [each for _, each in handover.waiting(tmp_path)] == [report] * 3
 
 
-REPORT = Report("placement", "1", "xz", 1.0)
+REPORT = Report("assignment", "1", "xz", 1.0)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def store(store_url: str) -> Iterator[Store]:
         yield opened
 
 
-def placement(state: str = "reserved", **changes: Any) -> StoredAssignment:
+def assignment(state: str = "reserved", **changes: Any) -> StoredAssignment:
     values: dict[str, Any] = {
         "assignment_id": "job-1",
         "app": "sort",
@@ -62,9 +62,9 @@ def test_a_model_is_rolled_back_to_the_version_before(store: Store) -> None:
         store.roll_back("other", "cross-core")
 
 
-def test_a_placement_goes_through_its_life(store: Store) -> None:
+def test_an_assignment_goes_through_its_life(store: Store) -> None:
     assert store.assignment("job-1") is None
-    reserved = placement()
+    reserved = assignment()
     assert store.put_assignment(reserved) == reserved
     bound = replace(reserved, state="bound", bound_at=120.5)
     released = replace(bound, state="released", ended_at=200.25)
@@ -77,45 +77,45 @@ def test_a_placement_goes_through_its_life(store: Store) -> None:
 
 
 def test_a_decision_that_comes_late_undoes_nothing(store: Store) -> None:
-    bound = placement("bound", bound_at=120.0)
+    bound = assignment("bound", bound_at=120.0)
     released = replace(bound, state="released", ended_at=130.0)
-    store.put_assignment(placement())
+    store.put_assignment(assignment())
     store.put_assignment(bound)
-    for late in (placement(), placement("expired", ended_at=160.0)):
+    for late in (assignment(), assignment("expired", ended_at=160.0)):
         assert store.put_assignment(late) == bound
     store.put_assignment(released)
-    for late in (placement(), bound, placement("expired")):
+    for late in (assignment(), bound, assignment("expired")):
         assert store.put_assignment(late) == released
 
 
 def test_a_prolonged_reservation_does_not_expire_at_the_older_time(store: Store) -> None:
-    prolonged = placement(expires_at=500.0)
-    store.put_assignment(placement())
+    prolonged = assignment(expires_at=500.0)
+    store.put_assignment(assignment())
     store.put_assignment(prolonged)
-    assert store.put_assignment(placement("expired", expires_at=160.0)) == prolonged
-    expired = placement("expired", expires_at=500.0, ended_at=501.0)
+    assert store.put_assignment(assignment("expired", expires_at=160.0)) == prolonged
+    expired = assignment("expired", expires_at=500.0, ended_at=501.0)
     assert store.put_assignment(expired) == expired
     # Its program started all the same.
-    bound = placement("bound", expires_at=500.0, bound_at=510.0)
+    bound = assignment("bound", expires_at=500.0, bound_at=510.0)
     assert store.put_assignment(bound) == bound
 
 
 def test_an_id_belongs_to_one_application_and_node(store: Store) -> None:
-    store.put_assignment(placement())
+    store.put_assignment(assignment())
     before = store.last_change()
     with pytest.raises(ConflictError, match="sort on node-1"):
-        store.put_assignment(placement(app="gzip"))
+        store.put_assignment(assignment(app="gzip"))
     with pytest.raises(ConflictError, match="assignment_id"):
-        store.put_assignments([placement(assignment_id="job-0"), placement(node_id="node-2")])
+        store.put_assignments([assignment(assignment_id="job-0"), assignment(node_id="node-2")])
     with pytest.raises(InputError, match="state"):
-        store.put_assignment(placement("lost"))
-    assert store.assignments() == [placement()]
+        store.put_assignment(assignment("lost"))
+    assert store.assignments() == [assignment()]
     assert store.last_change() == before
 
 
-def test_placements_are_filtered_and_newest_first(store: Store) -> None:
+def test_assignments_are_filtered_and_newest_first(store: Store) -> None:
     made = [
-        placement(assignment_id=f"job-{number}", node_id=f"node-{number % 2}", reserved_at=number)
+        assignment(assignment_id=f"job-{number}", node_id=f"node-{number % 2}", reserved_at=number)
         for number in range(4)
     ]
     assert store.put_assignments(made) == made
@@ -131,11 +131,11 @@ RANK = {"reserved": 0, "expired": 1, "bound": 2, "released": 3}
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(states=st.lists(STATES, min_size=1, max_size=6))
-def test_whatever_the_order_a_bound_placement_is_never_lost(
+def test_whatever_the_order_a_bound_assignment_is_never_lost(
     store: Store, states: list[str]
 ) -> None:
     key = f"job-{store.last_change()}"
-    held = [store.put_assignment(placement(state, assignment_id=key)) for state in states]
+    held = [store.put_assignment(assignment(state, assignment_id=key)) for state in states]
     ranks = [RANK[one.state] for one in held]
     assert all(
         later >= earlier or (earlier, later) == (RANK["expired"], RANK["reserved"])

@@ -210,7 +210,7 @@ class Schedule:
         """Process the server's list of residents; a change triggers a fingerprint."""
         if ids != self._node.assignments:
             self._node.assignments = ids
-            self.request("a placement changed")
+            self.request("an assignment changed")
 
     def pause(self, reason: str | None) -> None:
         """Suspend probes while something else measures on this node; None resumes them."""

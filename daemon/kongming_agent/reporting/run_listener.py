@@ -99,7 +99,7 @@ class Intake:
             if isinstance(report, str):
                 _log.warning("%s is left out: %s", path.name, report)
                 path.unlink(missing_ok=True)
-            elif report.kind == "placement":
+            elif report.kind == "assignment":
                 self._hold(report)
                 if self._bound(report) or report.assignment_id in ended:
                     path.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ DUTY = 0.1
 
 
 class Finished(Protocol):
-    """A run as it was reported, and the placement whose end it is; empty for none."""
+    """A run as it was reported, and the assignment whose end it is; empty for none."""
 
     @property
     def run(self) -> Run: ...
@@ -124,7 +124,7 @@ class ClosedLoop:
     # -- what it is told -----------------------------------------------------------------------
 
     async def placed(self, resident: Resident, forecast: Forecast) -> None:
-        """Keep what was predicted for a placement; on disk when this returns.
+        """Keep what was predicted for an assignment; on disk when this returns.
 
         Nothing is kept of an application that has no model.
         """

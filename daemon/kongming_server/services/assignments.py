@@ -121,7 +121,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         return assignments_pb2.ListAssignmentsResponse(assignments=map(_message, residents))
 
     async def release(self, assignment_id: str, ended_at: float | None) -> Resident:
-        """A placement has ended, whoever says so. Raises UnknownNameError and StoreError."""
+        """An assignment has ended, whoever says so. Raises UnknownNameError and StoreError."""
         async with self._deciding(assignment_id) as book:
             resident = book.release(assignment_id, self._hub.now(), ended_at=ended_at)
             return await self._persisted(resident)
@@ -198,7 +198,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         try:
             await self._loop.placed(resident, forecast)
         except KongmingError as error:
-            # The placement is on disk, and that is what was asked for.
+            # The assignment is on disk, and that is what was asked for.
             log.warning("The forecast of %s was not kept: %s", resident.assignment_id, error)
 
 

@@ -67,7 +67,7 @@ _CLOCK_SKEW_S = 5.0
 
 
 class FinishedRun(NamedTuple):
-    """A run that is on disk, and the placement whose end it is; empty for none."""
+    """A run that is on disk, and the assignment whose end it is; empty for none."""
 
     run: Run
     assignment_id: str
@@ -287,7 +287,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                     finished.assignment_id, finished.run.node_id, reports.ended_at(finished.run)
                 )
         except UnknownNameError:
-            log.info("A run ended the placement %s: unknown.", finished.assignment_id)
+            log.info("A run ended the assignment %s: unknown.", finished.assignment_id)
         except KongmingError as error:
             log.warning("The run %s was kept but not followed up: %s", finished.run.id, error)
 

@@ -422,7 +422,7 @@ def test_what_cannot_be_answered_says_why(
         made.predict(Question(**({"app": "memory", "node": "node-1"} | question)), NOW)
 
 
-def test_a_placement_of_another_application_is_not_ones_own(made: Engine) -> None:
+def test_an_assignment_of_another_application_is_not_ones_own(made: Engine) -> None:
     worlds.add_node(made, logs={})
     made.put_assignment(bound("d", "disk", NOW - 1.0))
 
