@@ -224,7 +224,7 @@ def start_nodes(cluster: Cluster) -> bool:
 
         if not until(has_reference, REFERENCE_S):
             known = False
-            print(f"  {name}: this machine is not idle, so what is slow on it cannot be told yet")
+            print(f"  {name}: this machine is not idle, so what is slow on it is not known yet")
     return known
 
 

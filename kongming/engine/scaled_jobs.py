@@ -177,9 +177,8 @@ def ranked_set(
         extrapolating=any(n.extrapolating for n in nodes),
     )
     if scale_model is None:
-        return replace(
-            alone, warnings=("There is no scale model: no runtime is told, only the slowdown.",)
-        )
+        warning = "There is no scale model: no runtime is predicted, only the slowdown."
+        return replace(alone, warnings=(warning,))
     from kongming.scale.decide.combination import combine_in_steps
     from kongming.scale.fit.model import warnings_of
 

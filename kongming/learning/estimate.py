@@ -174,10 +174,10 @@ def prediction_of(
         warnings.append(_uncalibrated(frozen, options))
     elif options.widening.groups < intervals.applications_needed(options.level):
         notes += (f"The interval is calibrated on {frozen.groups} families of left-out runs.",)
-    if (doubt := usefulness.remark(file.app, frozen)) is not None:
-        warnings.append(doubt)
-    if file.profile is not None and (doubt := file.profile.remark(file.app)) is not None:
-        warnings.append(doubt)
+    if (remark := usefulness.remark(file.app, frozen)) is not None:
+        warnings.append(remark)
+    if file.profile is not None and (remark := file.profile.remark(file.app)) is not None:
+        warnings.append(remark)
     moved = answer.row - answer.scorer.log_idle
     return Prediction(
         app=file.app,

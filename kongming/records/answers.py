@@ -22,7 +22,7 @@ Basis = Literal["model", "node-only"]
 
 NodeState = Literal["ready", "unreferenced", "silent", "suspect", "stored"]
 """ready: its agent reports. unreferenced: its agent reports, but has no idle reference yet, so what
-is slow on it cannot be told, or only over like nodes. silent: no report within the timeout.
+is slow on it is not known, or only over like nodes. silent: no report within the timeout.
 suspect: it reported implausible values. stored: no agent is known, only stored measurements."""
 
 OUT_OF_SERVICE: tuple[NodeState, ...] = ("silent", "suspect")

@@ -37,7 +37,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def in_time(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def in_time(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

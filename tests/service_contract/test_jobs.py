@@ -182,7 +182,7 @@ def test_sets_without_a_scale_model_have_no_runtime(service: PredictionService) 
     (best,) = ranking.sets
     assert [node.name for node in best.nodes] == ["calm", "busy"]
     assert (best.runtime_s, best.scaled) == (None, None)
-    assert any("runtime is told" in text for text in best.warnings)
+    assert any("no runtime is predicted" in text for text in best.warnings)
 
 
 def test_server_and_store_say_the_same(local: PredictionService, remote: PredictionService) -> None:

@@ -118,7 +118,7 @@ def make_http(
         if host is not None:
             read = {load.name: load for load in loads if load.windows}
             if host not in read:
-                hint = "Only those with readings are told."
+                hint = "Only nodes with readings are listed."
                 raise UnknownNameError("node", host, read, hint=hint)
             selected = [read[host]]
             return json_answer(load_watcher.document(selected, time.time(), WINDOW_S))

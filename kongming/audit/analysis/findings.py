@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 _TOO_SHORT = (
     (600.0, "it shows this moment, not how variable the machine is."),
-    (3600.0, "whether the machine drifts, or changes from hour to hour, cannot be told."),
+    (3600.0, "whether the machine drifts, or changes from hour to hour, is not known."),
 )
 """What a recording shorter than so many seconds cannot tell."""
 

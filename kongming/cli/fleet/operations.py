@@ -212,8 +212,9 @@ def print_outcome(operation: OperationReport, as_json: bool, requested: Sequence
                 )
             )
         for model in models:
-            if model.profile is not None and (doubt := model.profile.remark(model.app)) is not None:
-                console.print(f"! {doubt}", markup=False)
+            profile = model.profile
+            if profile is not None and (remark := profile.remark(model.app)) is not None:
+                console.print(f"! {remark}", markup=False)
         console.print(f"{operation.state}: {operation.message}", markup=False)
     for model in failed:
         output.error_console().print(f"Not trained: {model.app}: {model.error}", markup=False)

@@ -203,8 +203,8 @@ def show(
             "not depend on the application." + (f" {near}" if near else ""),
             markup=False,
         )
-    if ranking.profile is not None and (doubt := ranking.profile.remark(app)) is not None:
-        console.print(f"! {doubt}", markup=False)
+    if ranking.profile is not None and (remark := ranking.profile.remark(app)) is not None:
+        console.print(f"! {remark}", markup=False)
     for line in left_out(ranking, candidates):
         console.print(line, markup=False)
 

@@ -127,11 +127,11 @@ def command(
                 )
                 file = read(answer)
                 assert file.profile is not None
-                doubts = (
+                remarks = (
                     file.profile.remark(file.app),
                     usefulness.remark(file.app, file.variants["full"].model()),
                 )
-                warnings = {"warnings": list(filter(None, doubts))}
+                warnings = {"warnings": list(filter(None, remarks))}
                 trained.append(summary(answer, version) | warnings)
     failed.sort(key=lambda failure: names.index(failure["app"]))
     if not trained:

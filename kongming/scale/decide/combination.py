@@ -11,7 +11,7 @@ slowdown of one node:
   each round of a collect is a barrier.
 - serial terms (intercept, and those that know no machines): the node of the driver.
 
-How much a node slows each of them is told by profiles of the job at several configurations
+How much a node slows each of them follows from profiles of the job at several configurations
 (``part_slowdowns``); with one profile all of them are slowed alike.
 
 The replay of a Spark application has no terms: its driver's gaps follow the driver's node, and its
@@ -265,7 +265,7 @@ def _profiled_note(places: Collection[tuple[int, float]]) -> tuple[str, ...]:
     if len(places) < 2:
         return ()
     named = "; ".join(str(Configuration(machines, scale)) for machines, scale in sorted(places))
-    return (f"How much each part is slowed is told by the profiles on {named}.",)
+    return (f"How much each part is slowed follows from the profiles on {named}.",)
 
 
 def _draws(
