@@ -10,11 +10,6 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
 from kongming.arrays import Floats
 
-_AVOIDED, _BOLD = 0.1, 0.2
-"""Probability of failure, or the share of failures if larger, from which a point is avoided; and
-the probability while failures are few: next to the boundary models err most for want of runs."""
-_FEW = 0.05
-"""Share of the runs up to which failures are few."""
 _NEAR = 0.4
 """Length scale, for each dimension, within which an outcome bends the boundary. Another choice is
 as far as the other end of a range."""
@@ -42,8 +37,6 @@ class FailureModel:
     def fit(self, X: Floats, failed: np.ndarray) -> Self:
         """From (n, p) columns of runs and (n,) whether they failed."""
         self._share = float(failed.mean()) if len(failed) else 0.0
-        # Of a place where nothing was run: the share of all runs, with Jeffreys' prior.
-        self._prior = (float(failed.sum()) + 0.5) / (len(failed) + 1.0)
         self._process = None
         if 0.0 < self._share < 1.0:
             if len(X) > _MOST:
@@ -62,12 +55,6 @@ class FailureModel:
             return np.full(len(X), self._share)
         parts = np.array_split(X - 0.5, -(-len(X) // _CHUNK))
         return np.concatenate([self._process.predict_proba(part)[:, 1] for part in parts])
-
-    def safe(self, probability: Floats) -> np.ndarray:
-        """(n,) whether points of such probabilities are worth a run. While failures are many among
-        few runs, what is no likelier to fail than any is tried."""
-        limit = _BOLD if self._share <= _FEW else max(_AVOIDED, self._prior)
-        return np.asarray(probability < limit)
 
     def _some(self, failed: np.ndarray) -> np.ndarray:
         """Rows of ``_MOST`` runs, of which the rarer kind is kept up to a half."""

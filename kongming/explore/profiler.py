@@ -260,6 +260,7 @@ class DecisionTreeProfiler:
             values=runs.means,
             counts=runs.counts,
             failed=rows([run.codes for run in self._runs if run.failed], d),
+            failures=np.array([run.failed for run in self._runs], dtype=bool),
             pending=rows(self._pending, d),
             weights=self.weights,
             cost_of=self._costs() if self.cost is not None or self.weights[2] else None,

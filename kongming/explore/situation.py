@@ -19,9 +19,10 @@ class Situation:
     """The runs so far. Codes are those of ``Space``.
 
     ``runs`` (n, d) are the distinct points that succeeded, ``values`` (n,) their means; ``failed``
-    and ``pending`` are further codes. ``pool`` stands for the space: all of it if ``complete``.
-    ``cost_of`` gives (n,) costs of codes, or is None where all cost the same. ``noise``: the
-    standard deviation of repeats, None if unknown; ``grow`` fits the policy's tree.
+    and ``pending`` are further codes. ``failures`` says of each run, in their order, whether it
+    failed. ``pool`` stands for the space: all of it if ``complete``. ``cost_of`` gives (n,) costs
+    of codes, or is None where all cost the same. ``noise``: the standard deviation of repeats, None
+    if unknown; ``grow`` fits the policy's tree.
     """
 
     space: Space
@@ -31,6 +32,7 @@ class Situation:
     values: Floats
     counts: np.ndarray
     failed: Floats
+    failures: np.ndarray
     pending: Floats
     weights: tuple[float, float, float]
     cost_of: Callable[[Floats], Floats] | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -177,3 +179,41 @@ def test_an_error_of_a_large_value_weighs_more_than_of_a_small_one() -> None:
     assert weights[0] == pytest.approx(0.5, abs=0.01)
     assert weights.tolist() == sorted(weights)
     assert importance(np.log([1e-300, 1e300])).tolist() == pytest.approx([0.5, 1.5])
+
+
+def test_suggestions_differ_where_every_point_is_likely_to_fail() -> None:
+    """Runs fail at random, half of them, so that no place is safe."""
+    points = [{"x": x, "y": y} for x in range(8) for y in range(8)]
+    outcomes = np.random.default_rng(0).uniform(size=len(points)) < 0.5
+    for seed in range(3):
+        profiler = DecisionTreeProfiler(
+            Space.from_table(points), budget=64, batch=8, model="lines", random_state=seed
+        )
+        while suggested := profiler.suggest():
+            for point in suggested:
+                fails = outcomes[int(point["x"]) * 8 + int(point["y"])]
+                profiler.tell(point, None if fails else 1.0 + point["x"])
+            taken = {tuple(point.values()) for point in suggested}
+            assert len(taken) == len(suggested)
+
+
+def test_later_runs_may_fail_as_far_as_few_of_them_did() -> None:
+    """Some of 20 runs failed; then none of 40 did, or 4 of them."""
+    grid = [(at + 0.5) / 30 for at in range(30)]
+    space = Space.from_dict({"x": grid, "y": grid})
+    bold, shy = [], []
+    for seed in range(4):
+        drawn: list[Any] = space.decode(space.draw(400, np.random.default_rng(seed)))
+        safe = [point for point in drawn[20:] if point["x"] + point["y"] < 0.9][:40]
+        failing = [point for point in drawn[20:] if point["x"] + point["y"] > 1.25][:4]
+        for later, risks in ((safe, bold), (failing + safe[4:], shy)):
+            profiler = DecisionTreeProfiler(
+                space, budget=200, batch=5, model="lines", random_state=seed
+            )
+            for point in drawn[:20] + later:
+                load = point["x"] + point["y"]
+                profiler.tell(point, None if load > 1.2 else float(np.exp(4.0 * load)))
+            forecast = profiler.predict(profiler.suggest())
+            risks.append(float(forecast.failure_probability.max()))
+    assert min(bold) > 0.2
+    assert max(shy) < 0.1

@@ -30,6 +30,15 @@ _SURE = 3
 """Repeats by which noise is known well enough."""
 _PROBED = 1.0
 """Share of the runs that are tried where they are held to fail, over failures so far and one."""
+_LEARNING = 20
+"""Runs in which failures are not counted: what they teach is what keeps later runs from failing."""
+_TOLERATED = 0.05
+"""Share of the runs after those that may fail: times are longest, and known least, next to where
+runs fail."""
+_SAFE, _LIKELY = 0.05, 0.3
+"""Probability of failure up to which points are run whatever failed, and above which none is."""
+_OPEN = 0.1
+"""Share of the points, the least likely to fail, that is never closed: runs may fail anywhere."""
 _DECADES = 30.0
 
 
@@ -38,13 +47,17 @@ def choose(situation: Situation, count: int) -> Floats:
     left = situation.candidates(_CANDIDATES)
     X = situation.even_features
     done = X(np.concatenate([situation.runs, situation.failed, situation.pending]))
-    failures, tried = None, left[:0]
+    failures, tried, allowance, closed = None, left[:0], np.inf, 1.0
     risk = np.zeros(len(left))
     if len(situation.failed) and len(left):
         failures = _failures(situation)
         risk = failures.probability(X(left))
-        safe = failures.safe(risk)
+        waiting = failures.probability(X(situation.pending))
+        allowance = _allowance(situation.failures, waiting, count)
+        closed = max(_SAFE, float(np.quantile(risk, _OPEN)))
+        safe = risk <= max(min(allowance, _LIKELY), closed)
         probes = _probes(situation, safe, risk, count)
+        allowance -= float(risk[probes].sum())
         if safe.sum() < count - len(probes):
             rest = np.setdiff1d(np.arange(len(left)), probes)
             safe = rest[np.argsort(risk[rest], kind="stable")]
@@ -55,8 +68,18 @@ def choose(situation: Situation, count: int) -> Floats:
     if len(situation.values) < first_runs(len(X.names), situation.budget):
         return np.concatenate([tried, left[spread(X(left), done, count, situation.rng)]])
     again = _repeats(situation)
-    chosen = _most_removed(situation, left, again, done, failures, risk, count)
+    chosen = _most_removed(situation, left, again, done, failures, risk, (allowance, closed), count)
     return np.concatenate([tried, np.concatenate([left, again])[chosen]])
+
+
+def _allowance(failures: np.ndarray, waiting: Floats, count: int) -> float:
+    """Return how many of the next ``count`` runs may fail, after runs of which ``failures`` did and
+    pending ones of which each fails with probability ``waiting``."""
+    if len(failures) < _LEARNING:
+        return np.inf
+    later = failures[_LEARNING:]
+    allowed = _TOLERATED * (len(later) + len(waiting) + count)
+    return allowed - float(later.sum()) - float(waiting.sum())
 
 
 def _probes(situation: Situation, safe: np.ndarray, risk: Floats, count: int) -> list[int]:
@@ -113,10 +136,13 @@ def _most_removed(
     done: Floats,
     failures: FailureModel | None,
     risk: Floats,
+    limits: tuple[float, float],
     count: int,
 ) -> list[int]:
     """Places within the candidates, never run (``left``, which fail with probability ``risk``) or
-    to be repeated (``again``)."""
+    to be repeated (``again``). ``limits``: how many may fail, and the probability up to which a
+    point is run nevertheless."""
+    allowance, closed = limits
     X = situation.even_features
     logs = _spans_decades(situation.values)
     runs, values = X(situation.runs), np.log(situation.values) if logs else situation.values
@@ -169,10 +195,15 @@ def _most_removed(
             # A first repeat tells noise from roughness, which no model does as surely.
             score[: len(left)] = -1.0
             unsure = False
+        # Where all that is left is likelier to fail than that, the least likely is run.
+        least = float(np.delete(risk, [at for at in chosen if at < len(left)]).min(initial=1.0))
+        score[: len(left)][risk > max(allowance, closed, least)] = -1.0
         at = int(np.argmax(score))
         if situation.rng.uniform() < ignorance:
             at = _drawn(np.where(score < 0.0, -1.0, away), situation.rng)
         chosen.append(at)
+        if at < len(left):
+            allowance -= float(risk[at])
         # The posterior once that point is measured.
         deviation = np.sqrt(variance[at] + process.noise + 1e-9)
         own = process.covariance(candidates, candidates[[at]])[:, 0] - white_c.T @ white_c[:, at]
