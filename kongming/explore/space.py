@@ -428,8 +428,24 @@ class Space:
             return
         rng = np.random.default_rng(0)
         for group in self._groups:
-            if group.judge is not None and not len(group.draw(1, rng)):
+            if group.judge is None:
+                continue
+            if not len(group.draw(1, rng)):
                 raise self._contradiction(group, rng)
+            if group.listed is not None:
+                self._refuse_absent(group, group.listed[0])
+
+    def _refuse_absent(self, group: Group, codes: Floats) -> None:
+        """``codes``: all that are allowed. Of a group too large to list it is not known whether a
+        condition holds anywhere."""
+        for column, dimension in enumerate(group.dimensions):
+            if np.isnan(codes[:, column]).all():
+                raise ExploreError(
+                    "is a condition that holds at no allowed point.",
+                    field=f"{dimension.name}.when",
+                    value=dimension.when,
+                    allowed="a condition that holds somewhere, or no such dimension",
+                )
 
     def _contradiction(self, group: Group, rng: np.random.Generator) -> ExploreError:
         """Name the clauses that together forbid everything; none of them can be left out."""

@@ -190,7 +190,7 @@ def test_budgets_of_time_and_of_cost(
     paid = sum(float(row["n"]) for row in rows(tmp_path / "priced.csv"))
     assert priced["spent"] == paid
     assert 12 < paid <= 20
-    for wrong in ("0", "cost -1", "cost", "many"):
+    for wrong in ("0", "1", "cost -1", "cost", "many"):
         assert kongming("explore", "run", *job, *OUT, "--budget", wrong).returncode == 2
 
 

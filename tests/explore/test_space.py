@@ -121,6 +121,8 @@ def test_toml(tmp_path: Path) -> None:
         ({"a": [1, 2], "b": [1, 2]}, ["a > 0", "b > 1"], ["forbid[0]", "every point", "'a > 0'"]),
         ({"a": [1, 2]}, ["a < 2", "a >= 2"], ["forbid[0], forbid[1]", "every point"]),
         ({"a": {"from": 0, "to": 1, "when": "a > 0"}}, [], ["a.when", "itself"]),
+        ({"a": [1, 2], "b": {"from": 0, "to": 1, "when": "a > 5"}}, [], ["b.when", "'a > 5'"]),
+        ({"a": [1, 2], "b": {"choices": [1, 2], "when": "a > 1"}}, ["a == 2"], ["b.when", "holds"]),
     ],
 )
 def test_what_is_no_space_is_refused(spec: Any, forbid: list[str], words: list[str]) -> None:

@@ -30,7 +30,7 @@ RATE = 0.1
 @click.option(
     "--target", metavar="COLUMN", required=True, help="The measured column; empty: the run failed."
 )
-@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="Number of runs.")
+@click.option("--budget", type=click.IntRange(min=2), metavar="N", help="Number of runs.")
 @click.option(
     "--rate", type=SHARE, help=f"Share of the rows that are run [default: {100 * RATE:g}%]."
 )
@@ -111,7 +111,7 @@ def command(
             "is more than the table has rows.",
             field="--budget",
             value=budget,
-            allowed=f"1 to {len(measured)}",
+            allowed=f"{FEWEST_RUNS} to {len(measured)}",
         )
     expression = cost if column is None else None
     costs = measured.costs if expression is None else costs_of(measured, expression)

@@ -34,7 +34,7 @@ class Budget(click.ParamType[tuple[str, float]]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, float]:
         text = str(value).strip()
-        if text.isascii() and text.isdigit() and int(text) >= 1:
+        if text.isascii() and text.isdigit() and int(text) >= 2:
             return "runs", int(text)
         word, _, amount = text.partition(" ")
         try:
@@ -45,7 +45,7 @@ class Budget(click.ParamType[tuple[str, float]]):
             return "cost", cost
         if word == "cost" or text[-1:].isdigit():
             self.fail(
-                f"{text!r} is not a budget. Allowed: a number of runs from 1, a duration as 2h, or "
+                f"{text!r} is not a budget. Allowed: a number of runs from 2, a duration as 2h, or "
                 "'cost 500'.",
                 param,
                 ctx,
