@@ -55,6 +55,9 @@ class _Query:
     pressure: Pressure
     now: float
     history: dict[int, _Reading] = field(default_factory=dict)
+    beside: dict[int, tuple[float, bool]] = field(default_factory=dict)
+    """By place that was worked out: the greatest log slowdown that a resident would have, and
+    whether some one's is a lower bound."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -157,7 +160,7 @@ class Ranker:
             random=random,
         )
         codes[list(selection.refused)] = ranking.code("resident_slowdown_limit")
-        worst = yield from self._worst(query, [(c.place, c.worst) for c in selection.places])
+        worst = query.beside
         ranked = []
         for number, choice in enumerate(selection.places, 1):
             if number % _AT_ONCE == 0:
@@ -216,9 +219,6 @@ class Ranker:
         sets = []
         for choice in choices:
             nodes = []
-            worst = yield from self._worst(
-                query, list(zip(choice.places, choice.worst, strict=True))
-            )
             for number, (place, tied, harm) in enumerate(
                 zip(choice.places, choice.tied, choice.harm, strict=True)
             ):
@@ -231,7 +231,7 @@ class Ranker:
                         query,
                         place,
                         score,
-                        worst[place],
+                        query.beside[place],
                         newcomer,
                         tied,
                         bool(field.stale[place]),
@@ -343,6 +343,7 @@ class Ranker:
         rows = [row for place in places for row in table.rows(place)]
         by_place = [len(table.rows(place)) for place in places]
         if not rows:
+            query.beside.update(dict.fromkeys(places, (0.0, False)))
             return [(0.0, 0.0)] * len(places)
         chosen = np.array(rows, dtype=np.intp)
         general = _mean(fitted(query.pressure.slowed, world.slots.width))
@@ -350,64 +351,24 @@ class Ranker:
         unknown = np.isnan(before)
         if unknown.any():
             before[unknown] = table.now[chosen[unknown]] = np.nan_to_num(
-                world.resident_logs(chosen[unknown], None)
+                world.resident_logs(chosen[unknown], None)[0]
             )
-        then, most = self._joined(query, chosen)
+        then, least = world.resident_logs(chosen, query.pressure)
         # Where no model says anything, one is slowed as its surrogates are on average.
         untold = np.isnan(then)
         added = np.where(untold, general, np.maximum(then - before, 0.0))
-        after = np.where(untold, 0.0, most)
+        after = np.where(untold, 0.0, then)
+        limited = bool(query.request.resident_slowdown_limit)
         harm = []
         start = 0
-        for count in by_place:
+        for place, count in zip(places, by_place, strict=True):
             end = start + count
-            worst = float(after[start:end].max(initial=0.0))
-            harm.append((float(added[start:end].sum()), worst))
+            worst, open_ = float(after[start:end].max(initial=0.0)), bool(least[start:end].any())
+            query.beside[place] = worst, open_
+            # That one is slowed at least so much is no word that a limit is kept.
+            harm.append((float(added[start:end].sum()), math.inf if limited and open_ else worst))
             start = end
         return harm
-
-    def _joined(self, query: _Query, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """The log slowdowns of residents beside the newcomer, and what a limit is compared with:
-        infinity for one that is slowed at least so much, which is no word that the limit is kept.
-        """
-        if not query.request.resident_slowdown_limit:
-            then = self._world.resident_logs(rows, query.pressure)
-            return then, then
-        most = self._world.resident_logs(rows, query.pressure, scoring.possible_log_slowdowns)
-        if not np.isinf(most).any():
-            return most, most
-        return self._world.resident_logs(rows, query.pressure), most
-
-    def _worst(
-        self, query: _Query, places: list[tuple[int, float]]
-    ) -> Steps[dict[int, tuple[float, bool]]]:
-        """In steps, by place, the greatest log slowdown that a resident would have and whether some
-        one's is a lower bound; ``places`` are with what ``_harm`` says of them. Only of those that
-        are returned, as models say that more slowly than the slowdown alone."""
-        worst = {place: (log, False) for place, log in places}
-        unknown = [
-            place
-            for place, log in places
-            if math.isinf(log) or not query.request.resident_slowdown_limit
-        ]
-        table = self._world.table
-        for start in range(0, len(unknown), _AT_ONCE):
-            if start:
-                yield
-            some = unknown[start : start + _AT_ONCE]
-            rows = [(place, row) for place in some for row in table.rows(place)]
-            if not rows:
-                continue
-            chosen = np.array([row for _, row in rows], dtype=np.intp)
-            most = self._world.resident_logs(chosen, query.pressure, scoring.possible_log_slowdowns)
-            open_ = np.isinf(most)
-            if not open_.any():
-                continue
-            logs = self._world.resident_logs(chosen, query.pressure)
-            of = np.array([place for place, _ in rows])
-            for place in np.unique(of[open_]).tolist():
-                worst[place] = float(np.nanmax(logs[of == place], initial=0.0)), True
-        return worst
 
     # Who is refused.
 

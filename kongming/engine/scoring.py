@@ -4,7 +4,6 @@ environment of another node means to a model. The numbers are the scorer's (``le
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,10 +70,6 @@ class MatrixScores:
     variant: NDArray[np.int8]
 
 
-Say = Callable[[Served, Floats, Floats, NDArray[np.bool_], Floats], Floats]
-"""A way to give log slowdowns (n,), with the parameters of ``score``."""
-
-
 def served(
     row: int, file: ModelFile, version: int, suite: int, columns: Columns, model: str | None = None
 ) -> Served:
@@ -137,25 +132,18 @@ def score(
     return scores
 
 
-def log_slowdowns(
+def log_slowdowns_and_bounds(
     model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_], awake: Floats
-) -> Floats:
-    """The log slowdowns of ``score`` alone, (n,): quicker where a few models are asked of a few
-    environments each."""
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """The log slowdowns of ``score`` alone, (n,), and which of them are the least: quicker where a
+    few models are asked of a few environments each."""
     scorer = model.scorers[FULL]
     logs = _logs(scorer, absolute, slowed, carried)
     if np.isnan(logs).any():
-        return score(model, absolute, slowed, carried, awake).log_slowdown
-    return np.clip(scorer.log_slowdown(logs, awake), -LARGEST_LOG, LARGEST_LOG)
-
-
-def possible_log_slowdowns(
-    model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_], awake: Floats
-) -> Floats:
-    """The log slowdowns of ``score``, (n,), infinite where that much is the least: what a limit is
-    compared with."""
-    scores = score(model, absolute, slowed, carried, awake)
-    return np.where(scores.at_least, math.inf, scores.log_slowdown)
+        scores = score(model, absolute, slowed, carried, awake)
+        return scores.log_slowdown, scores.at_least
+    log_slowdown, at_least = scorer.log_slowdown_and_bound(logs, awake)
+    return np.clip(log_slowdown, -LARGEST_LOG, LARGEST_LOG), at_least
 
 
 def _logs(

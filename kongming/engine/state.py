@@ -331,7 +331,7 @@ class World:
         for start in range(0, len(waiting), _AT_ONCE):
             rows = waiting[start : start + _AT_ONCE]
             # One that no model can say anything of is not asked for again and again.
-            self.table.now[rows] = np.nan_to_num(self.resident_logs(rows, None))
+            self.table.now[rows] = np.nan_to_num(self.resident_logs(rows, None)[0])
             if time.perf_counter() > deadline:
                 return False
         self._impacts_lag = False
@@ -341,10 +341,9 @@ class World:
         self,
         rows: NDArray[np.intp],
         newcomer: Pressure | None,
-        say: scoring.Say = scoring.log_slowdowns,
-    ) -> Floats:
-        """(n,) log slowdown of residents by their rows in the table, as models ``say``; NaN for one
-        without a model. ``newcomer`` is the pressure of one who would join each of them."""
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """(n,) log slowdown of residents by their rows in the table, NaN for one without a model,
+        and whether each is the least. ``newcomer`` is the pressure of one who would join each."""
         table, slots = self.table, self.slots
         # Those of one model stand together, so that each model is asked once, of a slice.
         order = np.argsort(table.model[rows], kind="stable")
@@ -367,13 +366,17 @@ class World:
         fits = (read == np.repeat(suites, counts)) | (read == ANY_SUITE)
         fits &= counted | (slots.node[where] == np.repeat(own, counts))
         logs = np.full(len(rows), math.nan)
+        least = np.zeros(len(rows), dtype=np.bool_)
         for model, start, count in zip(models, starts.tolist(), counts.tolist(), strict=True):
             if model is not None:
                 its = slice(start, start + count)
-                logs[its] = say(model, met[its], slowed[its], counted[its], awake[its])
-        log_slowdowns = np.empty(len(rows))
+                logs[its], least[its] = scoring.log_slowdowns_and_bounds(
+                    model, met[its], slowed[its], counted[its], awake[its]
+                )
+        log_slowdowns, at_least = np.empty(len(rows)), np.empty(len(rows), dtype=np.bool_)
         log_slowdowns[order] = np.where(fits, logs, math.nan)
-        return log_slowdowns
+        at_least[order] = fits & least
+        return log_slowdowns, at_least
 
     def _settle(self) -> None:
         """Forget to wait for slots that all models have seen, though others still lag."""

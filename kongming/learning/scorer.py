@@ -93,22 +93,45 @@ class Scorer:
             predicted = np.minimum(predicted, self._limit(inside))
         return with_awake_factor(predicted, self.variant.awake, awake)
 
+    def log_slowdown_and_bound(
+        self, rows: Floats, awake: Floats
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """(n,) of ``rows`` (n, p): log slowdowns, and whether each is the least, of the scores."""
+        if self.frozen.open_ended:
+            scores = self.score(rows, awake)
+            return scores.log_slowdown, scores.at_least
+        beyond = rows > self.log_edge
+        inside = np.minimum(rows, self.log_edge) - self.log_idle
+        predicted, at_edge, _ = self._edged(inside)
+        if predicted.max() > self.frozen.worst:
+            predicted = np.minimum(predicted, self._limit(inside))
+        if beyond.any():
+            at_edge = at_edge | (beyond & self.used).any(axis=1)
+        return with_awake_factor(predicted, self.variant.awake, awake), at_edge
+
     def _predicted(self, inside: Floats, moved: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """(n,) log slowdowns; (n,) the standard deviation of each: how far the variant's members
         disagree, or a share of the environment's severity where none could; and (n,) whether the
         model, or half of its members, are at their upper bound."""
-        members, bound = self.variant.members, self.frozen.bounds[1]
+        predicted, at_edge, each = self._edged(inside)
+        members = self.variant.members
         if members is None:
-            predicted = self.frozen.log_slowdown(inside)
             severity = intervals.severity_of(moved, self.variant.spread)
-            return predicted, intervals.SEVERITY_SHARE * severity, np.asarray(predicted >= bound)
+            return predicted, intervals.SEVERITY_SHARE * severity, at_edge
+        if each is None:
+            each = members.each(inside)
+        return predicted, np.asarray(each.std(axis=1, ddof=1), dtype=np.float64), at_edge
+
+    def _edged(self, inside: Floats) -> tuple[Floats, NDArray[np.bool_], Floats | None]:
+        """The first and the last of ``_predicted``, and (n, members) what the members say if these
+        are the model."""
+        members, bound = self.variant.members, self.frozen.bounds[1]
+        if members is None or self.frozen.predictor is not members:
+            predicted = self.frozen.log_slowdown(inside)
+            return predicted, np.asarray(predicted >= bound), None
         each = members.each(inside)
-        error = np.asarray(each.std(axis=1, ddof=1), dtype=np.float64)
-        if self.frozen.predictor is members:
-            predicted = spaces.bounded(members.combined(each), self.frozen.bounds)
-            return predicted, error, np.asarray(2 * (each >= bound).sum(axis=1) >= each.shape[1])
-        predicted = self.frozen.log_slowdown(inside)
-        return predicted, error, np.asarray(predicted >= bound)
+        predicted = spaces.bounded(members.combined(each), self.frozen.bounds)
+        return predicted, np.asarray(2 * (each >= bound).sum(axis=1) >= each.shape[1]), each
 
     def _unknown(self, predicted: Floats, error: Floats) -> NDArray[np.bool_]:
         """(n,): whether a prediction of a model whose training runs end in lower bounds may reach
