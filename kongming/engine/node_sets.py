@@ -23,13 +23,12 @@ decides."""
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Chosen:
-    """A set's places, least slowed first: which of them are near ties, what each adds to its
-    residents' log slowdowns, and the greatest that one of them would have."""
+    """A set's places, least slowed first: which of them are near ties, and what each adds to
+    its residents' log slowdowns."""
 
     places: list[int]
     tied: list[bool]
     harm: list[float]
-    worst: list[float]
     score: float
 
 
@@ -73,7 +72,7 @@ def choose_sets(
     left = left[np.argsort(slowed[left])]
     lots = random.random(len(slowed))
     harm = harm.copy()
-    known: dict[int, float] = {}
+    known: set[int] = set()
     refused: list[int] = []
     chosen: list[Chosen] = []
     tried = 0
@@ -98,7 +97,8 @@ def choose_sets(
             new = [place for place in dict.fromkeys(shortlist) if place not in known]
             over = []
             for place, (added, most) in zip(new, (yield from exact(new)), strict=True):
-                harm[place], known[place] = added, most
+                harm[place] = added
+                known.add(place)
                 if most > most_harmed and tried <= size + _MOST_TRIED:
                     over.append(place)
             tried += len(new)
@@ -114,7 +114,6 @@ def choose_sets(
                 places.tolist(),
                 best[1][order].tolist(),
                 harm[places].tolist(),
-                [known[place] for place in places.tolist()],
                 set_score(slowed[places], harm[places], weights),
             )
         )

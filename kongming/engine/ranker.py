@@ -160,7 +160,6 @@ class Ranker:
             random=random,
         )
         codes[list(selection.refused)] = ranking.code("resident_slowdown_limit")
-        worst = query.beside
         ranked = []
         for number, choice in enumerate(selection.places, 1):
             if number % _AT_ONCE == 0:
@@ -170,7 +169,7 @@ class Ranker:
                     query,
                     choice.place,
                     choice.score,
-                    worst[choice.place],
+                    query.beside[choice.place],
                     float(newcomer[choice.place]),
                     choice.tied,
                     bool(stale[choice.place]),

@@ -39,12 +39,10 @@ _BATCH = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One that was worked out: its score, the greatest log slowdown of a resident, and whether it
-    is tied with the first."""
+    """One that was worked out: its score, and whether it is tied with the first."""
 
     place: int
     score: float
-    worst: float
     tied: bool
 
 
@@ -87,7 +85,7 @@ def best(
     own, others = weights
     bounds = own * newcomer
     scores = bounds + others * estimate
-    scored: dict[int, tuple[float, float]] = {}
+    scored: dict[int, float] = {}
     refused: list[int] = []
     left = np.zeros(len(newcomer), dtype=np.bool_)
     left[allowed] = True
@@ -102,7 +100,7 @@ def best(
             if worst > most_harmed:
                 refused.append(place)
             else:
-                scored[place] = (float(bounds[place]) + others * added, worst)
+                scored[place] = float(bounds[place]) + others * added
 
     wanted = limit + math.ceil(limit / _SPARE)
     order = ranking.in_order(scores, allowed, nodes, tolerance, wanted, random)
@@ -111,7 +109,7 @@ def best(
     size = min(_BATCH, most)
     while True:
         of_node = _of_nodes(scored, nodes)
-        ceiling = _ceiling([scored[place][0] for place in of_node], limit, tolerance)
+        ceiling = _ceiling([scored[place] for place in of_node], limit, tolerance)
         open_ = np.flatnonzero(left & (bounds < ceiling))
         if not len(open_) or spent >= most:
             break
@@ -121,10 +119,10 @@ def best(
         yield from work_out(open_.tolist())
         size *= 2
     shuffled = random.permutation(np.array(of_node, dtype=np.intp)).tolist()
-    chosen, tied = ranking.settle([scored[p][0] for p in shuffled], tolerance, limit)
+    chosen, tied = ranking.settle([scored[p] for p in shuffled], tolerance, limit)
     return Shortlist(
         tuple(
-            Place(shuffled[i], *scored[shuffled[i]], is_tied)
+            Place(shuffled[i], scored[shuffled[i]], is_tied)
             for i, is_tied in zip(chosen, tied, strict=True)
         ),
         tuple(scored),
@@ -133,12 +131,12 @@ def best(
     )
 
 
-def _of_nodes(scored: dict[int, tuple[float, float]], nodes: NDArray[np.int32]) -> list[int]:
+def _of_nodes(scored: dict[int, float], nodes: NDArray[np.int32]) -> list[int]:
     """The best place of each node."""
     chosen: dict[int, int] = {}
-    for place, (score, _) in scored.items():
+    for place, score in scored.items():
         node = int(nodes[place])
-        if node not in chosen or score < scored[chosen[node]][0]:
+        if node not in chosen or score < scored[chosen[node]]:
             chosen[node] = place
     return list(chosen.values())
 
