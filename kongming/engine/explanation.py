@@ -56,7 +56,8 @@ class Explainer:
         scorer, row = complete[0]
         without = np.tile(row, (len(row) + 1, 1))
         np.fill_diagonal(without[1:], scorer.log_idle)
-        predicted = scorer.log_slowdown(without, np.full(len(without), met.awake))
+        awake = np.full(len(without), met.awake)
+        predicted, _ = scorer.log_slowdown_and_bound(without, awake)
         lost = (predicted[0] - predicted[1:]).tolist()
         here, idle = met.logs[scorer.places], met.idle[scorer.places]
         idle = np.where(np.isnan(idle), scorer.log_idle, idle)

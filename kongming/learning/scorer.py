@@ -85,14 +85,6 @@ class Scorer:
             np.asarray((beyond & self.used).any(axis=1) | at_edge),
         )
 
-    def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
-        """(n,) of ``rows`` (n, p): the first of the scores alone."""
-        inside = np.minimum(rows, self.log_edge) - self.log_idle
-        predicted = self.frozen.log_slowdown(inside)
-        if predicted.max() > self.frozen.worst:
-            predicted = np.minimum(predicted, self._limit(inside))
-        return with_awake_factor(predicted, self.variant.awake, awake)
-
     def log_slowdown_and_bound(
         self, rows: Floats, awake: Floats
     ) -> tuple[Floats, NDArray[np.bool_]]:

@@ -165,10 +165,7 @@ def run_of(
         raise InputError("is another node's.", field="run.node_id", value=message.node_id)
     check_span(message.wall_seconds, "run.wall_seconds")
     plain_name(message.app, "run.app")
-
-    def read(part: records_pb2.Fingerprint, field: str) -> Fingerprint:
-        return fingerprint_of(part, agent, references, now=now, skew_s=skew_s, field=field)[0]
-
+    read = _reader(agent, references, now, skew_s)
     run = records.run_from_message(message, read=read)
     if ended_at(run) > now + skew_s:
         started = moments.format(now - run.wall_s)
@@ -188,11 +185,19 @@ def signature_of(
     if message.node_id != agent.facts.id:
         raise InputError("is another node's.", field="signature.node_id", value=message.node_id)
     plain_name(message.app, "signature.app")
-
-    def read(part: records_pb2.Fingerprint, field: str) -> Fingerprint:
-        return fingerprint_of(part, agent, references, now=now, skew_s=skew_s, field=field)[0]
-
+    read = _reader(agent, references, now, skew_s)
     return records.signature_from_message(message, read=read)
+
+
+def _reader(
+    agent: Agent, references: References, now: float, skew_s: float
+) -> records.ReadFingerprint:
+    """``fingerprint_of`` for the parts of another record."""
+
+    def read(message: records_pb2.Fingerprint, field: str) -> Fingerprint:
+        return fingerprint_of(message, agent, references, now=now, skew_s=skew_s, field=field)[0]
+
+    return read
 
 
 def _set_back(fingerprint: Fingerprint, now: float) -> Fingerprint:
