@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kongming.learning.bracketing import bracket
@@ -90,3 +90,11 @@ def test_no_other_module_reads_texts_as_times() -> None:
         if readers.search(path.read_text(encoding="utf-8"))
     }
     assert found == {"kongming/records/moments.py"}
+
+
+@given(moment=st.floats(0.0, 4e9) | st.integers(0, 4 * 10**12).map(lambda number: number / 1e3))
+@example(moment=1795667613.3499994)
+def test_a_moment_is_the_same_text_whether_or_not_it_came_over_the_wire(moment: float) -> None:
+    received = value_codec.unix(value_codec.timestamp(moment))
+    for digits in ("milliseconds", "microseconds"):
+        assert moments.format(received, digits) == moments.format(moment, digits)
