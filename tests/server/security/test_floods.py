@@ -356,13 +356,18 @@ def reusable() -> socket.socket:
 
 
 def test_a_descriptor_that_was_another_ports_is_looked_at_anew() -> None:
-    """A peer that left HTTP, and came to gRPC from the same port of its own."""
+    """A peer that left HTTP, and came to gRPC from the same port of its own.
+
+    The port is bound, not merely given out at connect: one of those is shared with whoever else
+    connects elsewhere, and could not be bound afterwards.
+    """
     with (
         listening(socket.AF_INET, "127.0.0.1") as made,
         listening(socket.AF_INET, "127.0.0.1") as other,
         closing(PortDescriptors(made.getsockname()[1])) as sockets,
     ):
         with closing(reusable()) as client:
+            client.bind(("127.0.0.1", 0))
             client.connect(other.getsockname())
             own = client.getsockname()
             number = other.accept()[0].detach()
