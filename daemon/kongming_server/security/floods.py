@@ -54,8 +54,8 @@ _REMEMBERED_S, _REMEMBERED = 24 * 3600.0, 10_000
 """How long, and of how many addresses, it is known that a caller was let in."""
 
 LOOK_S, HURRIED_LOOK_S = 0.02, 0.005
-"""Between two looks at the server's memory; at all connections while it grows. gRPC takes up to
-2 GB of it in a second."""
+"""Between two looks at the server's memory, and while it grows, at all connections as well: gRPC
+takes up to 2 GB in a second."""
 
 _HURRIED_SWITCH_S = 0.001
 """For so long another thread may keep the interpreter while memory grows, instead of the usual
@@ -314,7 +314,7 @@ class FloodWatch:
         self._closed = False
         self._refused: frozenset[str] = frozenset()
         self._admitted: frozenset[str] | None = None
-        self._hurried, self._switch_s = False, sys.getswitchinterval()
+        self._hurried, self._switch_s = False, 0.0
         self._next_look = self._next_calm_look = self._next_give_back = 0.0
         self._thread: threading.Thread | None = None
 
@@ -359,15 +359,20 @@ class FloodWatch:
 
     def _hurry(self, hurried: bool) -> None:
         """Look more often, and have the interpreter sooner for it."""
-        if hurried != self._hurried:
-            self._hurried = hurried
-            sys.setswitchinterval(_HURRIED_SWITCH_S if hurried else self._switch_s)
+        if hurried == self._hurried:
+            return
+        self._hurried = hurried
+        if hurried:
+            self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(_HURRIED_SWITCH_S if hurried else self._switch_s)
 
     def _look(self, floods: Floods, sockets: PortDescriptors, resident: int) -> None:
         alarming, held = floods.alarming(resident), floods.held()
         begun = time.monotonic()
-        self._hurry(bool(alarming or held or self._offenders or floods.closed))
-        if begun >= (self._next_look if self._hurried else self._next_calm_look):
+        # Not for addresses that are held: one could have that for as long as it likes.
+        self._hurry(alarming or floods.closed)
+        watchful = bool(self._hurried or held or self._offenders)
+        if begun >= (self._next_look if watchful else self._next_calm_look):
             worked_s = time.thread_time()
             offenders = {self._offenders.popleft() for _ in range(len(self._offenders))}
             ending = floods.to_end(sockets.received(), resident, offenders)

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from threading import Event
@@ -472,6 +473,33 @@ def test_a_look_that_fails_is_made_again_and_one_that_hangs_is_noticed(
     going_on.set()
     watch.close()
     assert at_work == []
+
+
+def test_the_interpreter_is_given_up_sooner_while_memory_grows_and_no_longer() -> None:
+    usual = sys.getswitchinterval()
+    with closing(FloodWatch(Connections())) as watch, socket.create_server(("127.0.0.1", 0)) as own:
+        watch.start(own.getsockname()[1])
+        # Of growth after growth none has a flood as its reason, so each is soon taken as usual.
+        grown = []
+        eventually(lambda: grown.append(os.urandom(64 * MIB)) or sys.getswitchinterval() < usual)
+        grown.clear()
+        eventually(lambda: sys.getswitchinterval() == usual)
+    assert sys.getswitchinterval() == usual
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_only_growth_hurries_not_who_sends_too_many_headers(growing: bool) -> None:
+    """One address could have that for as long as it likes."""
+    usual, flooded = sys.getswitchinterval(), Flooded()
+    watch = FloodWatch(flooded.connections)
+    with closing(PortDescriptors(9)) as sockets:
+        for _ in range(5):
+            watch.report(peer(1, 1))
+        watch._look(flooded.floods, sockets, BASE + (FIRST + MIB if growing else 0))
+        hurried = sys.getswitchinterval()
+        watch._hurry(False)
+    assert (hurried < usual) is growing
+    assert sys.getswitchinterval() == usual
 
 
 def test_floods_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
