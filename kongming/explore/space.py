@@ -105,7 +105,10 @@ class Space:
         for clause in clauses:
             if not isinstance(clause, str):
                 raise ExploreError("is not text.", field="forbid", value=repr(clause))
-        return cls([read(name, spec) for name, spec in dimensions.items()], clauses)
+        space = cls([read(name, spec) for name, spec in dimensions.items()], clauses)
+        # Not of a space that was saved: it does no harm to a campaign under way.
+        space._refuse_absent()
+        return space
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
@@ -428,24 +431,23 @@ class Space:
             return
         rng = np.random.default_rng(0)
         for group in self._groups:
-            if group.judge is None:
-                continue
-            if not len(group.draw(1, rng)):
+            if group.judge is not None and not len(group.draw(1, rng)):
                 raise self._contradiction(group, rng)
-            if group.listed is not None:
-                self._refuse_absent(group, group.listed[0])
 
-    def _refuse_absent(self, group: Group, codes: Floats) -> None:
-        """``codes``: all that are allowed. Of a group too large to list it is not known whether a
-        condition holds anywhere."""
-        for column, dimension in enumerate(group.dimensions):
-            if np.isnan(codes[:, column]).all():
-                raise ExploreError(
-                    "is a condition that holds at no allowed point.",
-                    field=f"{dimension.name}.when",
-                    value=dimension.when,
-                    allowed="a condition that holds somewhere, or no such dimension",
-                )
+    def _refuse_absent(self) -> None:
+        """Of a group too large to list it is not known whether a condition holds anywhere."""
+        for group in self._groups:
+            listed = group.listed if group.judge is not None else None
+            if listed is None:
+                continue
+            for column, dimension in enumerate(group.dimensions):
+                if np.isnan(listed[0][:, column]).all():
+                    raise ExploreError(
+                        "is a condition that holds at no allowed point.",
+                        field=f"{dimension.name}.when",
+                        value=dimension.when,
+                        allowed="a condition that holds somewhere, or no such dimension",
+                    )
 
     def _contradiction(self, group: Group, rng: np.random.Generator) -> ExploreError:
         """Name the clauses that together forbid everything; none of them can be left out."""

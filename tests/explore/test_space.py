@@ -171,3 +171,9 @@ def test_tables_that_are_refused(tmp_path: Path) -> None:
         Space.from_table([])
     with pytest.raises(ExploreError, match="row 2, column 'b'"):
         Space.from_table([{"a": 1, "b": 2}, {"a": 1}])
+
+
+def test_a_saved_space_with_a_dimension_that_never_exists_is_still_read() -> None:
+    saved = Space.from_dict({"a": [1, 6], "b": {"choices": [1, 2], "when": "a > 5"}}).to_dict()
+    saved["dimensions"]["a"] = [1, 2]
+    assert Space.from_document(saved).size == 2

@@ -36,7 +36,8 @@ _TOLERATED = 0.05
 """Share of the runs after those that may fail: times are longest, and known least, next to where
 runs fail."""
 _SAFE, _LIKELY = 0.05, 0.3
-"""Probability of failure up to which points are run whatever failed, and above which none is."""
+"""Probability of failure up to which points are run whatever failed, and above which none is, but
+for a few that are tried (``_PROBED``) and where all others are likelier to fail (``_OPEN``)."""
 _OPEN = 0.1
 """Share of the points, the least likely to fail, that is never closed: runs may fail anywhere."""
 _DECADES = 30.0
