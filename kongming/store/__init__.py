@@ -1,7 +1,6 @@
 """Persistent store for measurements, models and service state: SQLite or PostgreSQL."""
 
 from kongming.store.campaigns import ApplicationEntry, Campaign, Campaigns, StoredApplication
-from kongming.store.connection import default_url
 from kongming.store.models import ModelEntry
 from kongming.store.records import Records
 from kongming.store.reference import Reference
@@ -23,6 +22,7 @@ from kongming.store.service_entries import (
 )
 from kongming.store.service_history import ServiceHistory
 from kongming.store.service_records import ServiceRecords
+from kongming.store.urls import default_url
 from kongming.store.watching import Watch, Watching
 
 __all__ = [

@@ -17,7 +17,7 @@ from kongming.process import json_text
 from kongming.records import moments
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.store import Store, StoredToken
-from kongming.store.connection import shown_url
+from kongming.store.urls import shown_url
 from kongming_server.config import load
 from kongming_server.security.roles import Role
 from kongming_server.security.tokens import CERTIFICATE, FINGERPRINT_DIGITS, duration_s, issue

@@ -153,7 +153,7 @@ def asks_server(server: Server) -> bool:
 
 def answerer(server: Server, store_url: str | None) -> str:
     """Return who was asked, in words: the server or the store, and the option for the other."""
-    from kongming.store.connection import shown_url
+    from kongming.store.urls import shown_url
 
     if asks_server(server):
         return f"the server {server.target} (--store asks a local store)"
