@@ -10,9 +10,6 @@ before the first of them is read, so that the message of a stranger stays in its
 from __future__ import annotations
 
 import asyncio
-import itertools
-import logging
-import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,15 +22,14 @@ from contextlib import (
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
-from google.protobuf.message import DecodeError
 
-from kongming.records.errors import InputError, KongmingError, StoreError
+from kongming.records.errors import InputError, KongmingError
 from kongming.rpc.connections import Connections
-from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
-from kongming_server import headers
+from kongming_server import call_errors, headers
 from kongming_server.arrivals import Arrivals, Bound
 from kongming_server.decoding import OFF_LOOP_BYTES, Decoder
+from kongming_server.request_ids import REQUEST_ID_KEY, request_id_of
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.pacing import Pacing
 from kongming_server.security.roles import Role
@@ -41,16 +37,10 @@ from kongming_server.settings import Limits
 from kongming_server.supervision import Working, unwatched
 from kongming_server.turns import Turns
 
-_log = logging.getLogger(__name__)
-
-REQUEST_ID_KEY = "x-request-id"
 IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
 """The one method whose messages may be as large as ``limits.import_bytes``."""
 
 _PUBLIC = "/grpc.health.v1.Health/List"
-_LONGEST_REQUEST_ID = 128
-_process = secrets.token_hex(4)
-_count = itertools.count(1)
 
 if TYPE_CHECKING:  # Their types take parameters only for a checker.
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -102,26 +92,6 @@ _CALLER_IDLE_MS = 600_000
 """Connections of callers that are known, but silent, end after so long."""
 
 
-def request_id_of(given: str) -> str:
-    """The request id to use: what the caller gave, or a new one.
-
-    Raises:
-        InputError: what was given is too long, or cannot stand in a header or on a line of a log.
-    """
-    if not given:
-        return f"{_process}-{next(_count):x}"
-    # Metadata and headers that bring it back hold no other characters.
-    plain = given.isascii() and given.isprintable()
-    if len(given) > _LONGEST_REQUEST_ID or not plain:
-        raise InputError(
-            "is not allowed.",
-            field="request_id",
-            value=given[:_LONGEST_REQUEST_ID],
-            allowed=f"up to {_LONGEST_REQUEST_ID} printable ASCII characters",
-        )
-    return given
-
-
 def check_batch(request: Any, limits: Limits) -> None:
     """Raises InputError where a request asks more at once than ``limits.batch``."""
     name = _BATCHES.get(type(request))
@@ -146,19 +116,6 @@ _BATCHES: Mapping[type, str] = {
     predictor_pb2.RankNodesRequest: "nodes",
     predictor_pb2.PredictColocationRequest: "neighbours",
 }
-
-
-class RequestIds(logging.Filter):
-    """Puts ``request_id`` and ``caller`` on each record of a log: of the call, or a dash; and
-    ``agent``, the credentials of an agent that had to say who it is, empty for others."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        call = current_call.get()
-        record.request_id = "-" if call is None else call.request_id
-        record.caller = "-" if call is None else call.caller.name
-        by_agent = call is not None and call.caller.role is Role.AGENT
-        record.agent = call.caller.identity if call is not None and by_agent else ""
-        return True
 
 
 class _Gate(grpc.aio.ServerInterceptor):
@@ -193,7 +150,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         except KongmingError as error:
             self._connections.end(peer)
             await self._guard.refusals.hold(error, peer)
-            await _end(error, context)
+            await call_errors.end(error, context)
         self._connections.end(peer)
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         raise AssertionError("abort returns")
@@ -429,9 +386,9 @@ class _Method:
         self, error: Exception, ticket: Ticket | None, context: Context, peer: str, begun: float
     ) -> NoReturn:
         # Over for all that counts and measures calls, before a refusal that waits.
-        self._left(ticket, peer, begun, _code_of(error, context))
+        self._left(ticket, peer, begun, call_errors.code_of(error, context))
         await self._guard.refusals.hold(error, peer)
-        await _end(error, context)
+        await call_errors.end(error, context)
 
     def _left(self, ticket: Ticket | None, peer: str, begun: float, code: str) -> None:
         # Not the call's context: once a call has ended gRPC answers it with a crash.
@@ -462,65 +419,3 @@ _UNFINISHED = (
     "Too many messages (of yours, or of all who show no token) have not come to an end: send fewer "
     "at a time."
 )
-
-
-def _code_of(error: Exception, context: Context) -> str:
-    if isinstance(error, grpc.aio.AbortError):
-        code = context.code()
-        return code.name if isinstance(code, grpc.StatusCode) else "UNKNOWN"
-    return to_status(_public_error(error)).code.name
-
-
-def _public_error(error: Exception) -> Exception:
-    """What the caller is told of."""
-    if isinstance(error, StoreError):
-        call = current_call.get()
-        if call is not None and call.caller.role is Role.AGENT:
-            # Where it is and of what kind is none of an agent's business.
-            return StoreError("The store failed.", hint="Try again later.")
-    if isinstance(error, DecodeError):
-        return InputError("The bytes are no message of this method.", field="message")
-    return error
-
-
-async def _end(error: Exception, context: Context) -> NoReturn:
-    """End the call with the status of ``error``."""
-    if isinstance(error, grpc.aio.AbortError):
-        raise error
-    call = current_call.get()
-    request_id = "-" if call is None else call.request_id
-    public = _public_error(error)
-    if isinstance(error, StoreError) and public is not error:
-        _log.warning("The store failed in request %s: %s", request_id, error)
-    error = public
-    if not isinstance(error, KongmingError | TimeoutError):
-        # The caller is told nothing of it but the id to ask for.
-        _log.error("Unexpected error in request %s", request_id, exc_info=error)
-    status = to_status(error)
-    trailers: tuple[tuple[str, str | bytes], ...] = (
-        *status.trailers,
-        (REQUEST_ID_KEY, request_id),
-    )
-    try:
-        await context.abort(status.code, status.message, trailers)
-    except grpc.aio.AbortError as aborted:
-        _forget_frames(aborted, error)
-        raise
-    raise AssertionError("abort returns")
-
-
-def _forget_frames(*errors: BaseException) -> None:
-    """Once this call's task has ended, let go of the frames that the errors came through.
-
-    gRPC keeps with a call what it was ended with, and each frame knows the call. In such a circle
-    all headers of the call would stay for as long as nobody collects garbage: 16,000 of them, in
-    whose making they grow old, for up to ``COLLECTING_S``.
-    """
-
-    def forget(_: object) -> None:
-        for error in errors:
-            error.__traceback__ = error.__context__ = error.__cause__ = None
-
-    call = asyncio.current_task()
-    assert call is not None, "no task"
-    call.add_done_callback(forget)

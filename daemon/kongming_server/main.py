@@ -176,13 +176,13 @@ def _give_up() -> None:
 
 
 def _log_to_stderr(level: str) -> None:
-    from kongming_server import interceptors
+    from kongming_server.request_ids import RequestIds
 
     # What other libraries say below a warning is not about this server.
     log_to_stderr(
         logging.WARNING,
         "%(asctime)s %(levelname)s %(request_id)s %(name)s: %(message)s",
-        interceptors.RequestIds(),
+        RequestIds(),
         log_limits(),
         force=True,
     )
@@ -194,12 +194,12 @@ def log_limits() -> LogLimits:
     """Return the bound of what others can make the server write to its log."""
     from kongming.rpc.log_limits import LogLimits
     from kongming.store import watching
-    from kongming_server import interceptors, outage
+    from kongming_server import call_errors, outage
     from kongming_server.security import floods, sockets
 
     # The first has a line for each call that fails, while the disk is full that the log is on; the
     # last two have some for each time that a store which is almost full takes something after all.
-    modules = (interceptors, sockets, floods, outage, watching)
+    modules = (call_errors, sockets, floods, outage, watching)
     return LogLimits(module.__name__ for module in modules)
 
 

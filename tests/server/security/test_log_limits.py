@@ -10,6 +10,8 @@ from unittest.mock import Mock
 import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
+from kongming_server import call_errors
+from kongming_server.main import log_limits
 
 from kongming.rpc.log_limits import LogLimits
 
@@ -98,8 +100,7 @@ def test_our_own_lines_are_not_counted() -> None:
 
 
 def test_calls_that_fail_while_the_disk_is_full_do_not_fill_it() -> None:
-    name = "kongming_server.interceptors"
-    limits = LogLimits([name], clock=Clock())
+    limits, name = log_limits(), call_errors.__name__
     assert sum(limits.filter(record(name, "request %s", n)) for n in range(100)) == 10
 
 
