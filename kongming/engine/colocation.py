@@ -17,7 +17,7 @@ from kongming.engine.environment import Phase
 from kongming.engine.forecast_parts import Met
 from kongming.engine.nodes import NodeView
 from kongming.engine.scoring import Served
-from kongming.engine.state import World
+from kongming.engine.state import FleetState
 from kongming.learning import predict as library
 from kongming.learning.awake import together
 from kongming.learning.estimate import EstimateOptions
@@ -48,21 +48,21 @@ class _Base:
 class Companion:
     """What neighbours that are named, and need not run anywhere, do to an application."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
 
     def colocation(self, question: ColocationQuestion, live: int | None) -> Colocation:
         """``live`` is the cache domain whose newest fingerprint the neighbours come to: it already
         holds whoever runs there. None is the idle node."""
-        world = self._world
-        placement = world.catalog.placement(question.app, question.placement)
-        model = world.catalog.requested(question.app, placement, 0, question.model)
-        view = None if question.node is None else world.nodes.find(question.node)
+        fleet = self._fleet
+        placement = fleet.catalog.placement(question.app, question.placement)
+        model = fleet.catalog.requested(question.app, placement, 0, question.model)
+        view = None if question.node is None else fleet.nodes.find(question.node)
         node_id = model.file.node_id if view is None else view.facts.id
         pressures = [self._known_pressure(name, placement, model) for name in question.neighbours]
         base = self._idle() if view is None or live is None else self._live(view, live)
         if view is not None and base.slot is not None:
-            answering.check_suite(world, base.slot, view, model)
+            answering.check_suite(fleet, base.slot, view, model)
         notes: list[str] = []
         warnings: list[str] = []
         if node_id != model.file.node_id:
@@ -90,7 +90,7 @@ class Companion:
         return Colocation(forecast, tuple(impacts))
 
     def _known_pressure(self, name: str, placement: str, model: Served) -> Pressure:
-        pressure = self._world.catalog.pressure(name, placement, model.suite)
+        pressure = self._fleet.catalog.pressure(name, placement, model.suite)
         if not pressure.known:
             raise UntrainedError(
                 f"{name} has no signature at {placement}, so what it does to a neighbour is not "
@@ -109,9 +109,9 @@ class Companion:
         """Predict the question's application, by ``model``, next to its neighbours of these
         pressures."""
         file = model.file
-        widening = self._world.catalog.widening(file.app, file.placement)
+        widening = self._fleet.catalog.widening(file.app, file.placement)
         signatures: Mapping[str, Sequence[Signature]] = {
-            name: self._world.catalog.signatures(name, file.placement)
+            name: self._fleet.catalog.signatures(name, file.placement)
             for name in question.neighbours
         }
         measured = base.slot is None and len(signatures) == len(question.neighbours)
@@ -141,13 +141,13 @@ class Companion:
         warnings: list[str],
     ) -> NeighbourImpact:
         """``question`` is about a neighbour that meets ``others`` and the newcomer."""
-        world = self._world
+        fleet = self._fleet
         name, placement = question.app, str(question.placement)
-        model = world.catalog.served(name, placement)
+        model = fleet.catalog.served(name, placement)
         if model is None:
             warnings.append(f"{name} has no model at {placement}: what it meets is not known.")
             return NeighbourImpact(name, None)
-        arriving = world.catalog.pressure(newcomer, placement, model.suite)
+        arriving = fleet.catalog.pressure(newcomer, placement, model.suite)
         if not arriving.known:
             sentence = (
                 f"{newcomer} has no signature at {placement}: what it does to neighbours is not "
@@ -158,8 +158,8 @@ class Companion:
             return NeighbourImpact(name, None)
         try:
             if base.slot is not None:
-                view = world.nodes.at(int(world.slots.node[base.slot]))
-                answering.check_suite(world, base.slot, view, model)
+                view = fleet.nodes.at(int(fleet.slots.node[base.slot]))
+                answering.check_suite(fleet, base.slot, view, model)
             met = self._application(model, question, [*others, arriving], base)
         except (InputError, IncompatibleError) as error:
             warnings.append(f"What {name} meets is not known: {error.message}")
@@ -167,15 +167,15 @@ class Companion:
         return NeighbourImpact(name, met.slowdown)
 
     def _idle(self) -> _Base:
-        idle = np.zeros(len(self._world.columns))
+        idle = np.zeros(len(self._fleet.columns))
         return _Base(idle, idle)
 
     def _live(self, view: NodeView, domain: int) -> _Base:
-        slots = self._world.slots
+        slots = self._fleet.slots
         slot = view.slots.get(domain)
         if slot is None or math.isnan(slots.taken_at[slot]):
             raise CannotAnswerError(f"Nothing was read on {view.facts.name} yet: no fingerprint.")
-        company = self._world.company(slot)
+        company = self._fleet.company(slot)
         width = slots.width
         awake = 0.0 if math.isnan(company.awake) else company.awake
         return _Base(fitted(company.met, width), slots.idle[slot], awake, slot)
@@ -185,12 +185,12 @@ class Companion:
         stacked = np.array([fitted(pressure.slowed, len(base.idle)) for pressure in pressures])
         stacked = stacked.reshape(len(pressures), len(base.idle))
         logs, _ = environment.met(base.logs, base.idle, [Phase.ADDED] * len(pressures), stacked)
-        is_carried = base.slot is None or self._world.is_carried(base.slot, model)
+        is_carried = base.slot is None or self._fleet.is_carried(base.slot, model)
         awake = together((base.awake, *(pressure.awake for pressure in pressures)))
         return Met(logs, base.idle, is_carried, awake)
 
     def _has_reference(self, view: NodeView, model: Served) -> bool:
         return any(
-            self._world.slots.reference(slot, model.suite) is not None
+            self._fleet.slots.reference(slot, model.suite) is not None
             for slot in view.slots.values()
         )

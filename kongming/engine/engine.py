@@ -22,7 +22,7 @@ from kongming.engine.nodes import NodeView
 from kongming.engine.ranker import Ranker
 from kongming.engine.scaled_jobs import ScaleModels, forecast_job
 from kongming.engine.settings import Purpose, Settings
-from kongming.engine.state import World
+from kongming.engine.state import FleetState
 from kongming.learning.intervals import Widening
 from kongming.learning.model_file import ModelFile
 from kongming.records.answers import (
@@ -50,38 +50,38 @@ class Engine:
     seconds throughout."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self._world = World(settings or Settings())
-        self._forecaster = Forecaster(self._world)
-        self._explainer = Explainer(self._world, self._forecaster)
-        self._companion = Companion(self._world)
+        self._fleet = FleetState(settings or Settings())
+        self._forecaster = Forecaster(self._fleet)
+        self._explainer = Explainer(self._fleet, self._forecaster)
+        self._companion = Companion(self._fleet)
         self._scales = ScaleModels()
-        self._ranker = Ranker(self._world, self._scales)
+        self._ranker = Ranker(self._fleet, self._scales)
 
     # Nodes and their readings.
 
     def put_node(self, facts: NodeFacts, now: float | None = None) -> None:
         """Make a node known, or its facts new; with ``now`` its agent was heard of then."""
-        view = self._world.put_node(facts)
+        view = self._fleet.put_node(facts)
         if now is not None:
-            self._world.nodes.saw(view, now, agent=True)
+            self._fleet.nodes.saw(view, now, agent=True)
 
     def drop_node(self, node_id: str) -> None:
         """Forget a node and its readings; assignments on it stay with the one who knows of them."""
-        self._world.drop_node(node_id)
+        self._fleet.drop_node(node_id)
 
     def heartbeat(self, node_id: str, now: float, probe_cost: float = 0.0) -> None:
         """Raises UnknownNameError for an unknown node."""
-        view = self._world.nodes.find(node_id)
-        self._world.nodes.saw(view, now, agent=True)
+        view = self._fleet.nodes.find(node_id)
+        self._fleet.nodes.saw(view, now, agent=True)
         view.last_heartbeat = max(now, view.last_heartbeat or 0.0)
         view.probe_cost = probe_cost
 
     def mark_suspect(self, node_id: str, reason: str) -> None:
         """Quarantine a node with implausible reports: not ranked until ``clear_suspect``."""
-        self._world.nodes.mark(self._world.nodes.find(node_id), reason)
+        self._fleet.nodes.mark(self._fleet.nodes.find(node_id), reason)
 
     def clear_suspect(self, node_id: str) -> None:
-        self._world.nodes.mark(self._world.nodes.find(node_id), "")
+        self._fleet.nodes.mark(self._fleet.nodes.find(node_id), "")
 
     def put_reference(
         self,
@@ -101,7 +101,7 @@ class Engine:
             UnknownNameError: an unknown node.
             InputError: a domain that the node does not have.
         """
-        self._world.put_reference(node_id, domain, times, suite_version, by)
+        self._fleet.put_reference(node_id, domain, times, suite_version, by)
 
     def put_fingerprint(
         self,
@@ -119,41 +119,41 @@ class Engine:
         Raises:
             InputError: it is implausible, or the node has no such domain.
         """
-        return self._world.put_fingerprint(node_id, domain, fingerprint, purpose, now, by)
+        return self._fleet.put_fingerprint(node_id, domain, fingerprint, purpose, now, by)
 
     # Models, signatures and assignments.
 
     def put_model(self, file: ModelFile, version: int, in_service: bool = True) -> None:
         """A version of a model; into service at once, or only kept to be asked for."""
-        self._world.put_model(file, version, in_service)
+        self._fleet.put_model(file, version, in_service)
 
     def promote(self, app: str, placement: str, version: int) -> None:
         """Put a kept version into service. Raises UntrainedError or UnknownNameError."""
-        self._world.promote(app, placement, version)
+        self._fleet.promote(app, placement, version)
 
     def drop_model(self, app: str, placement: str, version: int = 0) -> None:
         """Forget a version, or all for 0. Dropping what is not there is harmless."""
-        self._world.drop_model(app, placement, version)
+        self._fleet.drop_model(app, placement, version)
 
     def put_signatures(self, signatures: Iterable[Signature]) -> None:
         """Signatures of any applications, in addition to those that are known."""
-        self._world.put_signatures(signatures)
+        self._fleet.put_signatures(signatures)
 
     def drop_signatures(self, app: str, placement: str) -> None:
-        self._world.drop_signatures(app, placement)
+        self._fleet.drop_signatures(app, placement)
 
     def put_widening(self, app: str, placement: str, widening: Widening) -> None:
         """What this application's intervals have to be widened by (``learning.calibration``)."""
-        self._world.catalog.put_widening(app, placement, widening)
+        self._fleet.catalog.put_widening(app, placement, widening)
 
     def put_applications(self, names: Iterable[str]) -> None:
         """Names of applications that were registered, profiled or trained: those without a model
         are told from those that nobody knows."""
-        self._world.catalog.put_applications(names)
+        self._fleet.catalog.put_applications(names)
 
     def knows_application(self, name: str) -> bool:
         """Whether it was named so, or has a model in service."""
-        return self._world.catalog.knows_application(name)
+        return self._fleet.catalog.knows_application(name)
 
     def put_scale_model(self, name: str, file: ScaleFile) -> None:
         """The newest scale model of a name, which takes the place of the one before."""
@@ -168,22 +168,22 @@ class Engine:
 
     def put_assignment(self, resident: Resident) -> None:
         """An assignment in whatever state; call it again on each change."""
-        self._world.put_assignment(resident)
+        self._fleet.put_assignment(resident)
 
     # Answers.
 
     def refresh(self, now: float, budget_s: float = 0.02) -> float:
         """Work for about ``budget_s`` on what lags; returns by how many seconds the matrix may
         lag behind what was put in, 0 where it does not."""
-        return self._world.refresh(now, budget_s)
+        return self._fleet.refresh(now, budget_s)
 
     @property
     def lagging(self) -> bool:
         """Whether anything is left for ``refresh``: what arrived this very moment lags by 0 s."""
-        return self._world.lagging
+        return self._fleet.lagging
 
     def staleness_s(self, now: float) -> float:
-        return self._world.staleness_s(now)
+        return self._fleet.staleness_s(now)
 
     def predict(self, question: Question, now: float) -> Forecast:
         """The runtime of an application on a node as it is now.
@@ -212,7 +212,7 @@ class Engine:
             self._scales.find(question.app, question.scaling),
             lambda node_question: self._forecast(node_question, now),
             self._named,
-            self._world.catalog.profiles(question.app, question.placement),
+            self._fleet.catalog.profiles(question.app, question.placement),
         )
 
     def _forecast(self, question: Question, now: float) -> Forecast:
@@ -264,41 +264,41 @@ class Engine:
 
     def node_id(self, id_or_name: str) -> str:
         """Raises UnknownNameError, or InputError for a name that several nodes have."""
-        return self._world.nodes.find(id_or_name).facts.id
+        return self._fleet.nodes.find(id_or_name).facts.id
 
     def node(self, id_or_name: str, now: float) -> NodeReport:
         """Raises as ``node_id``."""
-        return self._status(self._world.nodes.find(id_or_name), now)
+        return self._status(self._fleet.nodes.find(id_or_name), now)
 
     def nodes(self, now: float) -> list[NodeReport]:
         """All nodes, by name."""
-        views = sorted(self._world.nodes, key=lambda view: (view.facts.name, view.facts.id))
+        views = sorted(self._fleet.nodes, key=lambda view: (view.facts.name, view.facts.id))
         return [self._status(view, now) for view in views]
 
     def reference(self, node_id: str, domain: int = 0) -> Mapping[str, float] | None:
         """Seconds per operation on the idle node; None without a reference."""
-        return self._world.reference(node_id, domain)
+        return self._fleet.reference(node_id, domain)
 
     def ttl_s(self, node_id: str, domain: int = 0) -> float:
         """How long a fingerprint of this domain is used without a warning."""
-        slot = self._world.nodes.find(node_id).slots.get(domain)
-        settings = self._world.settings
-        return settings.ttl_s if slot is None else float(self._world.slots.ttl_s[slot])
+        slot = self._fleet.nodes.find(node_id).slots.get(domain)
+        settings = self._fleet.settings
+        return settings.ttl_s if slot is None else float(self._fleet.slots.ttl_s[slot])
 
     def node_loads(
         self, now: float, window_s: float = 0.0, most: int | None = None
     ) -> Steps[list[NodeLoad]]:
         """How loaded the first ``most`` nodes by name are (``node_loads``), in steps."""
-        return node_loads.node_loads(self._world, now, window_s, most)
+        return node_loads.node_loads(self._fleet, now, window_s, most)
 
     def app_slowdowns(self, now: float, most: int) -> Steps[list[AppSlowdown]]:
         """What ``most`` applications are predicted to meet in the fleet as it is now, in steps."""
-        return node_loads.app_slowdowns(self._world, now, most)
+        return node_loads.app_slowdowns(self._fleet, now, most)
 
     def profile_verdicts(self, most: int) -> list[tuple[str, str, Verdict | None]]:
         """The verdict on the profile of each model in service by application and placement, of the
         first ``most`` by name; None where the profile was not judged."""
-        served = sorted(self._world.catalog.all_served(), key=lambda model: model.key)[:most]
+        served = sorted(self._fleet.catalog.all_served(), key=lambda model: model.key)[:most]
         return [
             (*model.key, None if model.file.profile is None else model.file.profile.verdict)
             for model in served
@@ -306,23 +306,23 @@ class Engine:
 
     @property
     def node_count(self) -> int:
-        return len(self._world.nodes)
+        return len(self._fleet.nodes)
 
     @property
     def models_in_service(self) -> int:
         """Applications that have a model in service, once for each placement."""
-        return len(list(self._world.catalog.all_served()))
+        return len(list(self._fleet.catalog.all_served()))
 
     def _named(self, node: str) -> tuple[str, str]:
-        facts = self._world.nodes.find(node).facts
+        facts = self._fleet.nodes.find(node).facts
         return facts.id, facts.name
 
     def _status(self, view: NodeView, now: float) -> NodeReport:
-        world, slots = self._world, self._world.slots
-        state, reason = world.nodes.state(view, now)
+        fleet, slots = self._fleet, self._fleet.slots
+        state, reason = fleet.nodes.state(view, now)
         ready = [slot for slot in view.slots.values() if slots.ready[slot]]
         for slot in ready:
-            world.company(slot)
+            fleet.company(slot)
         taken = [float(slots.taken_at[s]) for s in ready if not math.isnan(slots.taken_at[s])]
         known = [slot for slot in ready if not math.isnan(slots.general[slot])]
         if state == "ready" and not any(slots.lenders[slot] == 0 for slot in known):
@@ -332,9 +332,9 @@ class Engine:
         if known:
             worst = max(known, key=lambda slot: slots.general[slot])
             general = ratio_of(slots.general[worst])
-            slowdown = _slowdowns(world, worst, view.by)
+            slowdown = _slowdowns(fleet, worst, view.by)
         assignments = sorted(
-            world.residents.active_on(view.facts.id),
+            fleet.residents.active_on(view.facts.id),
             key=lambda resident: (resident.since, resident.assignment_id),
         )
         return NodeReport(
@@ -355,7 +355,7 @@ class Engine:
         )
 
 
-def _slowdowns(world: World, slot: int, by: str) -> dict[str, float]:
-    slowed = world.slots.slowed[slot]
+def _slowdowns(fleet: FleetState, slot: int, by: str) -> dict[str, float]:
+    slowed = fleet.slots.slowed[slot]
     places = np.flatnonzero(~np.isnan(slowed)).tolist()
-    return {world.columns.name(j, by): ratio_of(slowed[j]) for j in places}
+    return {fleet.columns.name(j, by): ratio_of(slowed[j]) for j in places}

@@ -11,33 +11,33 @@ from kongming.engine import scoring
 from kongming.engine.forecast_parts import Met
 from kongming.engine.forecaster import Forecaster
 from kongming.engine.scoring import Served
-from kongming.engine.state import World
+from kongming.engine.state import FleetState
 from kongming.records.answers import Contribution, Explanation
 from kongming.records.errors import CannotAnswerError
 from kongming.records.questions import Question
 
 
 class Explainer:
-    """Explains what a forecaster says of the same world."""
+    """Explains what a forecaster says of the same fleet."""
 
-    def __init__(self, world: World, forecaster: Forecaster) -> None:
-        self._world = world
+    def __init__(self, fleet: FleetState, forecaster: Forecaster) -> None:
+        self._fleet = fleet
         self._forecaster = forecaster
 
     def explain(self, question: Question, now: float) -> Explanation:
         forecast = self._forecaster.predict(question, now)
-        world = self._world
-        view = world.nodes.find(question.node)
+        fleet = self._fleet
+        view = fleet.nodes.find(question.node)
         slot = view.slots[forecast.domain]
         model = None
         if forecast.basis == "model":
             model = self._forecaster.model(question, forecast.placement)
-        logs = self._forecaster.met(question, world.company(slot), view)
-        idle = world.baseline(slot)
+        logs = self._forecaster.met(question, fleet.company(slot), view)
+        idle = fleet.baseline(slot)
         if model is None:
             return Explanation(forecast, self._shares(logs, idle, view.by))
-        awake = self._forecaster.awake(question, world.company(slot))
-        met = Met(logs, idle, world.is_carried(slot, model), awake)
+        awake = self._forecaster.awake(question, fleet.company(slot))
+        met = Met(logs, idle, fleet.is_carried(slot, model), awake)
         return Explanation(forecast, self._contributions(model, met))
 
     def _contributions(self, model: Served, met: Met) -> tuple[Contribution, ...]:
@@ -78,7 +78,7 @@ class Explainer:
         """Of a general slowdown every surrogate has the same share."""
         slowed = logs - idle
         known = np.flatnonzero(~np.isnan(slowed)).tolist()
-        columns = self._world.columns
+        columns = self._fleet.columns
         contributions = [
             Contribution(
                 columns.name(j, by),

@@ -15,7 +15,7 @@ from kongming.engine.movement import Movement
 from kongming.engine.nodes import NodeView
 from kongming.engine.scoring import Served
 from kongming.engine.slots import ANY_SUITE
-from kongming.engine.state import World
+from kongming.engine.state import FleetState
 from kongming.learning.estimate import Estimate, EstimateOptions, estimate_row, prediction_of
 from kongming.learning.intervals import Widening
 from kongming.records.answers import Forecast
@@ -51,13 +51,13 @@ def predicted(model: Served, met: Met, options: EstimateOptions, *, strict: bool
     return prediction_of(model.file, answer, options, strict=strict)
 
 
-def check_suite(world: World, slot: int, view: NodeView, model: Served) -> None:
+def check_suite(fleet: FleetState, slot: int, view: NodeView, model: Served) -> None:
     """Raise IncompatibleError where a slot was read with another suite than the model's."""
-    suite = int(world.slots.suite[slot])
+    suite = int(fleet.slots.suite[slot])
     if suite not in (model.suite, ANY_SUITE):
         raise IncompatibleError(
             f"The fingerprint of {view.facts.name} is of suite version "
-            f"{world.catalog.suite_name(suite)}; the model of {model.file.app} was trained on "
+            f"{fleet.catalog.suite_name(suite)}; the model of {model.file.app} was trained on "
             f"{model.file.suite_version}.",
             hint="Surrogates of different sizes are different columns: profile and train "
             "again with this suite.",

@@ -19,7 +19,7 @@ from kongming.engine.memory import Memory
 from kongming.engine.nodes import NodeView
 from kongming.engine.residents import Company
 from kongming.engine.scoring import Served
-from kongming.engine.state import World
+from kongming.engine.state import FleetState
 from kongming.learning.awake import together
 from kongming.learning.estimate import EstimateOptions, runtime_of
 from kongming.quantities import per_cent
@@ -51,33 +51,33 @@ class _Subject:
 class Forecaster:
     """Answers are remembered until what they follow from changes; their age is told anew."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._memory: Memory[tuple[Any, ...], Forecast] = Memory(world.settings.answers)
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+        self._memory: Memory[tuple[Any, ...], Forecast] = Memory(fleet.settings.answers)
 
     def predict(self, question: Question, now: float) -> Forecast:
-        world = self._world
-        view = world.nodes.find(question.node)
-        placement = world.catalog.placement(question.app, question.placement)
+        fleet = self._fleet
+        view = fleet.nodes.find(question.node)
+        placement = fleet.catalog.placement(question.app, question.placement)
         model = self.model(question, placement)
         slot = self._slot(question, view, model)
-        company = world.company(slot)
-        if model is not None and not world.is_readable(slot, model):
+        company = fleet.company(slot)
+        if model is not None and not fleet.is_readable(slot, model):
             model = None
         age = self._age(slot, now)
-        stale = age is not None and age > world.slots.ttl_s[slot]
+        stale = age is not None and age > fleet.slots.ttl_s[slot]
         if stale and question.stale_policy == "refuse":
             raise StaleError(
                 f"The newest fingerprint of {view.facts.name} is {age:.0f} s old; "
-                f"{world.slots.ttl_s[slot]:.0f} s are allowed.",
+                f"{fleet.slots.ttl_s[slot]:.0f} s are allowed.",
                 hint="Ask with a stale policy that widens or falls back to the node's history.",
             )
         history = None
         if stale and question.stale_policy == "history":
-            history = world.slots.median(slot)
+            history = fleet.slots.median(slot)
         if history is not None:
-            company = world.residents.company(
-                world.slots, slot, view.facts.id, world.catalog, world.columns, history
+            company = fleet.residents.company(
+                fleet.slots, slot, view.facts.id, fleet.catalog, fleet.columns, history
             )
         subject = _Subject(
             view,
@@ -99,7 +99,7 @@ class Forecaster:
             question.strict,
             history is not None,
         )
-        depends_on = (int(world.slots.version[slot]), world.catalog.generation)
+        depends_on = (int(fleet.slots.version[slot]), fleet.catalog.generation)
         forecast = self._memory.get(key, depends_on)
         if forecast is None:
             forecast = self._forecast(question, subject)
@@ -109,7 +109,7 @@ class Forecaster:
     # What the question is about.
 
     def model(self, question: Question, placement: str) -> Served | None:
-        catalog = self._world.catalog
+        catalog = self._fleet.catalog
         if catalog.served(question.app, placement) is None and not (
             question.model_version or question.model
         ):
@@ -120,7 +120,7 @@ class Forecaster:
         return catalog.requested(question.app, placement, question.model_version, question.model)
 
     def _slot(self, question: Question, view: NodeView, model: Served | None) -> int:
-        slots = self._world.slots
+        slots = self._fleet.slots
         ready = {domain: slot for domain, slot in view.slots.items() if slots.ready[slot]}
         if question.domain is not None:
             domains = max(len(view.facts.llc_cpus), 1)
@@ -146,12 +146,12 @@ class Forecaster:
             return next(iter(ready.values()))
         if model is None or model.row < 0:
             for slot in ready.values():
-                self._world.company(slot)
+                self._fleet.company(slot)
             return min(ready.values(), key=lambda s: (_last(float(slots.general[s])), s))
-        return min(ready.values(), key=lambda s: (_last(self._world.entry(model, s)), s))
+        return min(ready.values(), key=lambda s: (_last(self._fleet.entry(model, s)), s))
 
     def _resident(self, question: Question, view: NodeView) -> Any:
-        resident = self._world.residents.find(question.resident_id)
+        resident = self._fleet.residents.find(question.resident_id)
         if resident is None or not resident.active:
             raise UnknownNameError("assignment", question.resident_id, None)
         for what, theirs, ours in (
@@ -174,7 +174,7 @@ class Forecaster:
             self._resident(question, view)
             place = company.place(question.resident_id)
             logs = company.met if place is None else company.each[place]
-        return fitted(logs, self._world.slots.width)
+        return fitted(logs, self._fleet.slots.width)
 
     @staticmethod
     def awake(question: Question, company: Company) -> float:
@@ -184,7 +184,7 @@ class Forecaster:
         return company.awake if place is None else float(company.each_awake[place])
 
     def _age(self, slot: int, now: float) -> float | None:
-        taken_at = float(self._world.slots.taken_at[slot])
+        taken_at = float(self._fleet.slots.taken_at[slot])
         return None if math.isnan(taken_at) else max(now - taken_at, 0.0)
 
     # The answer.
@@ -194,7 +194,7 @@ class Forecaster:
         if model is None:
             forecast = self._node_only(question, subject)
         else:
-            answering.check_suite(self._world, subject.slot, subject.view, model)
+            answering.check_suite(self._fleet, subject.slot, subject.view, model)
             forecast = self._by_model(question, subject, model)
         warnings = list(forecast.warnings)
         standing_in = [
@@ -221,17 +221,17 @@ class Forecaster:
         )
 
     def _by_model(self, question: Question, subject: _Subject, model: Served) -> Forecast:
-        world = self._world
+        fleet = self._fleet
         slot = subject.slot
-        is_carried = world.is_carried(slot, model)
-        widening = world.catalog.widening(question.app, subject.placement)
+        is_carried = fleet.is_carried(slot, model)
+        widening = fleet.catalog.widening(question.app, subject.placement)
         prediction = answering.predicted(
             model,
-            Met(subject.logs, world.slots.idle[slot], is_carried, subject.awake),
+            Met(subject.logs, fleet.slots.idle[slot], is_carried, subject.awake),
             EstimateOptions(None, None, question.level, widening),
             strict=question.strict,
         )
-        node_id, domain = subject.view.facts.id, int(world.slots.domain[slot])
+        node_id, domain = subject.view.facts.id, int(fleet.slots.domain[slot])
         forecast = answering.forecast_of(prediction, node_id, domain, subject.placement, model)
         if is_carried:
             note = answering.carried_note(model, subject.view)
@@ -239,7 +239,7 @@ class Forecaster:
         return self._borrowed(forecast, subject) if is_carried else forecast
 
     def _borrowed(self, forecast: Forecast, subject: _Subject) -> Forecast:
-        lenders = int(self._world.slots.lenders[subject.slot])
+        lenders = int(self._fleet.slots.lenders[subject.slot])
         if not lenders:
             return forecast
         nodes = "that of one node" if lenders == 1 else f"the median of {lenders} nodes"
@@ -257,8 +257,8 @@ class Forecaster:
         )
 
     def _node_only(self, question: Question, subject: _Subject) -> Forecast:
-        slots = self._world.slots
-        slowed = subject.logs - self._world.baseline(subject.slot)
+        slots = self._fleet.slots
+        slowed = subject.logs - self._fleet.baseline(subject.slot)
         name = subject.view.facts.name
         if np.isnan(slowed).all():
             raise UntrainedError(
@@ -276,7 +276,7 @@ class Forecaster:
             )
         else:
             why = (
-                f"{self._world.catalog.why_untrained(question.app)}: this is the node's general "
+                f"{self._fleet.catalog.why_untrained(question.app)}: this is the node's general "
                 "slowdown, which knows nothing of it."
             )
         forecast = Forecast(
@@ -291,24 +291,24 @@ class Forecaster:
         return self._borrowed(forecast, subject)
 
     def _impacts(self, question: Question, subject: _Subject) -> Mapping[str, ResidentImpact]:
-        world = self._world
-        suite = int(world.slots.suite[subject.slot])
-        arriving = world.catalog.pressure(question.app, subject.placement, suite)
-        pressure = fitted(arriving.slowed, world.slots.width)
+        fleet = self._fleet
+        suite = int(fleet.slots.suite[subject.slot])
+        arriving = fleet.catalog.pressure(question.app, subject.placement, suite)
+        pressure = fitted(arriving.slowed, fleet.slots.width)
         impacts = {}
         for i in subject.company.here:
             member = subject.company.present[i]
-            model = world.catalog.served(member.resident.app, member.placement)
+            model = fleet.catalog.served(member.resident.app, member.placement)
             if model is None:
                 continue
-            meets = fitted(subject.company.each[i], world.slots.width)
+            meets = fitted(subject.company.each[i], fleet.slots.width)
             awake = float(subject.company.each_awake[i])
             then = together((awake, arriving.awake))
             slowdowns = []
             for logs, share in ((meets, awake), (meets + pressure, then)):
-                is_carried = world.is_carried(subject.slot, model)
-                met = Met(logs, world.slots.idle[subject.slot], is_carried, share)
-                widening = world.catalog.widening(member.resident.app, member.placement)
+                is_carried = fleet.is_carried(subject.slot, model)
+                met = Met(logs, fleet.slots.idle[subject.slot], is_carried, share)
+                widening = fleet.catalog.widening(member.resident.app, member.placement)
                 try:
                     slowdowns.append(answering.slowdown(model, met, question.level, widening))
                 except InputError:
@@ -329,9 +329,9 @@ class Forecaster:
         history: bool,
         now: float,
     ) -> Forecast:
-        slots = self._world.slots
+        slots = self._fleet.slots
         warnings = forecast.warnings
-        state, reason = self._world.nodes.state(subject.view, now)
+        state, reason = self._fleet.nodes.state(subject.view, now)
         if state in OUT_OF_SERVICE:
             warnings = (*warnings, f"The node is {state}: {reason}")
         if age is None:
@@ -350,7 +350,7 @@ class Forecaster:
             how = "the median of the node's history was used, and the interval is not calibrated."
         else:
             movement = slots.movement(subject.slot)
-            is_carried = model is not None and self._world.is_carried(subject.slot, model)
+            is_carried = model is not None and self._fleet.is_carried(subject.slot, model)
             met = Met(subject.logs, slots.idle[subject.slot], is_carried, subject.awake)
             slowdown = answering.aged(forecast.slowdown, model, met, movement, age)
             reach = movement.reach(age, slowdown.level)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.engine.environment import ratio_of
-from kongming.engine.state import World
+from kongming.engine.state import FleetState
 from kongming.records.node_load import RESOURCES, AppSlowdown, NodeLoad, Window
 from kongming.steps import Steps
 
@@ -26,7 +26,7 @@ _NODES_AT_ONCE = 128
 
 
 def node_loads(
-    world: World, now: float, window_s: float = 0.0, most: int | None = None
+    fleet: FleetState, now: float, window_s: float = 0.0, most: int | None = None
 ) -> Steps[list[NodeLoad]]:
     """The first ``most`` nodes by name (all for None), named by id where several have one name;
     with ``window_s`` also from what was read in so many seconds.
@@ -34,11 +34,11 @@ def node_loads(
     Of several last-level cache domains the worst counts. Nodes that are not in service, and
     fingerprints older than their time to live, have no slowdown.
     """
-    slots = world.slots
+    slots = fleet.slots
     n = slots.count
-    known = _known(world, now).tolist()
+    known = _known(fleet, now).tolist()
     taken_at = slots.taken_at[:n].tolist()
-    places = _places(world)
+    places = _places(fleet)
     # Lists: to take numbers out of arrays one by one takes most of the time.
     slowdown = {"all": slots.general[:n].tolist()}
     means: dict[str, list[float]] = {}
@@ -49,17 +49,17 @@ def node_loads(
             means[resource], deviations[resource] = [], []
             for start in range(0, n, _AT_ONCE):
                 part = slice(start, min(start + _AT_ONCE, n))
-                mean, deviation = _window(world, part, its, now - window_s)
+                mean, deviation = _window(fleet, part, its, now - window_s)
                 means[resource] += mean.tolist()
                 deviations[resource] += deviation.tolist()
                 yield
-    views = sorted(world.nodes, key=lambda view: (view.facts.name, view.facts.id))
+    views = sorted(fleet.nodes, key=lambda view: (view.facts.name, view.facts.id))
     nodes_of = Counter(view.facts.name for view in views)
     loads = []
     for number, view in enumerate(views[:most], 1):
         its_slots = [slot for slot in view.slots.values() if slot < n]
         fresh = [slot for slot in its_slots if known[slot]]
-        if world.nodes.state(view, now)[0] != "ready":
+        if fleet.nodes.state(view, now)[0] != "ready":
             fresh = []
         taken = [taken_at[slot] for slot in its_slots if not math.isnan(taken_at[slot])]
         loads.append(
@@ -78,7 +78,7 @@ def node_loads(
                     for spread in (deviations[resource][slot],)
                 },
                 max(0.0, now - max(taken)) if taken else None,
-                len(world.residents.active_on(view.facts.id)),
+                len(fleet.residents.active_on(view.facts.id)),
             )
         )
         if number % _NODES_AT_ONCE == 0:
@@ -86,16 +86,16 @@ def node_loads(
     return loads
 
 
-def app_slowdowns(world: World, now: float, most: int) -> Steps[list[AppSlowdown]]:
+def app_slowdowns(fleet: FleetState, now: float, most: int) -> Steps[list[AppSlowdown]]:
     """By application and placement, over the nodes in service with a fresh fingerprint; one that
     can be said of no node is left out. Of ``most`` applications and placements, the first by name.
     """
-    known = _known(world, now)
-    serving = {v.number for v in world.nodes if world.nodes.state(v, now)[0] == "ready"}
-    known &= np.isin(world.slots.node[: len(known)], list(serving))
+    known = _known(fleet, now)
+    serving = {v.number for v in fleet.nodes if fleet.nodes.state(v, now)[0] == "ready"}
+    known &= np.isin(fleet.slots.node[: len(known)], list(serving))
     slowdowns = []
-    for model in sorted(world.catalog.all_served(), key=lambda model: model.key)[:most]:
-        row = world.matrix.log_slowdown[model.row : model.row + 1, : len(known)]
+    for model in sorted(fleet.catalog.all_served(), key=lambda model: model.key)[:most]:
+        row = fleet.matrix.log_slowdown[model.row : model.row + 1, : len(known)]
         logs = row[:, known[: row.shape[1]]]
         logs = logs[~np.isnan(logs)]
         if len(logs):
@@ -105,17 +105,17 @@ def app_slowdowns(world: World, now: float, most: int) -> Steps[list[AppSlowdown
     return slowdowns
 
 
-def _known(world: World, now: float) -> NDArray[np.bool_]:
-    slots = world.slots
+def _known(fleet: FleetState, now: float) -> NDArray[np.bool_]:
+    slots = fleet.slots
     n = slots.count
     fresh = now - slots.taken_at[:n] <= slots.ttl_s[:n]
     return np.asarray(slots.ready[:n] & fresh & ~np.isnan(slots.general[:n]))
 
 
-def _places(world: World) -> dict[str, list[int]]:
+def _places(fleet: FleetState) -> dict[str, list[int]]:
     """The columns of each resource; one without any is not there."""
-    width = min(len(world.columns), world.slots.width)
-    families = [world.columns.family(place) for place in range(width)]
+    width = min(len(fleet.columns), fleet.slots.width)
+    families = [fleet.columns.family(place) for place in range(width)]
     places = {
         resource: [place for place, family in enumerate(families) if family in its]
         for resource, its in RESOURCES.items()
@@ -131,9 +131,11 @@ def _means(logs: Floats) -> Floats:
     return np.asarray(np.where(count > 0, total / np.maximum(count, 1), math.nan))
 
 
-def _window(world: World, part: slice, places: list[int], since: float) -> tuple[Floats, Floats]:
+def _window(
+    fleet: FleetState, part: slice, places: list[int], since: float
+) -> tuple[Floats, Floats]:
     """(n,) mean and standard deviation of the lost shares of readings taken after ``since``."""
-    slots = world.slots
+    slots = fleet.slots
     logs = _means(slots.history[part][:, :, places] - slots.idle[part][:, None, places])
     logs = np.where(slots.history_at[part] >= since, logs, math.nan)
     lost = np.maximum(0.0, 1.0 - np.exp(-np.clip(logs, -50.0, 50.0)))

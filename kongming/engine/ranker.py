@@ -27,7 +27,7 @@ from kongming.engine.node_sets import choose_sets
 from kongming.engine.scaled_jobs import ScaleModels, ranked_set
 from kongming.engine.score_matrix import carried
 from kongming.engine.scoring import Served
-from kongming.engine.state import World
+from kongming.engine.state import FleetState
 from kongming.records.answers import RankedNode, RankedSet, Ranking
 from kongming.records.errors import UntrainedError
 from kongming.records.prediction import Interval
@@ -88,17 +88,17 @@ class _Field:
 
 
 class Ranker:
-    def __init__(self, world: World, scales: ScaleModels) -> None:
-        self._world = world
+    def __init__(self, fleet: FleetState, scales: ScaleModels) -> None:
+        self._fleet = fleet
         self._scales = scales
         self._seeds = itertools.count(1)
 
     def rank(self, request: RankQuestion, now: float) -> Steps[Ranking]:
-        """In steps, between which anything may be put into the world."""
-        world = self._world
+        """In steps, between which anything may be put into the fleet."""
+        fleet = self._fleet
         for _ in range(_TRIES):
-            steps, generation = self._rank(request, now), world.generation
-            while world.generation == generation:
+            steps, generation = self._rank(request, now), fleet.generation
+            while fleet.generation == generation:
                 try:
                     next(steps)
                 except StopIteration as end:
@@ -107,13 +107,13 @@ class Ranker:
         return finish(self._rank(request, now))
 
     def _rank(self, request: RankQuestion, now: float) -> Steps[Ranking]:
-        world, slots = self._world, self._world.slots
-        catalog = world.catalog
+        fleet, slots = self._fleet, self._fleet.slots
+        catalog = fleet.catalog
         placement = catalog.placement(request.app, request.placement)
         model = catalog.served(request.app, placement)
         if model is None and request.placement is not None and catalog.placements(request.app):
             raise untrained(request.app, placement, catalog.placements(request.app))
-        yield from world.bring_up(model)
+        yield from fleet.bring_up(model)
         suite = self._suite() if model is None else model.suite
         query = _Query(request, model, catalog.pressure(request.app, placement, suite), now)
         n = slots.count
@@ -123,7 +123,7 @@ class Ranker:
         newcomer = self._newcomer(query, stale & candidates)
         harm = self._estimate(query)
         codes = self._refusals(query, candidates, stale, newcomer, harm)
-        added = world.table.sums(n, harm)
+        added = fleet.table.sums(n, harm)
         scores = ranking.scores(
             newcomer,
             added,
@@ -138,14 +138,14 @@ class Ranker:
             sets = yield from self._sets(query, field, random)
             return Ranking(
                 nodes=sets[0].nodes if sets else (),
-                candidates=len(request.nodes) or len(world.nodes),
+                candidates=len(request.nodes) or len(fleet.nodes),
                 refused=self._refused(request, codes, nodes, candidates),
                 basis="node-only" if model is None else "model",
-                staleness_s=world.staleness_s(now),
+                staleness_s=fleet.staleness_s(now),
                 sets=sets,
                 profile=None if model is None else model.file.profile,
             )
-        residents = world.table.counts(n)
+        residents = fleet.table.counts(n)
         selection = yield from shortlist.best(
             newcomer,
             added,
@@ -184,17 +184,17 @@ class Ranker:
         self._doubt(query, codes, harm, selection.sound)
         return Ranking(
             nodes=tuple(ranked),
-            candidates=len(request.nodes) or len(world.nodes),
+            candidates=len(request.nodes) or len(fleet.nodes),
             refused=self._refused(request, codes, nodes, candidates),
             basis="node-only" if model is None else "model",
-            staleness_s=world.staleness_s(now),
+            staleness_s=fleet.staleness_s(now),
             profile=None if model is None else model.file.profile,
         )
 
     def _sets(
         self, query: _Query, field: _Field, random: np.random.Generator
     ) -> Steps[tuple[RankedSet, ...]]:
-        world, request = self._world, query.request
+        fleet, request = self._fleet, query.request
         assert request.scaling is not None
         try:
             scale = self._scales.find(request.app, request.scaling)
@@ -214,7 +214,7 @@ class Ranker:
             random=random,
         )
         field.codes[refused] = ranking.code("resident_slowdown_limit")
-        residents = world.table.counts(len(field.nodes))
+        residents = fleet.table.counts(len(field.nodes))
         sets = []
         for choice in choices:
             nodes = []
@@ -245,19 +245,19 @@ class Ranker:
     # Who is asked about.
 
     def _candidates(self, request: RankQuestion) -> NDArray[np.bool_]:
-        slots = self._world.slots
+        slots = self._fleet.slots
         n = slots.count
         in_use = slots.node[:n] >= 0
         if not request.nodes:
             return in_use
-        numbers = [self._world.nodes.find(name).number for name in request.nodes]
-        wanted = np.zeros(self._world.nodes.count, dtype=np.bool_)
+        numbers = [self._fleet.nodes.find(name).number for name in request.nodes]
+        wanted = np.zeros(self._fleet.nodes.count, dtype=np.bool_)
         wanted[numbers] = True
         return in_use & wanted[np.maximum(slots.node[:n], 0)]
 
     def _suite(self) -> int:
         """The suite that an unknown application's pressure is of: the fleet's."""
-        suites = self._world.slots.suite[: self._world.slots.count]
+        suites = self._fleet.slots.suite[: self._fleet.slots.count]
         known = suites[suites >= 0]
         return int(np.bincount(known).argmax()) if len(known) else 0
 
@@ -265,27 +265,27 @@ class Ranker:
 
     def _newcomer(self, query: _Query, stale: NDArray[np.bool_]) -> Floats:
         """(slots,) log slowdown of the newcomer, NaN where nothing can be said."""
-        world, slots = self._world, self._world.slots
+        fleet, slots = self._fleet, self._fleet.slots
         n = slots.count
         if query.model is None:
             log_slowdown = slots.general[:n].copy()
         else:
-            log_slowdown = world.matrix.log_slowdown[query.model.row, :n].astype(np.float64)
+            log_slowdown = fleet.matrix.log_slowdown[query.model.row, :n].astype(np.float64)
         if query.request.stale_policy == "history":
             self._from_history(query, np.flatnonzero(stale), log_slowdown)
         return log_slowdown
 
     def _from_history(self, query: _Query, stale: NDArray[np.intp], log_slowdown: Floats) -> None:
-        world, slots = self._world, self._world.slots
+        fleet, slots = self._fleet, self._fleet.slots
         places, companies = [], []
         for slot in stale.tolist():
             median = slots.median(slot)
             if median is not None:
-                node_id = world.nodes.at(int(slots.node[slot])).facts.id
+                node_id = fleet.nodes.at(int(slots.node[slot])).facts.id
                 places.append(slot)
                 companies.append(
-                    world.residents.company(
-                        slots, slot, node_id, world.catalog, world.columns, median
+                    fleet.residents.company(
+                        slots, slot, node_id, fleet.catalog, fleet.columns, median
                     )
                 )
         if not places:
@@ -298,7 +298,7 @@ class Ranker:
             log_slowdown[chosen] = np.nanmean(slowed, axis=1)
             query.history.update(zip(places, map(_Reading, slowed), strict=True))
             return
-        own = world.own_node(query.model)
+        own = fleet.own_node(query.model)
         counted = carried(chosen, slots, own)
         scores = scoring.score(query.model, met, slowed, counted, awake)
         # Times of another node mean nothing to the model unless they are slowdowns.
@@ -316,10 +316,10 @@ class Ranker:
 
     def _estimate(self, query: _Query) -> Floats:
         """(rows of the matrix,): what it adds to the log slowdown of a resident by its model."""
-        world = self._world
+        fleet = self._fleet
         row = query.pressure.row if query.pressure.known else 0
-        added = world.harm.of(row).astype(np.float64)
-        rows = world.matrix.done.shape[0]
+        added = fleet.harm.of(row).astype(np.float64)
+        rows = fleet.matrix.done.shape[0]
         if len(added) < rows:
             general = _mean(query.pressure.slowed)
             added = np.concatenate([added, np.full(rows - len(added), general)])
@@ -337,22 +337,22 @@ class Ranker:
         return harm
 
     def _harm_at_once(self, query: _Query, places: list[int]) -> list[tuple[float, float]]:
-        world = self._world
-        table = world.table
+        fleet = self._fleet
+        table = fleet.table
         rows = [row for place in places for row in table.rows(place)]
         by_place = [len(table.rows(place)) for place in places]
         if not rows:
             query.beside.update(dict.fromkeys(places, (0.0, False)))
             return [(0.0, 0.0)] * len(places)
         chosen = np.array(rows, dtype=np.intp)
-        general = _mean(fitted(query.pressure.slowed, world.slots.width))
+        general = _mean(fitted(query.pressure.slowed, fleet.slots.width))
         before = table.now[chosen]
         unknown = np.isnan(before)
         if unknown.any():
             before[unknown] = table.now[chosen[unknown]] = np.nan_to_num(
-                world.resident_logs(chosen[unknown], None)[0]
+                fleet.resident_logs(chosen[unknown], None)[0]
             )
-        then, least = world.resident_logs(chosen, query.pressure)
+        then, least = fleet.resident_logs(chosen, query.pressure)
         # Where no model says anything, one is slowed as its surrogates are on average.
         untold = np.isnan(then)
         added = np.where(untold, general, np.maximum(then - before, 0.0))
@@ -379,19 +379,19 @@ class Ranker:
         newcomer: Floats,
         harm: Floats,
     ) -> NDArray[np.int8]:
-        world, slots, request = self._world, self._world.slots, query.request
+        fleet, slots, request = self._fleet, self._fleet.slots, query.request
         n = slots.count
         nodes = np.maximum(slots.node[:n], 0)
         codes = np.zeros(n, dtype=np.int8)
-        silent = query.now - world.nodes.seen > world.settings.silent_after_s
-        ranking.refuse(codes, world.nodes.suspect[nodes], "suspect")
+        silent = query.now - fleet.nodes.seen > fleet.settings.silent_after_s
+        ranking.refuse(codes, fleet.nodes.suspect[nodes], "suspect")
         ranking.refuse(codes, silent[nodes], "silent")
         ranking.refuse(codes, ~slots.ready[:n], "no_fingerprint")
         if request.stale_policy == "refuse":
             ranking.refuse(codes, stale, "stale")
         ranking.refuse(codes, np.isnan(newcomer), "unpredictable")
         if request.memory_bytes:
-            ranking.refuse(codes, world.nodes.memory[nodes] < request.memory_bytes, "memory")
+            ranking.refuse(codes, fleet.nodes.memory[nodes] < request.memory_bytes, "memory")
         if request.slowdown_limit:
             limit = _log_limit(request.slowdown_limit)
             beyond = (newcomer > limit) | self._open_ended(query)
@@ -403,10 +403,10 @@ class Ranker:
     def _open_ended(self, query: _Query) -> NDArray[np.bool_]:
         """(slots,): whether the newcomer would be slowed at least so much as is predicted, which is
         no word that a limit is kept."""
-        n = self._world.slots.count
+        n = self._fleet.slots.count
         if query.model is None:
             return np.zeros(n, dtype=np.bool_)
-        at_least = self._world.matrix.at_least[query.model.row, :n].copy()
+        at_least = self._fleet.matrix.at_least[query.model.row, :n].copy()
         for place, reading in query.history.items():
             at_least[place] = reading.at_least
         return at_least
@@ -422,7 +422,7 @@ class Ranker:
         if not query.request.resident_slowdown_limit:
             return
         limit = _DOUBTFUL * _log_limit(query.request.resident_slowdown_limit)
-        worst = self._world.table.greatest(len(codes), harm)
+        worst = self._fleet.table.greatest(len(codes), harm)
         where = worst > limit
         where[list(sound)] = False
         ranking.refuse(codes, where, "resident_slowdown_limit")
@@ -437,7 +437,7 @@ class Ranker:
         refused = ranking.counted(codes, nodes, candidates)
         # A node of which nothing was ever read has no place that could be refused.
         heard = int(np.count_nonzero(np.bincount(nodes[candidates])))
-        missing = (len(set(request.nodes)) if request.nodes else len(self._world.nodes)) - heard
+        missing = (len(set(request.nodes)) if request.nodes else len(self._fleet.nodes)) - heard
         if missing > 0:
             refused["no_fingerprint"] = refused.get("no_fingerprint", 0) + missing
         return refused
@@ -451,7 +451,7 @@ class Ranker:
             return 0.0
         best = self._best(query, allowed, scores)
         interval = self._interval(query, best, float(newcomer[best]))
-        share = self._world.settings.tie_share * query.request.newcomer_weight
+        share = self._fleet.settings.tie_share * query.request.newcomer_weight
         return share * answering.half(interval)
 
     def _best(self, query: _Query, allowed: NDArray[np.intp], scores: Floats) -> int:
@@ -461,10 +461,10 @@ class Ranker:
         equal = allowed[theirs <= theirs.min() + _EQUAL]
         if query.model is None:
             return int(equal[0])
-        return int(equal[np.argmin(self._world.matrix.error[query.model.row, equal])])
+        return int(equal[np.argmin(self._fleet.matrix.error[query.model.row, equal])])
 
     def _interval(self, query: _Query, slot: int, log_slowdown: float) -> Interval:
-        slots, matrix = self._world.slots, self._world.matrix
+        slots, matrix = self._fleet.slots, self._fleet.matrix
         history = query.history.get(slot)
         if query.model is None:
             slowed = slots.slowed[slot] if history is None else history.slowed
@@ -475,7 +475,7 @@ class Ranker:
         variant = matrix.variant[row, slot] if history is None else history.variant
         code = int(variant) or scoring.FULL
         scorer = query.model.scorers.get(code) or query.model.scorers[scoring.FULL]
-        widening = self._world.catalog.widening(*query.model.key)
+        widening = self._fleet.catalog.widening(*query.model.key)
         error = float(matrix.error[row, slot]) if history is None else history.error
         limit = float(matrix.limit[row, slot]) if history is None else history.limit
         edge = bool(matrix.at_least[row, slot]) if history is None else history.at_least
@@ -495,14 +495,14 @@ class Ranker:
         stale: bool,
         residents: int,
     ) -> RankedNode:
-        world, slots = self._world, self._world.slots
-        facts = world.nodes.at(int(slots.node[slot])).facts
+        fleet, slots = self._fleet, self._fleet.slots
+        facts = fleet.nodes.at(int(slots.node[slot])).facts
         taken_at = float(slots.taken_at[slot])
         age = None if math.isnan(taken_at) else max(query.now - taken_at, 0.0)
         interval = self._interval(query, slot, newcomer)
         history = query.history.get(slot)
         if stale and age is not None and history is None:
-            is_carried = query.model is not None and world.is_carried(slot, query.model)
+            is_carried = query.model is not None and fleet.is_carried(slot, query.model)
             met = Met(slots.met[slot], slots.idle[slot], is_carried, float(slots.awake[slot]))
             interval = answering.aged(interval, query.model, met, slots.movement(slot), age)
         elif stale:
@@ -511,7 +511,7 @@ class Ranker:
         if history is not None:
             outside = history.outside
         else:
-            outside = model is not None and bool(world.matrix.outside[model.row, slot])
+            outside = model is not None and bool(fleet.matrix.outside[model.row, slot])
         return RankedNode(
             node_id=facts.id,
             name=facts.name,

@@ -50,7 +50,7 @@ _NO_NODE, _NO_SUITE = -2, -2
 """What no slot has: for residents without a model."""
 
 
-class World:
+class FleetState:
     """Nodes, readings, assignments, models and signatures, with the matrix over them."""
 
     def __init__(self, settings: Settings) -> None:
