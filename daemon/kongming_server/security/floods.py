@@ -133,7 +133,9 @@ class Floods:
         self._present: Set[str] = frozenset()
         self._looks_in_vain = 0
         self._offences = Rates(rate=0.2, burst=3.0)
+        # Until when, the first of them first.
         self._held: dict[str, float] = {}
+        self._held_now: frozenset[str] | None = None
         # When a known caller was last seen there, the latest last.
         self._known: dict[str, float] = {}
         self._closed_until: float | None = None
@@ -150,8 +152,13 @@ class Floods:
     def held(self) -> frozenset[str]:
         """The addresses from which nobody may connect now."""
         now = self._clock()
-        self._held = {address: until for address, until in self._held.items() if until > now}
-        return frozenset(self._held)
+        while self._held and self._held[address := next(iter(self._held))] <= now:
+            del self._held[address]
+            self._held_now = None
+        # There may be many, and each look asks.
+        if self._held_now is None:
+            self._held_now = frozenset(self._held)
+        return self._held_now
 
     @property
     def closed(self) -> bool:
@@ -299,7 +306,10 @@ class Floods:
         return use is not None and use.trusted
 
     def _hold(self, peer: str) -> None:
-        self._held[address_of(peer)] = self._clock() + HOLD_S
+        address = address_of(peer)
+        self._held.pop(address, None)
+        self._held[address] = self._clock() + HOLD_S
+        self._held_now = None
 
 
 class FloodWatch:
