@@ -28,7 +28,7 @@ def in_page(path: Path) -> list[list[str]]:
 
     In a transcript, which begins with a prompt, other lines are what commands printed.
     """
-    found = []
+    invocations = []
     for block in re.findall(r"^```\w*\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
         prompt = "$ " if block.startswith("$ ") else ""
         for line in block.replace("\\\n", " ").splitlines():
@@ -37,8 +37,8 @@ def in_page(path: Path) -> list[list[str]]:
             words = shlex.split(line.removeprefix("$ "), comments=True)
             words = [word for word in words if word != "&"]
             if words and words[0] in PROGRAMS:
-                found.append(words)
-    return found
+                invocations.append(words)
+    return invocations
 
 
 def unknown(words: list[str]) -> list[str]:
@@ -60,11 +60,11 @@ def unknown(words: list[str]) -> list[str]:
             else:
                 takes_value = not equals and not options[option].is_flag
         elif isinstance(command, click.Group):
-            found = command.get_command(context, word)
-            if found is None:
+            subcommand = command.get_command(context, word)
+            if subcommand is None:
                 return [*wrong, f"{context.command_path} {word}"]
-            context = click.Context(found, info_name=word, parent=context)
-            command, options = found, _options(found, context)
+            context = click.Context(subcommand, info_name=word, parent=context)
+            command, options = subcommand, _options(subcommand, context)
     return wrong
 
 

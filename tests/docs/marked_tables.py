@@ -13,8 +13,8 @@ def replaced(page: str, tables: Mapping[str, str]) -> str:
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         if len(pattern.findall(page)) != 1:
             raise ValueError(f"The page needs '{begin}' and '{end}' once each.")
-        made = f"{begin}\n\n{text}\n{end}"
-        page = pattern.sub(lambda _, made=made: made, page)
+        block = f"{begin}\n\n{text}\n{end}"
+        page = pattern.sub(lambda _, block=block: block, page)
     return page
 
 

@@ -1,6 +1,6 @@
 """The tables of docs/operations.md, made of what the programs themselves declare.
 
-python -m tests.docs.tables    writes them anew into the page
+python -m tests.docs.tables    writes them into the page again
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def tables() -> dict[str, str]:
         "settings of kongming-server": table(
             ("setting", "default", "allowed", "unit", "what it does"),
             (
-                (f"`{one.key}`", code(one.default), one.allowed, one.unit, one.help)
-                for one in declared.table(server_settings.Config)
+                (f"`{row.key}`", code(row.default), row.allowed, row.unit, row.help)
+                for row in declared.table(server_settings.Config)
             ),
         ),
         "settings of kongming-agent": table(
@@ -45,27 +45,32 @@ def tables() -> dict[str, str]:
         "metrics of kongming-server": table(
             ("metric", "kind", "labels", "what it says"),
             (
-                (f"`{one.name}`", one.kind, ", ".join(one.labels), one.help)
-                for one in (*server_metrics.DECLARED, *server_metrics.FLEET_FAMILIES)
+                (f"`{metric.name}`", metric.kind, ", ".join(metric.labels), metric.help)
+                for metric in (*server_metrics.DECLARED, *server_metrics.FLEET_FAMILIES)
             ),
         ),
         "alerts": table(
             ("alert", "fires where", "for", "means", "do"),
             (
-                (f"`{one['alert']}`", f"`{one['expr']}`", one["for"], *_said(one["annotations"]))
-                for one in alerts()
+                (
+                    f"`{rule['alert']}`",
+                    f"`{rule['expr']}`",
+                    rule["for"],
+                    *_summary_and_action(rule["annotations"]),
+                )
+                for rule in alerts()
             ),
         ),
         "metrics of kongming-agent": table(
             ("metric", "kind", "labels", "what it says"),
             (
                 (
-                    f"`{agent_metrics.PREFIX}{one.name}`",
-                    one.kind,
-                    ", ".join(one.labels),
-                    one.help,
+                    f"`{agent_metrics.PREFIX}{metric.name}`",
+                    metric.kind,
+                    ", ".join(metric.labels),
+                    metric.help,
                 )
-                for one in agent_metrics.METRICS
+                for metric in agent_metrics.METRICS
             ),
         ),
         "roles": table(
@@ -87,7 +92,7 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
-def _said(annotations: Mapping[str, str]) -> tuple[str, str]:
+def _summary_and_action(annotations: Mapping[str, str]) -> tuple[str, str]:
     return annotations["summary"], annotations["action"]
 
 

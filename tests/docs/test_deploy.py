@@ -36,8 +36,8 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def of_kind(path: Path, *kinds: str) -> dict[str, Any]:
-    (found,) = (each for each in documents(path) if each["kind"] in kinds)
-    return found
+    (document,) = (each for each in documents(path) if each["kind"] in kinds)
+    return document
 
 
 def manifest(program: str) -> Path:
@@ -47,17 +47,17 @@ def manifest(program: str) -> Path:
 
 def unit(path: Path) -> dict[str, dict[str, list[str]]]:
     """Sections, keys and all values of each key."""
-    found: dict[str, dict[str, list[str]]] = {}
+    sections: dict[str, dict[str, list[str]]] = {}
     section: dict[str, list[str]] = {}
     for line in path.read_text().splitlines():
         if line.startswith("["):
-            section = found.setdefault(line.strip("[]"), {})
+            section = sections.setdefault(line.strip("[]"), {})
         elif line and not line.startswith("#"):
             key, equals, value = line.partition("=")
             assert equals, line
             assert re.fullmatch(r"[A-Z]\w+", key), line
             section.setdefault(key, []).append(value)
-    return found
+    return sections
 
 
 def test_there_are_units_and_manifests_of_both_programs() -> None:
@@ -122,8 +122,8 @@ def test_the_settings_in_a_manifest_are_accepted(program: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_container_starts_its_program_with_what_is_there(program: str) -> None:
-    made = of_kind(manifest(program), "DaemonSet", "Deployment")
-    pod = made["spec"]["template"]["spec"]
+    workload = of_kind(manifest(program), "DaemonSet", "Deployment")
+    pod = workload["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     image, _, digest = container["image"].partition("@sha256:")
     assert image.endswith(f"/kongming-{program}")
@@ -164,9 +164,9 @@ def test_ports_probes_and_names_of_the_manifests_fit_together() -> None:
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     assert {port["targetPort"] for port in service["spec"]["ports"]} == set(ports)
     for name in ("startupProbe", "readinessProbe", "livenessProbe"):
-        asked = container[name]["httpGet"]
-        assert asked["path"] in ("/healthz", "/readyz")
-        assert asked["scheme"] == "HTTPS"
+        probe = container[name]["httpGet"]
+        assert probe["path"] in ("/healthz", "/readyz")
+        assert probe["scheme"] == "HTTPS"
     assert pod["spec"]["terminationGracePeriodSeconds"] > settings["grace_s"]
     (agents,) = of_kind(manifest("agent"), "ConfigMap")["data"].values()
     address = tomllib.loads(agents)["server"]["address"]

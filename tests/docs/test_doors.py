@@ -13,13 +13,15 @@ from tests.docs import tables
 PAGE = (tables.ROOT / "docs/doors.md").read_text(encoding="utf-8")
 
 
-def test_the_states_of_a_node_and_whether_their_numbers_are_told() -> None:
+def test_the_states_of_a_node_and_whether_their_numbers_are_given() -> None:
     section = PAGE.split("## States of a node")[1].split("\n## ")[0]
-    said = dict(re.findall(r"^\| `(\w+)` \|.*\| (given|left out) \|$", section, re.MULTILINE))
-    assert said == {state: "given" if _told(state) else "left out" for state in get_args(NodeState)}
+    documented = dict(re.findall(r"^\| `(\w+)` \|.*\| (given|left out) \|$", section, re.MULTILINE))
+    assert documented == {
+        state: "given" if _has_numbers(state) else "left out" for state in get_args(NodeState)
+    }
 
 
-def _told(state: NodeState) -> bool:
-    """Whether numbers of a fresh fingerprint are told of a node in this state."""
+def _has_numbers(state: NodeState) -> bool:
+    """Whether numbers of a fresh fingerprint are given for a node in this state."""
     report = NodeReport(builders.node(), state, last_fingerprint_at=99.0, general_slowdown=2.0)
     return figures(report, {}, 100.0, 60.0).slowdown is not None

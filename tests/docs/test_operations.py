@@ -25,7 +25,7 @@ def test_the_tables_are_as_the_programs_declare_them() -> None:
 
 
 def test_every_setting_has_a_line() -> None:
-    keys = [one.key for one in declared.table(server_settings.Config)] + [
+    keys = [row.key for row in declared.table(server_settings.Config)] + [
         row.key for row in declared.table(agent_config.Settings)
     ]
     assert len(keys) > 80
@@ -33,21 +33,21 @@ def test_every_setting_has_a_line() -> None:
 
 
 def test_every_metric_has_a_line() -> None:
-    names = [one.name for one in SERVER_METRICS]
-    names += [f"{agent_metrics.PREFIX}{one.name}" for one in agent_metrics.METRICS]
+    names = [metric.name for metric in SERVER_METRICS]
+    names += [f"{agent_metrics.PREFIX}{metric.name}" for metric in agent_metrics.METRICS]
     assert len(names) > 50
     assert [name for name in names if f"| `{name}` |" not in PAGE] == [], _AGAIN
 
 
 def test_what_the_text_names_exists() -> None:
-    settings = {one.key for one in declared.table(server_settings.Config)}
+    settings = {row.key for row in declared.table(server_settings.Config)}
     settings |= {row.key for row in declared.table(agent_config.Settings)}
     sections = {key.partition(".")[0] for key in settings}
     named = re.findall(r"`(\w+)\.(\w+)`", PAGE)
     assert [f"{s}.{k}" for s, k in named if s in sections and f"{s}.{k}" not in settings] == []
-    metrics = {one.name for one in SERVER_METRICS}
-    metrics |= {f"{agent_metrics.PREFIX}{one.name}" for one in agent_metrics.METRICS}
-    metrics |= {f"{PREFIX}{one.name}" for one in EXTENDER_METRICS}
+    metrics = {metric.name for metric in SERVER_METRICS}
+    metrics |= {f"{agent_metrics.PREFIX}{metric.name}" for metric in agent_metrics.METRICS}
+    metrics |= {f"{PREFIX}{metric.name}" for metric in EXTENDER_METRICS}
     assert set(re.findall(r"\bkongming_(?:server|agent|extender)_\w+", PAGE)) - metrics == set()
 
 

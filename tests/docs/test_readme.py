@@ -33,8 +33,8 @@ def test_the_question_by_curl_is_one() -> None:
     (line,) = re.findall(r"^curl .*/v1/rank$", SERVICE.replace("\\\n", " "), re.MULTILINE)
     assert "Content-Type: application/json" in line
     (body,) = re.findall(r"-d '([^']+)'", line)
-    asked = json_format.Parse(body, predictor_pb2.RankNodesRequest())
-    assert json.loads(body)["app"] == asked.app
+    request = json_format.Parse(body, predictor_pb2.RankNodesRequest())
+    assert json.loads(body)["app"] == request.app
 
 
 def test_all_extras_are_in_the_extra_all_and_on_the_page() -> None:

@@ -23,7 +23,7 @@ def test_every_role_has_a_line_and_the_page_is_found() -> None:
 
 
 def test_settings_and_targets_that_it_names_exist() -> None:
-    keys = {one.key for one in declared.table(server_settings.Config)} | {
+    keys = {row.key for row in declared.table(server_settings.Config)} | {
         row.key for row in declared.table(agent_config.Settings)
     }
     assert set(re.findall(r"`((?:server|security|profile)\.\w+)", PAGE)) <= keys

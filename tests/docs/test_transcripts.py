@@ -10,7 +10,7 @@ from tests.docs.scripts import load
 from tests.docs.tables import ROOT
 
 transcripts = load("transcripts")
-RECORDED = [one for one in transcripts.TRANSCRIPTS if not one.measures]
+RECORDED = [transcript for transcript in transcripts.TRANSCRIPTS if not transcript.measures]
 
 
 @pytest.mark.parametrize("transcript", RECORDED, ids=lambda transcript: transcript.name)
@@ -25,7 +25,7 @@ def test_each_transcript_has_its_block() -> None:
         for path in transcripts.pages()
         for name in re.findall(r"<!-- transcript: ([\w-]+) -->\n```\n\$ ", path.read_text())
     }
-    assert named == {(one.page, one.name) for one in transcripts.TRANSCRIPTS}
+    assert named == {(transcript.page, transcript.name) for transcript in transcripts.TRANSCRIPTS}
 
 
 def test_no_block_that_shows_a_command_and_its_output_is_written_by_hand() -> None:

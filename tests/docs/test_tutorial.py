@@ -73,7 +73,9 @@ def test_every_command_runs_in_the_order_printed(page: Path, tmp_path: Path) -> 
     # What `. .venv/bin/activate` is in a checkout.
     folder = Path(sys.executable).parent
     (home / ".venv").symlink_to(folder.parent, target_is_directory=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("KONGMING")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("KONGMING")
+    }
     ours = {"HOME": str(home), "KONGMING_DIR": str(tmp_path / "io"), "COLUMNS": "100"}
     if HASTY in os.environ:
         ours |= {
@@ -84,7 +86,7 @@ def test_every_command_runs_in_the_order_printed(page: Path, tmp_path: Path) -> 
     done = subprocess.run(
         ["bash", "-c", script(page)],
         cwd=home,
-        env=kept | ours,
+        env=inherited | ours,
         capture_output=True,
         text=True,
         timeout=1100,
