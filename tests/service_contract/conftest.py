@@ -1,4 +1,4 @@
-"""Two that answer: the library over a store, and a real server over a copy of it.
+"""Two services: the library over a store, and a real server over a copy of it.
 
 Both know the same nodes and one trained program, ``chaser``, which suffers in memory.
 """
@@ -162,7 +162,7 @@ def remote(server_process: ServerProcess) -> Iterator[RemoteService]:
 
 
 def _settle(service: RemoteService) -> None:
-    """Until all that was reported is in the ranking, which may lag behind as it says."""
+    """Wait until the ranking includes all that was reported: it says how far it lags behind."""
     deadline = time.monotonic() + 60.0
     while (
         any(node.last_fingerprint_at is None for node in service.nodes())
@@ -174,9 +174,9 @@ def _settle(service: RemoteService) -> None:
 
 @pytest.fixture(params=["local", "remote"])
 def service(request: pytest.FixtureRequest) -> PredictionService:
-    """Each of them in turn."""
-    found: PredictionService = request.getfixturevalue(request.param)
-    return found
+    """Each of the two services in turn."""
+    selected: PredictionService = request.getfixturevalue(request.param)
+    return selected
 
 
 def expected(name: str) -> float:

@@ -112,27 +112,31 @@ def test_what_cannot_be_done_says_the_way_out(
 
 def test_register(ask: Kongming, tmp_path: Path) -> None:
     (tmp_path / "apps.toml").write_text('[apps.adder]\ncommand = "echo 1"\n')
-    (made,) = answer(ask("register", "apps.toml", "--json"))["apps"]
-    assert (made["name"], made["runs"], made["document"]["command"]) == ("adder", 0, "echo 1")
+    (registered,) = answer(ask("register", "apps.toml", "--json"))["apps"]
+    assert (registered["name"], registered["runs"], registered["document"]["command"]) == (
+        "adder",
+        0,
+        "echo 1",
+    )
     assert "adder" in ask("register", "apps.toml").stdout
 
 
-def test_predict_beside_neighbours_on_a_named_node(ask: Kongming) -> None:
+def test_predict_with_neighbours_on_a_named_node(ask: Kongming) -> None:
     arguments = ("predict", "chaser", "--node", "busy", "--with", "chaser")
     document = answer(ask(*arguments, "--json"))
     assert document["node_id"] == "node-2"
-    assert [one["app"] for one in document["neighbours"]] == ["chaser"]
+    assert [neighbour["app"] for neighbour in document["neighbours"]] == ["chaser"]
     assert document["slowdown"]["median"] > 1.1
     assert document["neighbours"][0]["slowdown"]["median"] > 1.1
     assert "chaser next to chaser" in ask(*arguments).stdout
 
 
-def test_predict_beside_neighbours_of_a_server(
+def test_predict_with_neighbours_of_a_server(
     kongming: Kongming, server_process: ServerProcess
 ) -> None:
     arguments = ("predict", "chaser", "--with", "chaser", "--server", server_process.grpc)
     document = answer(kongming(*arguments, "--json"))
-    assert [one["app"] for one in document["neighbours"]] == ["chaser"]
+    assert [neighbour["app"] for neighbour in document["neighbours"]] == ["chaser"]
     assert document["slowdown"]["median"] > 1.1
     assert "chaser next to chaser" in kongming(*arguments).stdout
 
@@ -145,8 +149,8 @@ def test_assignments_from_their_reservation_to_their_end(
     def assignments(*arguments: str) -> Any:
         return answer(kongming("assignments", *arguments, "--json", env=environment))
 
-    made = assignments("reserve", "job-1", "chaser", "calm", "--ttl", "600")
-    assert (made["state"], made["node_id"]) == ("reserved", "node-1")
+    reserved = assignments("reserve", "job-1", "chaser", "calm", "--ttl", "600")
+    assert (reserved["state"], reserved["node_id"]) == ("reserved", "node-1")
     (listed,) = assignments("--node", "calm")["assignments"]
     assert (listed["assignment_id"], listed["app"]) == ("job-1", "chaser")
     shown = kongming("assignments", env=environment).stdout
@@ -164,9 +168,11 @@ def test_place_for_a_program_that_is_not_known_is_held_and_said(
     kongming: Kongming, server_process: ServerProcess
 ) -> None:
     environment = {"KONGMING_SERVER": server_process.grpc}
-    made = kongming("assignments", "reserve", "job-2", "chasr", "calm", "--json", env=environment)
-    assert (made.returncode, answer(made)["state"]) == (0, "reserved")
-    assert "no application named 'chasr'. Did you mean chaser?" in made.stderr
+    reserved = kongming(
+        "assignments", "reserve", "job-2", "chasr", "calm", "--json", env=environment
+    )
+    assert (reserved.returncode, answer(reserved)["state"]) == (0, "reserved")
+    assert "no application named 'chasr'. Did you mean chaser?" in reserved.stderr
     kongming("assignments", "release", "job-2", env=environment)
     bound = kongming(
         "assignments", "bind", "job-3", "--app", "chaser", "--node", "calm", env=environment
@@ -277,7 +283,7 @@ def test_train_at_a_server(
     done = kongming("train", "chaser", *answering, "--json")
     operation = answer(done)
     assert (operation["state"], operation["progress"]) == ("done", 1.0)
-    assert [(one["app"], one["version"]) for one in operation["trained"]] == [("chaser", 2)]
+    assert [(model["app"], model["version"]) for model in operation["trained"]] == [("chaser", 2)]
     assert operation["trained"][0]["profile"]["verdict"] == "good"
     shown = kongming("operations", "follow", operation["id"], *answering)
     assert shown.returncode == 0, shown.stderr
@@ -286,10 +292,10 @@ def test_train_at_a_server(
     cancelled = kongming("operations", "cancel", operation["id"], *answering)
     assert "done" in cancelled.stdout
     for side in (answering, ("--store", server_process.store_url)):
-        asked = ("operations", "--ended", *side)
-        newest = answer(kongming(*asked, "--json"))["operations"][0]
+        command = ("operations", "--ended", *side)
+        newest = answer(kongming(*command, "--json"))["operations"][0]
         assert {name: newest[name] for name in operation} == operation
-        assert operation["id"] in kongming(*asked).stdout
+        assert operation["id"] in kongming(*command).stdout
         assert answer(kongming("operations", *side, "--json"))["operations"] == []
     for arguments, status, words in (
         (("train", "chasr", *answering), 2, "chaser"),
@@ -307,7 +313,7 @@ def test_train_at_a_server(
 
 @pytest.fixture
 def asked_store(request: pytest.FixtureRequest, ask: Kongming) -> Iterator[Store]:
-    """The store behind whoever ``ask`` asks."""
+    """The store behind the service to which ``ask`` connects."""
     if request.node.callspec.params["ask"] == "store":
         url = request.getfixturevalue("local_url")
     else:
@@ -332,8 +338,8 @@ def test_operations(ask: Kongming, asked_store: Store) -> None:
         asked_store.put_operation(row)
 
     def ids(*options: str) -> list[str]:
-        found = answer(ask("operations", "--json", *options))["operations"]
-        return [one["id"] for one in found if one["id"] in ("run", "end")]
+        operations = answer(ask("operations", "--json", *options))["operations"]
+        return [operation["id"] for operation in operations if operation["id"] in ("run", "end")]
 
     try:
         assert ids() == ["run"]
@@ -344,7 +350,7 @@ def test_operations(ask: Kongming, asked_store: Store) -> None:
         assert (first["apps"], first["cause"]) == (["chaser"], "it drifted")
         assert first["created_at"].endswith("Z")
         every = answer(ask("operations", "--ended", "--json"))["operations"]
-        ended = next(one for one in every if one["id"] == "end")
+        ended = next(operation for operation in every if operation["id"] == "end")
         (stored,) = done.document["trained"]
         assert ended["trained"] == [stored | {"profile": None}]
         assert ended["ended_at"].endswith("Z")
@@ -374,15 +380,15 @@ main()
 
 @contextmanager
 def training_held(server: ServerProcess) -> Iterator[None]:
-    """Whatever is trained waits its turn: the process of one that went before is stopped. A
-    training takes a moment, and would end whenever a command takes longer."""
+    """Every training stays queued: the process of an earlier one is suspended. A training takes a
+    moment, and would otherwise end before a slow command does."""
 
     def stop() -> bool:
         """Stop the process that trains, if there is one."""
         with suppress(psutil.NoSuchProcess):
-            for one in psutil.Process(server.pid).children():
-                if "kongming_server.training.process" in one.cmdline():
-                    one.suspend()
+            for child in psutil.Process(server.pid).children():
+                if "kongming_server.training.process" in child.cmdline():
+                    child.suspend()
                     return True
         return False
 
@@ -393,7 +399,7 @@ def training_held(server: ServerProcess) -> Iterator[None]:
 
         def held(operation_id: str) -> bool:
             eventually(lambda: stop() or ended(operation_id))
-            # Its last words may have been on their way.
+            # Its last message may have been on its way.
             time.sleep(0.2)
             return not ended(operation_id)
 
@@ -427,12 +433,12 @@ def test_training_that_is_no_longer_waited_for_can_be_cancelled(
             eventually(lambda: (tmp_path / "waiting").exists() or process.poll() is not None)
             new = [row.id for row in store.operations() if row.id not in before]
             process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=100)
+            _, stderr = process.communicate(timeout=100)
         finally:
             process.kill()
             process.wait()
-        assert process.returncode == 130, told
-        assert f"kongming operations follow {new[0]}" in told
+        assert process.returncode == 130, stderr
+        assert f"kongming operations follow {new[0]}" in stderr
         cancelled = kongming("operations", "cancel", new[0], *answering)
         assert cancelled.returncode == 0, cancelled.stderr
         assert "cancelled" in cancelled.stdout

@@ -41,15 +41,19 @@ def question(*nodes: str, scaling: Scaling = TWO, **changes: Any) -> Question:
 
 
 def test_a_job_follows_the_slowest_node_and_its_driver(service: PredictionService) -> None:
-    said = forecast(service, question("calm", "busy"))
+    prediction = forecast(service, question("calm", "busy"))
     slow = expected("busy")
-    assert said.runtime_s is not None
-    assert said.runtime_s.median == pytest.approx(2.0 + 4.0 * slow, rel=0.06)
-    assert said.solo_s == pytest.approx(job(2, 1.0), rel=0.02)
-    assert said.slowdown.median == pytest.approx(said.runtime_s.median / 6.0, rel=0.02)
-    assert (said.metric_unit, said.node_id, said.model) == ("s", NODES["busy"][0], "NNLS")
-    assert said.drivers[0].family == "memory"
-    scaled = said.scaled
+    assert prediction.runtime_s is not None
+    assert prediction.runtime_s.median == pytest.approx(2.0 + 4.0 * slow, rel=0.06)
+    assert prediction.solo_s == pytest.approx(job(2, 1.0), rel=0.02)
+    assert prediction.slowdown.median == pytest.approx(prediction.runtime_s.median / 6.0, rel=0.02)
+    assert (prediction.metric_unit, prediction.node_id, prediction.model) == (
+        "s",
+        NODES["busy"][0],
+        "NNLS",
+    )
+    assert prediction.drivers[0].family == "memory"
+    scaled = prediction.scaled
     assert scaled is not None
     assert (scaled.driver, scaled.slowest) == (NODES["calm"][0], NODES["busy"][0])
     assert (scaled.machines, scaled.scale, scaled.model) == (2, 1.0, "chaser")
@@ -58,8 +62,8 @@ def test_a_job_follows_the_slowest_node_and_its_driver(service: PredictionServic
     assert parts["scale/machines"].node_id == NODES["busy"][0]
     assert parts["intercept"].node_id == NODES["calm"][0]
     assert parts["scale/machines"].share > parts["intercept"].share
-    assert not said.extrapolating
-    assert json.loads(json.dumps(said.to_dict(), allow_nan=False))["scaled"]["machines"] == 2
+    assert not prediction.extrapolating
+    assert json.loads(json.dumps(prediction.to_dict(), allow_nan=False))["scaled"]["machines"] == 2
 
 
 def test_the_driver_can_be_named(service: PredictionService) -> None:
@@ -73,14 +77,14 @@ def test_the_driver_can_be_named(service: PredictionService) -> None:
 
 
 def test_one_node_and_more_machines(service: PredictionService) -> None:
-    said = forecast(service, question("busy", scaling=Scaling(4, 0.5)))
-    assert said.runtime_s is not None
-    assert said.runtime_s.median == pytest.approx(job(4, 0.5) * expected("busy"), rel=0.06)
-    assert any("4 machines on 1 nodes" in note for note in said.notes)
+    prediction = forecast(service, question("busy", scaling=Scaling(4, 0.5)))
+    assert prediction.runtime_s is not None
+    assert prediction.runtime_s.median == pytest.approx(job(4, 0.5) * expected("busy"), rel=0.06)
+    assert any("4 machines on 1 nodes" in note for note in prediction.notes)
 
 
 @pytest.mark.parametrize(
-    ("asked", "kind", "words"),
+    ("job_question", "kind", "words"),
     [
         (question("calm", "bussy"), UnknownNameError, "bussy"),
         (question("calm", "busy", "dozing"), InputError, "more than the machines"),
@@ -95,30 +99,30 @@ def test_one_node_and_more_machines(service: PredictionService) -> None:
     ],
 )
 def test_what_cannot_be_answered_says_why(
-    service: PredictionService, asked: Question, kind: type[KongmingError], words: str
+    service: PredictionService, job_question: Question, kind: type[KongmingError], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
-        forecast(service, asked)
+        forecast(service, job_question)
 
 
 def test_extrapolation_of_either_part_is_flagged(service: PredictionService) -> None:
-    for asked, words in (
+    for job_question, words in (
         (question("calm", scaling=Scaling(64)), "scale model: machines 64"),
         (question("calm", "wild"), "slowdown: outside"),
     ):
-        said = forecast(service, asked)
-        assert said.extrapolating
-        assert said.scaled is not None
-        assert any(words in reason for reason in said.scaled.reasons)
+        prediction = forecast(service, job_question)
+        assert prediction.extrapolating
+        assert prediction.scaled is not None
+        assert any(words in reason for reason in prediction.scaled.reasons)
 
 
 def test_a_job_of_a_stranger_goes_by_the_nodes(service: PredictionService) -> None:
-    asked = Question("stranger", scaling=Scaling(2, model="chaser"), nodes=("calm", "busy"))
-    said = forecast(service, asked)
-    assert said.basis == "node-only"
-    assert said.runtime_s is not None
-    assert said.runtime_s.median > job(2, 1.0)
-    assert any("Nobody profiled" in warning for warning in said.warnings)
+    job_question = Question("stranger", scaling=Scaling(2, model="chaser"), nodes=("calm", "busy"))
+    prediction = forecast(service, job_question)
+    assert prediction.basis == "node-only"
+    assert prediction.runtime_s is not None
+    assert prediction.runtime_s.median > job(2, 1.0)
+    assert any("Nobody profiled" in warning for warning in prediction.warnings)
 
 
 def test_a_batch_mixes_jobs_and_single_nodes(service: PredictionService) -> None:
@@ -143,17 +147,17 @@ def test_questions_that_contradict_themselves(values: dict[str, Any]) -> None:
 
 
 def test_sets_are_of_the_least_slowed(service: PredictionService) -> None:
-    asked = RankQuestion("chaser", ("wild", "busy", "calm"), limit=1, scaling=TWO, seed=1)
-    ranking = service.rank(asked)
+    rank_question = RankQuestion("chaser", ("wild", "busy", "calm"), limit=1, scaling=TWO, seed=1)
+    ranking = service.rank(rank_question)
     (best,) = ranking.sets
     assert [node.name for node in best.nodes] == ["calm", "busy"]
     assert ranking.nodes == best.nodes
     assert (ranking.candidates, ranking.basis) == (3, "model")
-    said = forecast(service, question("calm", "busy"))
+    prediction = forecast(service, question("calm", "busy"))
     assert best.runtime_s is not None
-    assert said.runtime_s is not None
-    assert best.runtime_s.median == pytest.approx(said.runtime_s.median, rel=0.01)
-    assert best.slowdown.median == pytest.approx(said.slowdown.median, rel=0.01)
+    assert prediction.runtime_s is not None
+    assert best.runtime_s.median == pytest.approx(prediction.runtime_s.median, rel=0.01)
+    assert best.slowdown.median == pytest.approx(prediction.slowdown.median, rel=0.01)
     assert best.scaled is not None
     assert best.scaled.driver == NODES["calm"][0]
     assert best.score == pytest.approx(max(node.score for node in best.nodes), rel=1e-6)
@@ -163,7 +167,7 @@ def test_sets_are_of_the_least_slowed(service: PredictionService) -> None:
 def test_sets_have_no_common_node(service: PredictionService) -> None:
     ranking = service.rank(RankQuestion("chaser", limit=5, scaling=TWO, stale_policy="widen"))
     assert len(ranking.sets) == 2
-    names = [node.name for one in ranking.sets for node in one.nodes]
+    names = [node.name for node_set in ranking.sets for node in node_set.nodes]
     assert sorted(names) == sorted(NODES)
     assert ranking.sets[0].score <= ranking.sets[1].score
     assert ranking.sets[1].extrapolating  # wild is in it
@@ -193,8 +197,8 @@ def test_server_and_store_say_the_same(local: PredictionService, remote: Predict
     assert here.runtime_s is not None
     assert there.runtime_s is not None
     for end in ("lower", "median", "upper"):
-        said = getattr(here.runtime_s, end)
-        assert said == pytest.approx(getattr(there.runtime_s, end), rel=1e-2)
+        quantile = getattr(here.runtime_s, end)
+        assert quantile == pytest.approx(getattr(there.runtime_s, end), rel=1e-2)
     assert here.scaled is not None
     assert there.scaled is not None
     assert [part.term for part in here.scaled.parts] == [part.term for part in there.scaled.parts]
@@ -280,10 +284,10 @@ def test_profiles_of_a_job_are_read_from_a_store(local_url: str, tmp_path: Path)
             store.put_model(app, theirs["identity"], "node-1", "cross-core", theirs)
         store.put_model("scale:walker", SCALE, "", SCALE, scale_document())
         with_one = forecast(LocalService(store), question("calm", "busy"))
-        said = forecast(LocalService(store), replace(question("calm", "busy"), app="walker"))
-    assert (said.app, said.basis) == ("walker", "model")
-    assert said.runtime_s is not None
+        prediction = forecast(LocalService(store), replace(question("calm", "busy"), app="walker"))
+    assert (prediction.app, prediction.basis) == ("walker", "model")
+    assert prediction.runtime_s is not None
     assert with_one.runtime_s is not None
-    assert any("1 machine at scale 1; 8 machines at scale 1." in note for note in said.notes)
+    assert any("1 machine at scale 1; 8 machines at scale 1." in note for note in prediction.notes)
     # Both are the same model, so that its parts are slowed alike.
-    assert said.runtime_s.median == pytest.approx(with_one.runtime_s.median, rel=1e-6)
+    assert prediction.runtime_s.median == pytest.approx(with_one.runtime_s.median, rel=1e-6)

@@ -224,19 +224,21 @@ def moment_of_error(error: KongmingError, taken_at: float | None) -> float:
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:
-    """What stands at each place of a document."""
+    """The value at each path of a document."""
     if isinstance(value, Answer):
         return flat(value.to_dict(), path)
     if isinstance(value, Mapping):
-        return {k: v for key, one in value.items() for k, v in flat(one, f"{path}.{key}").items()}
+        return {k: v for key, part in value.items() for k, v in flat(part, f"{path}.{key}").items()}
     if isinstance(value, list | tuple):
-        listed = {k: v for i, one in enumerate(value) for k, v in flat(one, f"{path}.{i}").items()}
+        listed = {
+            k: v for i, part in enumerate(value) for k, v in flat(part, f"{path}.{i}").items()
+        }
         return {f"{path}.len": len(value), **listed}
     return {path: value}
 
 
 def assert_same(here: Any, there: Any) -> None:
-    """All that stands in two answers, number by number."""
+    """Compare all values of two answers, number by number."""
     ours, theirs = flat(here), flat(there)
     for document in (ours, theirs):
         document.pop(".elapsed_s", None)
@@ -410,7 +412,7 @@ def test_rankings(
         return {k: v for k, v in ranking.to_dict().items() if k != "nodes"}
 
     assert_same(rest(here), rest(there))
-    by_id = [{node.node_id: node.to_dict() for node in one.nodes} for one in (here, there)]
+    by_id = [{node.node_id: node.to_dict() for node in answer.nodes} for answer in (here, there)]
     assert_same(*by_id)
     assert there.nodes or there.refused
     for ranking in (here, there):

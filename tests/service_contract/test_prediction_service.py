@@ -1,4 +1,4 @@
-"""What whoever answers must keep: the same questions to a local store and to a real server."""
+"""What every service must do: the same questions to a local store and to a real server."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ CLOCKS_S = 1.0
 
 
 def asked_at(forecast: Forecast) -> float:
-    """The moment for which the age of the fingerprint is told (unix seconds)."""
+    """The moment for which the age of the fingerprint is given (unix seconds)."""
     assert forecast.fingerprint_taken_at is not None
     assert forecast.fingerprint_age_s is not None
     return forecast.fingerprint_taken_at + forecast.fingerprint_age_s
 
 
-def test_nodes_are_told_by_name_with_their_slowdown(service: PredictionService) -> None:
+def test_nodes_are_listed_by_name_with_their_slowdown(service: PredictionService) -> None:
     nodes = {node.facts.name: node for node in service.nodes()}
     assert list(nodes) == sorted(NODES)
     for name, (node_id, loads, _) in NODES.items():
@@ -60,43 +60,54 @@ def test_nodes_are_told_by_name_with_their_slowdown(service: PredictionService) 
 @pytest.mark.parametrize("name", ["calm", "busy"])
 def test_prediction_is_of_the_node_as_it_is(service: PredictionService, name: str) -> None:
     before = time.time()
-    said = forecast(service, Question("chaser", name))
+    prediction = forecast(service, Question("chaser", name))
     after = time.time()
-    assert said.slowdown.median == pytest.approx(expected(name), rel=0.05)
-    assert said.slowdown.lower < said.slowdown.median < said.slowdown.upper
-    assert (said.app, said.node_id, said.placement) == ("chaser", NODES[name][0], "cross-core")
-    assert (said.basis, said.model, said.model_version, said.domain) == ("model", "NNLS", 1, 0)
-    assert said.solo_s is not None
-    assert said.solo_s == pytest.approx(SOLO_S, rel=0.05)
-    assert said.runtime_s is not None
-    assert said.runtime_s.median == pytest.approx(said.solo_s * said.slowdown.median)
-    assert (said.metric_unit, said.slowdown.level) == ("s", 0.9)
-    assert before - CLOCKS_S <= asked_at(said) <= after + CLOCKS_S
-    assert not said.stale
-    assert not said.extrapolating
-    assert sum(driver.share for driver in said.drivers) == pytest.approx(1.0)
-    assert json.dumps(said.to_dict(), allow_nan=False)
+    assert prediction.slowdown.median == pytest.approx(expected(name), rel=0.05)
+    assert prediction.slowdown.lower < prediction.slowdown.median < prediction.slowdown.upper
+    assert (prediction.app, prediction.node_id, prediction.placement) == (
+        "chaser",
+        NODES[name][0],
+        "cross-core",
+    )
+    assert (prediction.basis, prediction.model, prediction.model_version, prediction.domain) == (
+        "model",
+        "NNLS",
+        1,
+        0,
+    )
+    assert prediction.solo_s is not None
+    assert prediction.solo_s == pytest.approx(SOLO_S, rel=0.05)
+    assert prediction.runtime_s is not None
+    assert prediction.runtime_s.median == pytest.approx(
+        prediction.solo_s * prediction.slowdown.median
+    )
+    assert (prediction.metric_unit, prediction.slowdown.level) == ("s", 0.9)
+    assert before - CLOCKS_S <= asked_at(prediction) <= after + CLOCKS_S
+    assert not prediction.stale
+    assert not prediction.extrapolating
+    assert sum(driver.share for driver in prediction.drivers) == pytest.approx(1.0)
+    assert json.dumps(prediction.to_dict(), allow_nan=False)
 
 
 def test_what_training_judged_of_a_profile_is_part_of_every_answer(
     local: PredictionService, remote: PredictionService
 ) -> None:
     """Word for word the same from a store and from the server that has the same database."""
-    kept = Judgement.from_dict(PROFILE)
-    remark = kept.remark("chaser")
+    judgement = Judgement.from_dict(PROFILE)
+    remark = judgement.remark("chaser")
     assert "differ by 2.00 times (2 to 4 s); 1 of 4 loads" in str(remark)
     warnings = []
     for service in (local, remote):
-        said = forecast(service, Question("chaser", "busy"))
+        alone = forecast(service, Question("chaser", "busy"))
         next_to = service.predict_colocation(ColocationQuestion("chaser", ("chaser",)))
         explained = service.explain(Question("chaser", "busy"))
-        for one in (said, next_to.prediction, explained.prediction):
-            assert one.profile == kept
-            assert one.warnings.count(str(remark)) == 1
-        assert service.rank(RankQuestion("chaser")).profile == kept
+        for prediction in (alone, next_to.prediction, explained.prediction):
+            assert prediction.profile == judgement
+            assert prediction.warnings.count(str(remark)) == 1
+        assert service.rank(RankQuestion("chaser")).profile == judgement
         assert service.rank(RankQuestion("stranger")).profile is None
         assert forecast(service, Question("stranger", "busy")).profile is None
-        warnings.append(said.warnings)
+        warnings.append(alone.warnings)
     assert warnings[0] == warnings[1]
 
 
@@ -153,9 +164,9 @@ def test_what_cannot_be_answered_says_why(
 
 
 def test_extrapolation_is_flagged(service: PredictionService) -> None:
-    said = forecast(service, Question("chaser", "wild"))
-    assert said.extrapolating
-    assert said.warnings
+    prediction = forecast(service, Question("chaser", "wild"))
+    assert prediction.extrapolating
+    assert prediction.warnings
 
 
 def test_old_fingerprint_widens_the_interval_and_says_so(service: PredictionService) -> None:
@@ -173,17 +184,19 @@ def test_old_fingerprint_widens_the_interval_and_says_so(service: PredictionServ
 
 
 def test_history_stands_in_for_an_old_fingerprint(service: PredictionService) -> None:
-    said = forecast(service, Question("chaser", "dozing", stale_policy="history"))
-    assert said.stale
-    assert said.slowdown.median == pytest.approx(expected("dozing"), rel=0.1)
+    prediction = forecast(service, Question("chaser", "dozing", stale_policy="history"))
+    assert prediction.stale
+    assert prediction.slowdown.median == pytest.approx(expected("dozing"), rel=0.1)
 
 
-def test_program_that_nobody_profiled_is_told_by_the_node_alone(service: PredictionService) -> None:
-    said = forecast(service, Question("stranger", "busy"))
+def test_program_that_nobody_profiled_is_predicted_by_the_node_alone(
+    service: PredictionService,
+) -> None:
+    prediction = forecast(service, Question("stranger", "busy"))
     general = next(n for n in service.nodes() if n.facts.name == "busy").general_slowdown
-    assert (said.basis, said.model, said.model_version) == ("node-only", "", 0)
-    assert (said.solo_s, said.runtime_s) == (None, None)
-    assert said.slowdown.median == pytest.approx(general, rel=0.01)
+    assert (prediction.basis, prediction.model, prediction.model_version) == ("node-only", "", 0)
+    assert (prediction.solo_s, prediction.runtime_s) == (None, None)
+    assert prediction.slowdown.median == pytest.approx(general, rel=0.01)
 
 
 def test_ranking_puts_the_quicker_node_first(service: PredictionService) -> None:
@@ -194,8 +207,8 @@ def test_ranking_puts_the_quicker_node_first(service: PredictionService) -> None
     assert [node.node_id for node in ranking.nodes] == ["node-1", "node-2", "node-3"]
     assert (ranking.candidates, ranking.basis, ranking.refused) == (3, "model", {})
     for node in ranking.nodes:
-        said = forecast(service, Question("chaser", node.name)).slowdown
-        assert node.slowdown.median == pytest.approx(said.median, rel=0.01)
+        slowdown = forecast(service, Question("chaser", node.name)).slowdown
+        assert node.slowdown.median == pytest.approx(slowdown.median, rel=0.01)
     assert ranking.nodes[-1].extrapolating
     assert json.dumps(ranking.to_dict(), allow_nan=False)
 
@@ -289,7 +302,7 @@ def test_explanation_names_what_a_program_suffers_from(service: PredictionServic
     first = answer.contributions[0]
     assert first.family == "memory"
     assert first.seconds_per_op > first.idle_seconds_per_op
-    parts = [one.log_slowdown for one in answer.contributions]
+    parts = [contribution.log_slowdown for contribution in answer.contributions]
     assert parts == sorted(parts, reverse=True)
     # One without the other is all that there is, where one resource alone is short.
     assert parts[0] > 0.5 * math.log(answer.prediction.slowdown.median) / len(parts)
@@ -300,22 +313,29 @@ def test_explanation_of_a_stranger_has_equal_shares(service: PredictionService) 
     answer = service.explain(Question("stranger", "busy"))
     assert answer.prediction.basis == "node-only"
     general = math.log(answer.prediction.slowdown.median)
-    assert sum(one.log_slowdown for one in answer.contributions) == pytest.approx(general, abs=0.01)
+    assert sum(contribution.log_slowdown for contribution in answer.contributions) == pytest.approx(
+        general, abs=0.01
+    )
 
 
 def test_server_and_store_explain_alike(
     local: PredictionService, remote: PredictionService
 ) -> None:
     here, there = (
-        {one.surrogate: one for one in service.explain(Question("chaser", "busy")).contributions}
+        {
+            contribution.surrogate: contribution
+            for contribution in service.explain(Question("chaser", "busy")).contributions
+        }
         for service in (local, remote)
     )
     assert here.keys() == there.keys()
-    for name, one in here.items():
-        assert one.family == there[name].family
-        assert one.log_slowdown == pytest.approx(there[name].log_slowdown, abs=1e-3)
+    for name, contribution in here.items():
+        assert contribution.family == there[name].family
+        assert contribution.log_slowdown == pytest.approx(there[name].log_slowdown, abs=1e-3)
         for value in ("seconds_per_op", "idle_seconds_per_op"):
-            assert getattr(one, value) == pytest.approx(getattr(there[name], value), rel=1e-3)
+            assert getattr(contribution, value) == pytest.approx(
+                getattr(there[name], value), rel=1e-3
+            )
 
 
 def test_what_cannot_be_explained_says_why(service: PredictionService) -> None:
@@ -330,10 +350,10 @@ def test_models_are_listed_and_read(service: PredictionService) -> None:
     assert (listed.app, listed.placement, listed.version) == ("chaser", "cross-core", 1)
     assert (listed.node_id, listed.in_service, listed.document) == ("node-1", True, "")
     assert service.models("nothing") == ()
-    found = service.model("chaser")
-    document = json.loads(found.document)
-    assert (found.version, found.in_service) == (1, True)
-    assert found.chosen == document["chosen"]
+    model = service.model("chaser")
+    document = json.loads(model.document)
+    assert (model.version, model.in_service) == (1, True)
+    assert model.chosen == document["chosen"]
     assert read(document).app == "chaser"
     for wanted in (("chaser", None, 7), ("nothing", None, 0)):
         with pytest.raises(UntrainedError):
