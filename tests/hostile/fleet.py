@@ -27,13 +27,13 @@ SETTINGS = {
     "closed_loop.check_period_s": 0.05,
 }
 UNHURRIED = {"limits.agent_rate": 1e6, "limits.agent_bytes": 1e12}
-"""What a test says on top that makes an agent's calls one after another: none waits its turn."""
+"""Added by tests that make an agent's calls one after another, so that none is delayed."""
 
 Answers = Mapping[str, Any]
 
 
 class Fleet:
-    """``answers()`` is all that is said of the honest nodes; ``thief`` may do what it can."""
+    """``answers()``: all that the server says of the honest nodes; ``thief`` may do what it can."""
 
     def __init__(self, server: ServerProcess) -> None:
         self.server = server
@@ -53,7 +53,7 @@ class Fleet:
         self.thief.report(fingerprint(self.thief, {}))
 
     def live(self, number: int, agent: FakeAgent) -> Fingerprint:
-        """What an honest agent reads, each time anew."""
+        """What an honest agent measures: a new fingerprint each time."""
         return fingerprint(agent, {"stream.triad": 0.1 * number})
 
     def ingest(self) -> bool:
@@ -67,16 +67,19 @@ class Fleet:
         return all(taken)
 
     def answers(self) -> Answers:
-        found: dict[str, Any] = {}
+        answers: dict[str, Any] = {}
         listed = self.operator.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=60).nodes
         for node in listed:
             if node.facts.id in HONEST:
-                found[f"{node.facts.id} listed"] = (
+                answers[f"{node.facts.id} listed"] = (
                     node.facts.name,
                     node.state,
                     node.general_slowdown,
                     dict(node.slowdown),
-                    [(one.assignment_id, one.app, one.state) for one in node.assignments],
+                    [
+                        (assignment.assignment_id, assignment.app, assignment.state)
+                        for assignment in node.assignments
+                    ],
                 )
         for app in APPS:
             questions = [predictor_pb2.PredictQuestion(app=app, node=node) for node in HONEST]
@@ -84,18 +87,20 @@ class Fleet:
             for node, answer in zip(
                 HONEST, self.predictor.Predict(request, timeout=60).answers, strict=True
             ):
-                found[f"{node} {app}"] = _figures(answer.prediction)
+                answers[f"{node} {app}"] = _figures(answer.prediction)
             rank = predictor_pb2.RankNodesRequest(app=app, nodes=[*HONEST, "thief"], seed=1)
             for place in self._up_to_date(rank).nodes:
                 if place.node_id in HONEST:
-                    found[f"{place.node_id} {app} ranked"] = (place.score, place.slowdown.median)
-        return found
+                    answers[f"{place.node_id} {app} ranked"] = (place.score, place.slowdown.median)
+        return answers
 
-    def _up_to_date(self, asked: predictor_pb2.RankNodesRequest) -> predictor_pb2.RankNodesResponse:
+    def _up_to_date(
+        self, request: predictor_pb2.RankNodesRequest
+    ) -> predictor_pb2.RankNodesResponse:
         """A ranking into which all reports have come: a server says for how long some have not."""
 
         def ask() -> predictor_pb2.RankNodesResponse | None:
-            response = self.predictor.RankNodes(asked, timeout=60)
+            response = self.predictor.RankNodes(request, timeout=60)
             return response if response.staleness_seconds == 0.0 else None
 
         response: predictor_pb2.RankNodesResponse = eventually(ask)
@@ -103,8 +108,14 @@ class Fleet:
 
 
 def _figures(prediction: predictor_pb2.Prediction) -> tuple[float, ...]:
-    said = prediction.slowdown
-    return (said.median, said.lower, said.upper, prediction.runtime.median, prediction.solo)
+    slowdown = prediction.slowdown
+    return (
+        slowdown.median,
+        slowdown.lower,
+        slowdown.upper,
+        prediction.runtime.median,
+        prediction.solo,
+    )
 
 
 def fingerprint(agent: FakeAgent, logs: Mapping[str, float], age_s: float = 1.0) -> Fingerprint:

@@ -29,13 +29,13 @@ CONNECTIONS, CALLS, NAMED = 20, 15, 16_000
 MOST_BYTES = 256 << 20
 
 _sources = (f"127.0.1.{number}" for number in range(1, 255))
-"""Of each its own: who sent a flood cannot connect for a while."""
+"""One for each flood: an address that sent one cannot connect for a while."""
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with serving(tmp_path_factory.mktemp("floods")) as made:
-        yield made
+    with serving(tmp_path_factory.mktemp("floods")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -49,43 +49,43 @@ def memory(fleet: Fleet, name: str) -> int:
 
 
 def was_ended(fleet: Fleet, source: str) -> bool:
-    """Whether the log says so of connections from this address: of the first few that were."""
+    """Whether the log says that connections from this address were ended; it names a few."""
     return f"were ended, one of them of ipv4:{source}:" in fleet.server.log.read_text()
 
 
 def test_a_call_may_have_as_many_headers_as_any_honest_caller_sends(fleet: Fleet) -> None:
     source = next(_sources)
-    one = Http2.to(fleet.server.grpc, source=source)
-    one.flood(PREDICT, 100)
-    eventually(lambda: one.read(0.02) and one.ended)
-    assert not one.closed()
+    connection = Http2.to(fleet.server.grpc, source=source)
+    connection.flood(PREDICT, 100)
+    eventually(lambda: connection.read(0.02) and connection.ended)
+    assert not connection.closed()
     assert not was_ended(fleet, source)
-    one.flood(PREDICT, 200)
-    eventually(one.closed)
+    connection.flood(PREDICT, 200)
+    eventually(connection.closed)
     eventually(lambda: was_ended(fleet, source))
-    one.close()
+    connection.close()
     # A few of them hold nobody off.
     Http2.to(fleet.server.grpc, source=source).close()
 
 
-def test_agents_that_come_back_all_at_once_are_none(fleet: Fleet) -> None:
-    """Each with a first message of many times what is read of it before it is known."""
-    made = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
+def test_agents_that_come_back_all_at_once_are_no_flood(fleet: Fleet) -> None:
+    """Each sends a first message many times larger than what is read before the agent is known."""
+    created = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
     channels = [fleet.server.channel() for _ in range(40)]
     waiting = []
     for number, channel in enumerate(channels):
-        shown = grpc.intercept_channel(channel, Shows(made["token"]))
+        shown = grpc.intercept_channel(channel, Shows(created["token"]))
         node = builders.node(id=f"back-{number}", name=f"back-{number}")
         times = {f"back.{place}": 1e-9 for place in range(100)}
         references = [
             builders.fingerprint(
-                times, node=node, suite_version=f"{worlds.SUITE}-{one}", started_at=moment(9.0)
+                times, node=node, suite_version=f"{worlds.SUITE}-{suite}", started_at=moment(9.0)
             )
-            for one in range(15)
+            for suite in range(15)
         ]
         request = fleet_pb2.RegisterRequest(
             node=records.node_to_message(node),
-            references=[records.fingerprint_to_message(one) for one in references],
+            references=[records.fingerprint_to_message(reference) for reference in references],
         )
         assert request.ByteSize() > 100_000
         register = shown.unary_unary(
@@ -94,31 +94,31 @@ def test_agents_that_come_back_all_at_once_are_none(fleet: Fleet) -> None:
             response_deserializer=fleet_pb2.RegisterResponse.FromString,
         )
         waiting.append(register.future(request, timeout=100))
-    assert grpc.StatusCode.UNAVAILABLE not in {code_of(one.result) for one in waiting}
+    assert grpc.StatusCode.UNAVAILABLE not in {code_of(future.result) for future in waiting}
     assert not was_ended(fleet, "127.0.0.1")
 
 
-def is_let_in(one: Http2, token: dict[str, str]) -> bool:
+def is_let_in(connection: Http2, token: dict[str, str]) -> bool:
     """Whether a call is answered, which makes the caller known; a new token takes a moment."""
-    stream = one.ask(REPORT, b"", token)
+    stream = connection.ask(REPORT, b"", token)
     content = b""
-    while stream not in one.ended:
-        assert not one.over
-        content += b"".join(frame.content for frame in one.read(0.02))
+    while stream not in connection.ended:
+        assert not connection.over
+        content += b"".join(frame.content for frame in connection.read(0.02))
     return b"grpc-status\x010" in content
 
 
-def separate_blocks(one: Http2, token: dict[str, str]) -> None:
+def separate_blocks(connection: Http2, token: dict[str, str]) -> None:
     for _ in range(CALLS):
-        one.flood(PREDICT, NAMED, token)
+        connection.flood(PREDICT, NAMED, token)
 
 
-def one_block_without_an_end(one: Http2, token: dict[str, str]) -> None:
-    one.flood(PREDICT, CALLS * NAMED, token, end=False)
+def one_block_without_an_end(connection: Http2, token: dict[str, str]) -> None:
+    connection.flood(PREDICT, CALLS * NAMED, token, end=False)
 
 
-def one_block_with_an_end(one: Http2, token: dict[str, str]) -> None:
-    one.flood(PREDICT, CALLS * NAMED, token)
+def one_block_with_an_end(connection: Http2, token: dict[str, str]) -> None:
+    connection.flood(PREDICT, CALLS * NAMED, token)
 
 
 SENDING = (separate_blocks, one_block_without_an_end, one_block_with_an_end)
@@ -133,22 +133,22 @@ def test_a_flood_takes_little_memory_and_changes_no_answer(
     Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
     token: dict[str, str] = {}
     if who == "thief":
-        made = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
-        token = {"authorization": f"Bearer {made['token']}"}
+        created = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
+        token = {"authorization": f"Bearer {created['token']}"}
     floods, source = [], next(_sources)
     for _ in range(CONNECTIONS):
-        one = Http2.to(fleet.server.grpc, source=source)
+        connection = Http2.to(fleet.server.grpc, source=source)
         if token:
-            eventually(lambda one=one: is_let_in(one, token))
-        floods.append(one)
-    for one in floods:
+            eventually(lambda connection=connection: is_let_in(connection, token))
+        floods.append(connection)
+    for connection in floods:
         with suppress(OSError):
-            send(one, token)
+            send(connection, token)
     assert fleet.answers() == before
     # All of them were ended by the server.
-    for one in floods:
-        eventually(one.closed)
-        one.close()
+    for connection in floods:
+        eventually(connection.closed)
+        connection.close()
     assert memory(fleet, "VmHWM") - calm < MOST_BYTES
     eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES // 2)
 
@@ -157,11 +157,11 @@ def come_and_go(address: str, source: str, until: float) -> None:
     """Connect, send, leave, and again."""
     while time.monotonic() < until:
         with suppress(OSError):
-            one = Http2.to(address, source=source, timeout=1)
+            connection = Http2.to(address, source=source, timeout=1)
             with suppress(OSError):
                 for _ in range(2 * CALLS):
-                    one.flood(PREDICT, NAMED)
-            one.close()
+                    connection.flood(PREDICT, NAMED)
+            connection.close()
 
 
 def test_who_comes_and_goes_from_many_addresses_takes_no_more(
@@ -176,7 +176,7 @@ def test_who_comes_and_goes_from_many_addresses_takes_no_more(
             for number in range(1, 41)
         ]
         # Who is connected is answered, and who was may come back.
-        while not all(one.done() for one in sending):
+        while not all(future.done() for future in sending):
             assert fleet.answers() == before
     with fleet.server.channel() as channel:
         health = health_pb2_grpc.HealthStub(channel)

@@ -26,8 +26,8 @@ Move = Callable[[Fleet], None]
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with serving(tmp_path_factory.mktemp("hostile")) as made:
-        yield made
+    with serving(tmp_path_factory.mktemp("hostile")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def reports_sizes(fleet: Fleet) -> None:
 
 
 def reports_impossible_numbers(fleet: Fleet) -> None:
-    """Sequence numbers and times that cannot be."""
+    """Sequence numbers and times that are impossible."""
     thief = fleet.thief
     message = thief.request(fingerprint(thief, {}))
     message.sequence = 2**63 - 1
@@ -155,11 +155,13 @@ def reports_impossible_numbers(fleet: Fleet) -> None:
         reported = fleet_pb2.ReportedRun(sequence=1, run=records.run_to_message(run))
         reported.run.wall_seconds = seconds
         request = fleet_pb2.ReportRunsRequest(node_id="thief", runs=[reported])
-        assert [one.id for one in thief.fleet.ReportRuns(request, timeout=60).rejected] == [run.id]
+        assert [
+            rejection.id for rejection in thief.fleet.ReportRuns(request, timeout=60).rejected
+        ] == [run.id]
 
 
 def fills_the_log(fleet: Fleet) -> None:
-    """A line for each of its records, were each of them told of."""
+    """One line for each of its records, if each of them were logged."""
     thief = fleet.thief
     before = fleet.server.log.read_text().count("\n")
     impossible = [thief.request(fingerprint(thief, {})) for _ in range(200)]
@@ -231,7 +233,7 @@ def test_no_move_changes_an_answer_about_others(fleet: Fleet, before: Answers, m
 def test_an_hour_of_whatever_it_says_moves_no_prediction(fleet: Fleet, before: Answers) -> None:
     rng = random.Random(7)
     thief = fleet.thief
-    kept = 0
+    accepted = 0
     for minute in range(60):
         age_s = 60.0 * (60 - minute)
         logs = {name: rng.uniform(-1.0, 6.0) for name in worlds.NAMES}
@@ -251,9 +253,9 @@ def test_an_hour_of_whatever_it_says_moves_no_prediction(fleet: Fleet, before: A
         inflicted = fingerprint(thief, logs, age_s)
         signature = builders.signature(app, {}, node_id="thief", fingerprint=inflicted)
         taken = thief.report_runs([run], [signature], assignment_id=f"hour-{minute}:thief")
-        kept += len(taken.accepted)
+        accepted += len(taken.accepted)
     # Most of it can be true, for all that a server knows, and is kept.
-    assert kept > 60
+    assert accepted > 60
     assert fleet.ingest()
     after = fleet.answers()
     assert after.keys() == before.keys()
@@ -281,11 +283,13 @@ def test_only_the_campaign_that_was_asked_for_is_learnt_from(fleet: Fleet) -> No
     report(honest, "other", campaign)
     report(fleet.thief, "asked", campaign)
     with Store.open(fleet.server.store_url) as store:
-        for app, kept in (("asked", 3), ("other", 1)):
-            assert len(store.runs(app=app)) == len(store.signatures(app=app)) == kept
+        for app, stored in (("asked", 3), ("other", 1)):
+            assert len(store.runs(app=app)) == len(store.signatures(app=app)) == stored
         learnt = [
             *store.runs(app="asked", requested=True),
             *store.signatures(app="asked", requested=True),
         ]
-        assert [(one.node_id, one.campaign) for one in learnt] == [("node-1", campaign)] * 2
+        assert [(record.node_id, record.campaign) for record in learnt] == [
+            ("node-1", campaign)
+        ] * 2
         assert not store.runs(app="other", requested=True)
