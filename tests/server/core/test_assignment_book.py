@@ -80,7 +80,7 @@ def test_a_reservation_expires_and_one_that_runs_does_not(book: AssignmentBook) 
         EXPIRED,
         NOW + DEFAULT_TTL_S,
     )
-    assert [one.assignment_id for one in book.all()] == ["runs"]
+    assert [assignment.assignment_id for assignment in book.all()] == ["runs"]
     # It runs, whatever was agreed.
     assert book.bind("held", NOW + DEFAULT_TTL_S + 1.0).state == BOUND
 

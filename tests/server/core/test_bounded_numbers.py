@@ -28,19 +28,19 @@ APPS = ("memory", "disk", "unknown")
 
 
 def fleet() -> Engine:
-    made = worlds.engine()
+    engine = worlds.engine()
     for number, node_id in enumerate(HONEST):
-        worlds.add_node(made, node_id, {"stream.triad": 0.2 * number})
-    return made
+        worlds.add_node(engine, node_id, {"stream.triad": 0.2 * number})
+    return engine
 
 
-def answers(made: Engine) -> list[object]:
-    """What is said of the honest nodes."""
-    found: list[object] = [made.node(node_id, NOW) for node_id in HONEST]
+def answers(engine: Engine) -> list[object]:
+    """All that the engine says of the honest nodes."""
+    collected: list[object] = [engine.node(node_id, NOW) for node_id in HONEST]
     for app in APPS:
-        found += [made.predict(Question(app, node_id), NOW) for node_id in HONEST]
-        found += ranked(made.rank(RankQuestion(app, seed=1, limit=100), NOW))
-    return found
+        collected += [engine.predict(Question(app, node_id), NOW) for node_id in HONEST]
+        collected += ranked(engine.rank(RankQuestion(app, seed=1, limit=100), NOW))
+    return collected
 
 
 def ranked(ranking: Ranking) -> list[tuple[str, float, float, float]]:
@@ -66,55 +66,55 @@ EXTREMES: dict[str, tuple[Mapping[str, float], Mapping[str, float]]] = {
 def test_readings_of_one_node_end_no_answer_about_others(
     idle: Mapping[str, float], live: Mapping[str, float]
 ) -> None:
-    made = fleet()
-    before = answers(made)
-    made.put_node(builders.node(id="thief", name="thief"), NOW)
-    made.put_reference("thief", 0, idle, worlds.SUITE, by="token t")
-    made.put_fingerprint(
+    engine = fleet()
+    before = answers(engine)
+    engine.put_node(builders.node(id="thief", name="thief"), NOW)
+    engine.put_reference("thief", 0, idle, worlds.SUITE, by="token t")
+    engine.put_fingerprint(
         "thief", 0, worlds.fingerprint(live, node_id="thief"), now=NOW, by="token t"
     )
     for number in range(30):
         # They began after the fingerprint, so that all of them are added to it.
-        made.put_assignment(bound(f"ghost-{number}", "memory", NOW - 1.0, "thief"))
-    assert answers(made) == before
+        engine.put_assignment(bound(f"ghost-{number}", "memory", NOW - 1.0, "thief"))
+    assert answers(engine) == before
     # Of the node itself there is an answer, or none, but no crash.
     for app in APPS:
         with suppress(KongmingError):
-            assert made.predict(Question(app, "thief"), NOW).slowdown.median > 0.0
-    assert len(made.nodes(NOW)) == 4
-    made.rank(RankQuestion("memory", nodes=("thief", *HONEST), seed=1), NOW)
+            assert engine.predict(Question(app, "thief"), NOW).slowdown.median > 0.0
+    assert len(engine.nodes(NOW)) == 4
+    engine.rank(RankQuestion("memory", nodes=("thief", *HONEST), seed=1), NOW)
 
 
 def test_however_many_residents_there_are_a_node_stays_within_bounds() -> None:
-    made = fleet()
-    before = answers(made)
-    worlds.add_node(made, "thief", {})
+    engine = fleet()
+    before = answers(engine)
+    worlds.add_node(engine, "thief", {})
     for number in range(2000):
-        made.put_assignment(bound(f"ghost-{number}", f"unknown-{number}", NOW - 1.0, "thief"))
-    assert answers(made) == before
-    status = made.node("thief", NOW)
+        engine.put_assignment(bound(f"ghost-{number}", f"unknown-{number}", NOW - 1.0, "thief"))
+    assert answers(engine) == before
+    status = engine.node("thief", NOW)
     assert status.general_slowdown is not None
     assert math.isfinite(status.general_slowdown)
-    assert math.isfinite(made.predict(Question("memory", "thief"), NOW).slowdown.upper)
+    assert math.isfinite(engine.predict(Question("memory", "thief"), NOW).slowdown.upper)
 
 
 def test_one_agents_credentials_do_not_use_up_the_columns() -> None:
-    made = Engine()
+    engine = Engine()
     names = {f"junk-{number}": 1e-9 for number in range(1000)}
-    made.put_node(builders.node(id="thief", name="thief"), NOW)
+    engine.put_node(builders.node(id="thief", name="thief"), NOW)
     for start in range(0, 1000, 100):
         part = dict(list(names.items())[start : start + 100])
-        made.put_reference("thief", 0, part, f"{start}", by="token t")
+        engine.put_reference("thief", 0, part, f"{start}", by="token t")
     for number, node_id in enumerate(HONEST):
-        made.put_node(builders.node(id=node_id, name=node_id), NOW)
-        made.put_reference(node_id, 0, worlds.IDLE, worlds.SUITE, by=f"token {number}")
+        engine.put_node(builders.node(id=node_id, name=node_id), NOW)
+        engine.put_reference(node_id, 0, worlds.IDLE, worlds.SUITE, by=f"token {number}")
         live = worlds.fingerprint(worlds.slowed({"stream.triad": 0.2}), node_id=node_id)
-        made.put_fingerprint(node_id, 0, live, now=NOW, by=f"token {number}")
+        engine.put_fingerprint(node_id, 0, live, now=NOW, by=f"token {number}")
     for app, sensitivity, _ in worlds.APPS:
-        made.put_model(worlds.model(app, sensitivity), 1)
-    ranking = made.rank(RankQuestion("memory", nodes=HONEST, seed=1), NOW)
+        engine.put_model(worlds.model(app, sensitivity), 1)
+    ranking = engine.rank(RankQuestion("memory", nodes=HONEST, seed=1), NOW)
     assert {node.node_id for node in ranking.nodes} == set(HONEST)
-    assert made.node("node-0", NOW).general_slowdown == pytest.approx(
+    assert engine.node("node-0", NOW).general_slowdown == pytest.approx(
         math.exp(0.2 / len(worlds.IDLE))
     )
 
@@ -137,32 +137,32 @@ def test_models_have_a_place_for_their_surrogates_whatever_agents_report() -> No
 
 
 def test_what_agents_name_alone_takes_no_place_of_others() -> None:
-    """Each has as many for itself, whoever came before."""
-    made = Engine()
+    """Each has its own number of places, whatever others named before."""
+    engine = Engine()
     for number in range(4):
         thief = f"thief-{number}"
-        made.put_node(builders.node(id=thief, name=thief), NOW)
+        engine.put_node(builders.node(id=thief, name=thief), NOW)
         junk = {f"{number}.{place}": 1e-9 for place in range(100)}
-        made.put_reference(thief, 0, junk, f"9-{number}", by=f"token {thief}")
+        engine.put_reference(thief, 0, junk, f"9-{number}", by=f"token {thief}")
     own = {f"own.{place}": 1e-6 for place in range(MOST_OF_ONE)}
     live = worlds.fingerprint({name: 2e-6 for name in own}, node_id="node-0")
-    made.put_node(builders.node(id="node-0", name="node-0"), NOW)
-    made.put_reference("node-0", 0, own, worlds.SUITE, by="token honest")
-    made.put_fingerprint("node-0", 0, live, now=NOW, by="token honest")
-    assert made.node("node-0", NOW).slowdown == pytest.approx(dict.fromkeys(own, 2.0))
-    assert made.reference("node-0") == pytest.approx(own)
-    assert set(made.node("thief-0", NOW).slowdown) <= {f"0.{place}" for place in range(100)}
+    engine.put_node(builders.node(id="node-0", name="node-0"), NOW)
+    engine.put_reference("node-0", 0, own, worlds.SUITE, by="token honest")
+    engine.put_fingerprint("node-0", 0, live, now=NOW, by="token honest")
+    assert engine.node("node-0", NOW).slowdown == pytest.approx(dict.fromkeys(own, 2.0))
+    assert engine.reference("node-0") == pytest.approx(own)
+    assert set(engine.node("thief-0", NOW).slowdown) <= {f"0.{place}" for place in range(100)}
 
     # Once another agent names them they are known to all, and what was read before stays.
-    made.put_node(builders.node(id="node-1", name="node-1"), NOW)
+    engine.put_node(builders.node(id="node-1", name="node-1"), NOW)
     few = dict(list(own.items())[:20])
-    made.put_reference("node-1", 0, few, worlds.SUITE, by="token other")
-    assert made.node("node-0", NOW).slowdown == pytest.approx(dict.fromkeys(own, 2.0))
-    assert made.reference("node-0") == pytest.approx(own)
-    assert made.reference("node-1") == pytest.approx(few)
+    engine.put_reference("node-1", 0, few, worlds.SUITE, by="token other")
+    assert engine.node("node-0", NOW).slowdown == pytest.approx(dict.fromkeys(own, 2.0))
+    assert engine.reference("node-0") == pytest.approx(own)
+    assert engine.reference("node-1") == pytest.approx(few)
     # A node in new hands forgets what only the old ones could name.
-    made.put_fingerprint("node-0", 0, live, now=NOW, by="token new")
-    assert made.reference("node-0") == pytest.approx(few)
+    engine.put_fingerprint("node-0", 0, live, now=NOW, by="token new")
+    assert engine.reference("node-0") == pytest.approx(few)
 
 
 def test_one_agent_does_not_say_of_which_resource_a_surrogate_is() -> None:

@@ -39,7 +39,7 @@ stays = st.builds(
 
 
 def truth(stays: list[Stay], ago: float, without: Stay | None = None) -> np.ndarray:
-    """What a probe reads so many seconds ago: idle plus everyone who runs then."""
+    """What a probe read so many seconds ago: idle times plus the pressure of all that ran then."""
     logs = IDLE.copy()
     for stay in stays:
         if stay is not without and stay.began >= ago and (stay.ended is None or stay.ended < ago):
@@ -50,12 +50,12 @@ def truth(stays: list[Stay], ago: float, without: Stay | None = None) -> np.ndar
 def met(stays: list[Stay], fingerprint: np.ndarray, ago: float) -> tuple[np.ndarray, np.ndarray]:
     residents = []
     for n, stay in enumerate(stays):
-        one = bound(str(n), "app", NOW - stay.began)
-        residents.append(one if stay.ended is None else released(one, NOW - stay.ended))
+        resident = bound(str(n), "app", NOW - stay.began)
+        residents.append(resident if stay.ended is None else released(resident, NOW - stay.ended))
     return environment.met(
         fingerprint,
         IDLE,
-        [phase(one, NOW - ago) for one in residents],
+        [phase(resident, NOW - ago) for resident in residents],
         np.array([stay.pressure for stay in stays]).reshape(len(stays), COLUMNS),
     )
 
@@ -73,9 +73,9 @@ def test_whenever_the_fingerprint_was_taken_a_newcomer_meets_those_who_run_now(
 def test_a_resident_meets_all_who_run_now_but_itself(stays: list[Stay], ago: int) -> None:
     _, each = met(stays, truth(stays, ago), ago)
 
-    for stay, found in zip(stays, each, strict=True):
+    for stay, logs in zip(stays, each, strict=True):
         if stay.ended is None:
-            np.testing.assert_allclose(found, truth(stays, 0, without=stay), atol=1e-9)
+            np.testing.assert_allclose(logs, truth(stays, 0, without=stay), atol=1e-9)
 
 
 @given(
@@ -115,10 +115,10 @@ def test_a_reservation_counts_though_no_fingerprint_can_have_seen_it() -> None:
 
 
 def test_of_an_idle_reference_all_who_are_active_are_added_and_none_taken_out() -> None:
-    one = bound("a", "app", NOW - 100.0)
+    resident = bound("a", "app", NOW - 100.0)
 
-    assert phase(one, None) is Phase.ADDED
-    assert phase(released(one, NOW), None) is Phase.ABSENT
+    assert phase(resident, None) is Phase.ADDED
+    assert phase(released(resident, NOW), None) is Phase.ABSENT
 
 
 def test_a_column_that_an_added_signature_lacks_is_unknown_to_all_but_itself() -> None:
@@ -140,7 +140,7 @@ def test_without_a_reference_nothing_bounds_what_is_taken_out() -> None:
 
 
 def test_worlds_here_are_as_the_engine_reads_them() -> None:
-    made = worlds.engine()
-    worlds.add_node(made, logs={"stream.triad": 0.2})
+    engine = worlds.engine()
+    worlds.add_node(engine, logs={"stream.triad": 0.2})
 
-    assert made.node("node-1", NOW).last_fingerprint_at == pytest.approx(NOW - 10.0)
+    assert engine.node("node-1", NOW).last_fingerprint_at == pytest.approx(NOW - 10.0)

@@ -62,15 +62,15 @@ def test_too_short_a_history_leaves_the_default() -> None:
 
 
 def test_a_restless_node_has_a_shorter_time_to_live_than_a_calm_one() -> None:
-    made = worlds.engine()
+    engine = worlds.engine()
     random = np.random.default_rng(0)
     for node_id, step in (("calm", 0.001), ("restless", 0.3)):
-        worlds.add_node(made, node_id)
+        worlds.add_node(engine, node_id)
         logs = np.zeros(len(worlds.NAMES))
         for minute in range(12):
             logs = np.abs(logs + random.normal(0.0, step, len(logs)))
             times = worlds.slowed(dict(zip(worlds.NAMES, logs.tolist(), strict=True)))
             read = worlds.fingerprint(times, NOW - 60.0 * (12 - minute), node_id)
-            made.put_fingerprint(node_id, 0, read, now=NOW)
+            engine.put_fingerprint(node_id, 0, read, now=NOW)
 
-    assert made.ttl_s("restless") < Settings().ttl_s < made.ttl_s("calm")
+    assert engine.ttl_s("restless") < Settings().ttl_s < engine.ttl_s("calm")

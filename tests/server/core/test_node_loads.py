@@ -52,14 +52,14 @@ def engine() -> Engine:
 
 
 def loads(engine: Engine, window_s: float = 0.0) -> dict[str, NodeLoad]:
-    return {one.node_id: one for one in finish(engine.node_loads(NOW, window_s))}
+    return {load.node_id: load for load in finish(engine.node_loads(NOW, window_s))}
 
 
 def test_a_resource_is_the_mean_of_its_surrogates_and_the_worst_of_its_domains(
     engine: Engine,
 ) -> None:
-    found = loads(engine)
-    n1, n2 = found["n1"].slowdown, found["n2"].slowdown
+    by_node = loads(engine)
+    n1, n2 = by_node["n1"].slowdown, by_node["n2"].slowdown
     families = {name: builders.family_of(name) for name in IDLE}
     memory = [name for name in IDLE if families[name] in ("cache", "memory")]
     expected = math.exp(sum(MEMORY.get(name, 0.0) for name in memory) / len(memory))
@@ -69,19 +69,19 @@ def test_a_resource_is_the_mean_of_its_surrogates_and_the_worst_of_its_domains(
     assert "network" not in n1
     assert n2["cpu"] > 1.2
     assert n2["memory"] == pytest.approx(1.0)
-    assert found["n4"].slowdown["all"] == pytest.approx(math.exp(-0.3))
-    assert lost_share(found["n4"].slowdown["all"]) == 0.0
+    assert by_node["n4"].slowdown["all"] == pytest.approx(math.exp(-0.3))
+    assert lost_share(by_node["n4"].slowdown["all"]) == 0.0
 
 
 def test_what_is_old_silent_or_without_reference_is_not_known(engine: Engine) -> None:
-    found = loads(engine, 900.0)
-    assert found["n3"].slowdown == found["n3"].windows == {}
-    assert found["n3"].fingerprint_age_s == pytest.approx(7200.0)
-    assert (found["n5"].slowdown, found["n5"].fingerprint_age_s) == ({}, None)
+    by_node = loads(engine, 900.0)
+    assert by_node["n3"].slowdown == by_node["n3"].windows == {}
+    assert by_node["n3"].fingerprint_age_s == pytest.approx(7200.0)
+    assert (by_node["n5"].slowdown, by_node["n5"].fingerprint_age_s) == ({}, None)
     engine.mark_suspect("n1", "It cannot be.")
     assert loads(engine)["n1"].slowdown == {}
     later = finish(engine.node_loads(NOW + 1000.0))
-    assert [one.slowdown for one in later] == [{}] * 5
+    assert [load.slowdown for load in later] == [{}] * 5
 
 
 def test_a_window_is_of_the_readings_within_it(engine: Engine) -> None:
@@ -98,7 +98,7 @@ def test_a_window_is_of_the_readings_within_it(engine: Engine) -> None:
 
 def test_nodes_of_one_name_are_told_apart(engine: Engine) -> None:
     engine.put_node(builders.node(id="n6", name="name-n1"), NOW)
-    names = [one.name for one in finish(engine.node_loads(NOW))]
+    names = [load.name for load in finish(engine.node_loads(NOW))]
     assert sorted(names) == ["n1", "n6", "name-n2", "name-n3", "name-n4", "name-n5"]
 
 
@@ -115,12 +115,12 @@ def test_series_are_bounded_and_what_is_left_out_is_counted(engine: Engine) -> N
     assert value("kongming_server_series_left_out", {"kind": "node"}) == 3.0
     assert value("kongming_server_series_left_out", {"kind": "app"}) == 1.0
     labels = {"app": "a", "placement": "cross-core"}
-    told = [
+    reported = [
         value("kongming_server_app_slowdown_ratio", labels | {"of": of})
         for of in ("least", "median", "greatest")
     ]
     # Of n1, where memory is slowed, and n2 (two domains) and n4, where it is not.
-    assert told == pytest.approx([1.0, 1.0, math.exp(0.4)], rel=1e-5)
+    assert reported == pytest.approx([1.0, 1.0, math.exp(0.4)], rel=1e-5)
     assert 'kongming_server_app_slowdown_ratio{app="b"' not in text
     unjudged = {"app": "a", "placement": "cross-core", "verdict": "not-judged"}
     assert value("kongming_server_model_profile", unjudged) == 1.0

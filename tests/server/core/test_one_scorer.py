@@ -46,26 +46,26 @@ def same(ours: Interval, theirs: Interval) -> None:
 def test_a_ranking_says_of_each_node_what_a_prediction_says(
     nodes: list[Any], app: str, level: float, stale: Any, residents: list[str], widening: float
 ) -> None:
-    made = worlds.engine()
-    made.put_widening(app, "cross-core", Widening(widening, 12, 30))
+    engine = worlds.engine()
+    engine.put_widening(app, "cross-core", Widening(widening, 12, 30))
     for number, (logs, age_s, names, reference) in enumerate(nodes):
         worlds.add_node(
-            made, f"node-{number}", logs, taken_at=NOW - age_s, names=names, reference=reference
+            engine, f"node-{number}", logs, taken_at=NOW - age_s, names=names, reference=reference
         )
         for index, resident in enumerate(residents):
             began = NOW - (1.0 if index else 1e6)
-            made.put_assignment(bound(f"{number}-{index}", resident, began, f"node-{number}"))
+            engine.put_assignment(bound(f"{number}-{index}", resident, began, f"node-{number}"))
 
     question = RankQuestion(app, limit=len(nodes), level=level, stale_policy=stale)
-    ranking = made.rank(question, NOW)
+    ranking = engine.rank(question, NOW)
 
     for ranked in ranking.nodes:
-        said: Forecast = made.predict(
+        predicted: Forecast = engine.predict(
             Question(app, ranked.node_id, level=level, stale_policy=stale), NOW
         )
-        same(ranked.slowdown, said.slowdown)
+        same(ranked.slowdown, predicted.slowdown)
         for name in ("domain", "fingerprint_age_s", "stale", "extrapolating"):
-            assert getattr(ranked, name) == getattr(said, name), name
+            assert getattr(ranked, name) == getattr(predicted, name), name
     assert len(ranking.nodes) + sum(ranking.refused.values()) == len(nodes)
 
 
@@ -79,11 +79,11 @@ def test_many_rows_are_scored_as_each_alone(logs: list[list[float]]) -> None:
     scores = scorer.score(rows, np.full(len(rows), np.nan))
 
     for i, row in enumerate(rows):
-        said = predict_environment(file, dict(zip(NAMES, np.exp(row).tolist(), strict=True)))
+        prediction = predict_environment(file, dict(zip(NAMES, np.exp(row).tolist(), strict=True)))
         interval = scorer.interval(scores.log_slowdown[i], scores.error[i], 0.9)
-        assert interval.median == pytest.approx(said.slowdown.median, rel=1e-12)
-        assert interval.upper == pytest.approx(said.slowdown.upper, rel=1e-12)
-        assert bool(scores.outside[i]) is said.extrapolating
+        assert interval.median == pytest.approx(prediction.slowdown.median, rel=1e-12)
+        assert interval.upper == pytest.approx(prediction.slowdown.upper, rel=1e-12)
+        assert bool(scores.outside[i]) is prediction.extrapolating
 
 
 def test_missing_readings_are_filled_by_their_family() -> None:

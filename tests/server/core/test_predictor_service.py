@@ -18,12 +18,12 @@ from tests.server.core.worlds import NOW, PRESSURE, bound
 
 @pytest.fixture
 def service() -> PredictorService:
-    made: Engine = worlds.engine()
-    worlds.add_node(made, logs=PRESSURE["disk"])
-    worlds.add_node(made, "node-2", {"stream.triad": 1.0})
-    made.put_assignment(bound("d", "disk", NOW - 100.0))
-    made.put_assignment(bound("m", "memory", NOW - 1.0))
-    return PredictorService(made, lambda: NOW)
+    engine: Engine = worlds.engine()
+    worlds.add_node(engine, logs=PRESSURE["disk"])
+    worlds.add_node(engine, "node-2", {"stream.triad": 1.0})
+    engine.put_assignment(bound("d", "disk", NOW - 100.0))
+    engine.put_assignment(bound("m", "memory", NOW - 1.0))
+    return PredictorService(engine, lambda: NOW)
 
 
 def call(method: Any, request: Any) -> Any:
@@ -44,16 +44,19 @@ def test_a_batch_answers_each_question_or_says_why_not(service: PredictorService
 
     assert response.request_id == "r"
     first, unknown, stranger, invalid = response.answers
-    said = first.prediction
-    assert math.log(said.slowdown.median) == pytest.approx(0.43, abs=1e-6)
-    assert said.runtime.median == pytest.approx(10.0 * said.slowdown.median)
-    assert (said.model, said.model_version, said.solo) == ("LM", 1, 10.0)
-    assert said.placement == records_pb2.PLACEMENT_CROSS_CORE
-    assert said.basis == predictor_pb2.BASIS_MODEL
-    assert said.fingerprint_age.ToTimedelta().total_seconds() == pytest.approx(10.0)
-    assert {driver.family for driver in said.drivers} == {"cache", "memory"}
-    assert set(said.residents) == {"d", "m"}
-    assert said.residents["m"].slowdown_then.median > said.residents["m"].slowdown_now.median
+    prediction = first.prediction
+    assert math.log(prediction.slowdown.median) == pytest.approx(0.43, abs=1e-6)
+    assert prediction.runtime.median == pytest.approx(10.0 * prediction.slowdown.median)
+    assert (prediction.model, prediction.model_version, prediction.solo) == ("LM", 1, 10.0)
+    assert prediction.placement == records_pb2.PLACEMENT_CROSS_CORE
+    assert prediction.basis == predictor_pb2.BASIS_MODEL
+    assert prediction.fingerprint_age.ToTimedelta().total_seconds() == pytest.approx(10.0)
+    assert {driver.family for driver in prediction.drivers} == {"cache", "memory"}
+    assert set(prediction.residents) == {"d", "m"}
+    assert (
+        prediction.residents["m"].slowdown_then.median
+        > prediction.residents["m"].slowdown_now.median
+    )
     assert unknown.failure.code == "NOT_FOUND"
     assert stranger.prediction.basis == predictor_pb2.BASIS_NODE_ONLY
     assert not stranger.prediction.HasField("runtime")
@@ -81,7 +84,7 @@ def test_a_colocation(service: PredictorService) -> None:
         predictor_pb2.PredictColocationRequest(app="memory", neighbours=["disk", "quiet"]),
     )
 
-    assert [one.app for one in response.neighbours] == ["disk", "quiet"]
+    assert [neighbour.app for neighbour in response.neighbours] == ["disk", "quiet"]
     assert response.prediction.slowdown.median == pytest.approx(1.0)
     assert not response.prediction.HasField("fingerprint_age")
 

@@ -18,8 +18,8 @@ from tests.server.core import worlds
 from tests.server.core.worlds import NOW, PRESSURE, bound, expected
 
 
-def rank(made: Engine, app: str = "memory", **changes: Any) -> Ranking:
-    return made.rank(RankQuestion(app, **({"seed": 1} | changes)), NOW)
+def rank(engine: Engine, app: str = "memory", **changes: Any) -> Ranking:
+    return engine.rank(RankQuestion(app, **({"seed": 1} | changes)), NOW)
 
 
 def ids(ranking: Ranking) -> list[str]:
@@ -27,22 +27,22 @@ def ids(ranking: Ranking) -> list[str]:
 
 
 @pytest.fixture
-def made() -> Engine:
+def engine() -> Engine:
     """Three nodes, the first one quiet, the others slowed more and more."""
-    made = worlds.engine()
+    engine = worlds.engine()
     for n, log in enumerate((0.0, 0.5, 1.0)):
-        worlds.add_node(made, f"node-{n}", {"stream.triad": log})
-    return made
+        worlds.add_node(engine, f"node-{n}", {"stream.triad": log})
+    return engine
 
 
-def test_the_least_slowed_comes_first_with_what_a_prediction_says(made: Engine) -> None:
-    ranking = rank(made)
+def test_the_least_slowed_comes_first_with_what_a_prediction_says(engine: Engine) -> None:
+    ranking = rank(engine)
 
     assert ids(ranking) == ["node-0", "node-1", "node-2"]
     assert ranking.basis == "model"
     assert (ranking.candidates, ranking.refused) == (3, {})
     for node in ranking.nodes:
-        forecast = made.predict(Question("memory", node.node_id), NOW)
+        forecast = engine.predict(Question("memory", node.node_id), NOW)
         assert node.slowdown.median == pytest.approx(forecast.slowdown.median, rel=1e-5)
         assert node.slowdown.lower == pytest.approx(forecast.slowdown.lower, rel=1e-4)
         assert node.slowdown.upper == pytest.approx(forecast.slowdown.upper, rel=1e-4)
@@ -67,20 +67,20 @@ apps = st.sampled_from(("memory", "disk", "quiet"))
 def test_the_matrix_and_the_predictions_agree_however_it_was_refreshed(
     nodes: list[tuple[dict[str, float], list[str], list[str]]], app: str
 ) -> None:
-    made = worlds.engine()
+    engine = worlds.engine()
     for n, (load, before, after) in enumerate(nodes):
-        worlds.add_node(made, f"node-{n}", load)
+        worlds.add_node(engine, f"node-{n}", load)
         for k, name in enumerate(before):
-            made.put_assignment(bound(f"{n}-b{k}", name, NOW - 100.0, f"node-{n}"))
-        made.refresh(NOW, 1e-9)
+            engine.put_assignment(bound(f"{n}-b{k}", name, NOW - 100.0, f"node-{n}"))
+        engine.refresh(NOW, 1e-9)
         for k, name in enumerate(after):
-            made.put_assignment(bound(f"{n}-a{k}", name, NOW - 1.0, f"node-{n}"))
+            engine.put_assignment(bound(f"{n}-a{k}", name, NOW - 1.0, f"node-{n}"))
 
-    ranking = rank(made, app)
+    ranking = rank(engine, app)
 
     assert len(ranking.nodes) == len(nodes)
     for node in ranking.nodes:
-        forecast = made.predict(Question(app, node.node_id), NOW)
+        forecast = engine.predict(Question(app, node.node_id), NOW)
         assert node.slowdown.median == pytest.approx(forecast.slowdown.median, rel=1e-5)
         impacts = forecast.residents.values()
         harm = sum(math.log(i.slowdown_then.median / i.slowdown_now.median) for i in impacts)
@@ -93,11 +93,11 @@ def test_the_matrix_and_the_predictions_agree_however_it_was_refreshed(
     assert ranking.nodes[0].score <= best + 0.1
 
 
-def test_harm_to_residents_counts_by_its_weight(made: Engine) -> None:
-    made.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
+def test_harm_to_residents_counts_by_its_weight(engine: Engine) -> None:
+    engine.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
 
-    with_harm = rank(made)
-    without = rank(made, resident_weight=0.0)
+    with_harm = rank(engine)
+    without = rank(engine, resident_weight=0.0)
 
     assert ids(with_harm)[0] == "node-1"
     assert ids(without)[0] == "node-0"
@@ -105,11 +105,11 @@ def test_harm_to_residents_counts_by_its_weight(made: Engine) -> None:
     assert first.score == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-5)
 
 
-def test_limits_refuse_and_are_counted(made: Engine) -> None:
-    made.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
+def test_limits_refuse_and_are_counted(engine: Engine) -> None:
+    engine.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
 
-    newcomer = rank(made, slowdown_limit=1.3)
-    residents = rank(made, resident_slowdown_limit=1.2)
+    newcomer = rank(engine, slowdown_limit=1.3)
+    residents = rank(engine, resident_slowdown_limit=1.2)
 
     assert ids(newcomer) == ["node-0"] or ids(newcomer) == ["node-1", "node-0"]
     assert newcomer.refused == {"slowdown_limit": 1}
@@ -118,42 +118,42 @@ def test_limits_refuse_and_are_counted(made: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "kept"),
+    ("limit", "ranked"),
     [(0.0, True), (1.2, False), (2.0, False), (50.0, False)],
     ids=["no limit", "beyond", "perhaps beyond", "not known to be within"],
 )
 def test_a_resident_that_is_slowed_at_least_so_much_does_not_keep_a_limit(
-    made: Engine, limit: float, kept: bool
+    engine: Engine, limit: float, ranked: bool
 ) -> None:
     """Its runs under load were ended at 1.5 times its runtime alone."""
-    made.put_model(worlds.ended("memory", math.log(1.5)), 2)
-    made.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
-    impact = made.predict(Question("memory", "node-0"), NOW).residents["a"].slowdown_then
+    engine.put_model(worlds.ended("memory", math.log(1.5)), 2)
+    engine.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
+    impact = engine.predict(Question("memory", "node-0"), NOW).residents["a"].slowdown_then
     assert impact.at_least
     assert 1.2 < impact.median < 2.0
 
-    ranking = rank(made, resident_slowdown_limit=limit)
+    ranking = rank(engine, resident_slowdown_limit=limit)
 
-    assert ("node-0" in ids(ranking)) == kept
-    assert ranking.refused == ({} if kept else {"resident_slowdown_limit": 1})
+    assert ("node-0" in ids(ranking)) == ranked
+    assert ranking.refused == ({} if ranked else {"resident_slowdown_limit": 1})
     assert all(math.isfinite(node.worst_resident_slowdown) for node in ranking.nodes)
     # A resident that nothing is missing of keeps its limit, or does not.
-    assert "node-0" in ids(rank(made, "quiet", resident_slowdown_limit=1.2))
+    assert "node-0" in ids(rank(engine, "quiet", resident_slowdown_limit=1.2))
 
 
 @pytest.mark.parametrize("policy", ["widen", "history"])
 def test_a_newcomer_that_is_slowed_at_least_so_much_does_not_keep_a_limit(policy: str) -> None:
     """Its runs under load were ended at 1.5 times its runtime alone."""
-    made = worlds.engine()
+    engine = worlds.engine()
     age = 4000.0 if policy == "history" else 10.0
     for n, log in enumerate((0.0, 0.7)):
-        worlds.add_node(made, f"node-{n}", {"stream.triad": log}, taken_at=NOW - age)
-    made.put_model(worlds.ended("memory", math.log(1.5)), 2)
-    free = rank(made, stale_policy=policy)
+        worlds.add_node(engine, f"node-{n}", {"stream.triad": log}, taken_at=NOW - age)
+    engine.put_model(worlds.ended("memory", math.log(1.5)), 2)
+    free = rank(engine, stale_policy=policy)
     assert [node.slowdown.at_least for node in free.nodes] == [False, True]
     assert free.nodes[1].slowdown.median < 2.0
 
-    limited = rank(made, stale_policy=policy, slowdown_limit=50.0)
+    limited = rank(engine, stale_policy=policy, slowdown_limit=50.0)
 
     assert ids(limited) == ["node-0"]
     assert limited.refused == {"slowdown_limit": 1}
@@ -161,122 +161,122 @@ def test_a_newcomer_that_is_slowed_at_least_so_much_does_not_keep_a_limit(policy
 
 @pytest.mark.parametrize("limit", [0.0, 50.0])
 def test_a_ranking_says_where_the_worst_resident_is_slowed_at_least_so_much(
-    made: Engine, limit: float
+    engine: Engine, limit: float
 ) -> None:
-    made.put_model(worlds.ended("memory", math.log(1.5)), 2)
-    made.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
-    made.put_assignment(bound("b", "quiet", NOW - 100.0, "node-0"))
-    made.put_assignment(bound("c", "quiet", NOW - 100.0, "node-1"))
+    engine.put_model(worlds.ended("memory", math.log(1.5)), 2)
+    engine.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
+    engine.put_assignment(bound("b", "quiet", NOW - 100.0, "node-0"))
+    engine.put_assignment(bound("c", "quiet", NOW - 100.0, "node-1"))
 
-    nodes = {node.node_id: node for node in rank(made, resident_slowdown_limit=limit).nodes}
+    nodes = {node.node_id: node for node in rank(engine, resident_slowdown_limit=limit).nodes}
 
     worst = {key: node.worst_resident_at_least for key, node in nodes.items()}
     assert worst == {"node-1": False, "node-2": False} | ({} if limit else {"node-0": True})
     for node_id, node in nodes.items():
-        impacts = made.predict(Question("memory", node_id), NOW).residents.values()
+        impacts = engine.predict(Question("memory", node_id), NOW).residents.values()
         greatest = max((i.slowdown_then.median for i in impacts), default=1.0)
         assert node.worst_resident_slowdown == pytest.approx(greatest, rel=1e-5)
         assert node.worst_resident_at_least == any(i.slowdown_then.at_least for i in impacts)
 
 
-def test_memory_that_is_promised_is_not_there(made: Engine) -> None:
-    made.put_assignment(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
+def test_memory_that_is_promised_is_not_there(engine: Engine) -> None:
+    engine.put_assignment(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
 
-    ranking = rank(made, memory_bytes=4 << 30)
+    ranking = rank(engine, memory_bytes=4 << 30)
 
     assert ids(ranking) == ["node-1", "node-2"]
     assert ranking.refused == {"memory": 1}
 
 
-def test_silent_suspect_and_unread_nodes_are_refused(made: Engine) -> None:
-    made.mark_suspect("node-0", "It read -1 s.")
-    made.put_node(worlds.builders.node(id="new", name="new"), NOW)
-    worlds.add_node(made, "gone", {})
+def test_silent_suspect_and_unread_nodes_are_refused(engine: Engine) -> None:
+    engine.mark_suspect("node-0", "It read -1 s.")
+    engine.put_node(worlds.builders.node(id="new", name="new"), NOW)
+    worlds.add_node(engine, "gone", {})
 
     later = NOW + 1000.0
     for node_id in ("node-0", "node-1", "node-2", "new"):
-        made.heartbeat(node_id, later)
-    ranking = made.rank(RankQuestion("memory", seed=1), later)
+        engine.heartbeat(node_id, later)
+    ranking = engine.rank(RankQuestion("memory", seed=1), later)
 
     assert ids(ranking) == ["node-1", "node-2"]
     assert ranking.candidates == 5
     assert ranking.refused == {"suspect": 1, "silent": 1, "no_fingerprint": 1}
-    made.clear_suspect("node-0")
-    assert "node-0" in ids(rank(made))
+    engine.clear_suspect("node-0")
+    assert "node-0" in ids(rank(engine))
 
 
-def test_only_candidates_are_ranked_by_id_or_name(made: Engine) -> None:
-    ranking = rank(made, nodes=("node-2", "name-node-1"))
+def test_only_candidates_are_ranked_by_id_or_name(engine: Engine) -> None:
+    ranking = rank(engine, nodes=("node-2", "name-node-1"))
 
     assert ids(ranking) == ["node-1", "node-2"]
     assert ranking.candidates == 2
     with pytest.raises(UnknownNameError):
-        rank(made, nodes=("nowhere",))
+        rank(engine, nodes=("nowhere",))
 
 
-def test_strangers_are_ranked_by_the_general_slowdown(made: Engine) -> None:
-    ranking = rank(made, "stranger")
+def test_strangers_are_ranked_by_the_general_slowdown(engine: Engine) -> None:
+    ranking = rank(engine, "stranger")
 
     assert ranking.basis == "node-only"
     assert set(ids(ranking)) == {"node-0", "node-1", "node-2"}
     for node in ranking.nodes:
-        forecast = made.predict(Question("stranger", node.node_id), NOW)
+        forecast = engine.predict(Question("stranger", node.node_id), NOW)
         assert node.slowdown.median == pytest.approx(forecast.slowdown.median)
 
 
 def test_strangers_that_were_just_placed_keep_the_next_one_away() -> None:
-    made = worlds.engine()
+    engine = worlds.engine()
     for n in range(2):
-        worlds.add_node(made, f"node-{n}", {})
-    made.refresh(NOW, 10.0)
+        worlds.add_node(engine, f"node-{n}", {})
+    engine.refresh(NOW, 10.0)
     for n in range(3):
-        made.put_assignment(bound(f"s{n}", "stranger", NOW - 1.0, "node-0"))
+        engine.put_assignment(bound(f"s{n}", "stranger", NOW - 1.0, "node-0"))
 
-    assert ids(rank(made, "stranger"))[0] == "node-1"
-    assert ids(rank(made, "memory"))[0] == "node-1"
+    assert ids(rank(engine, "stranger"))[0] == "node-1"
+    assert ids(rank(engine, "memory"))[0] == "node-1"
 
 
 def test_a_burst_of_placements_does_not_herd() -> None:
-    made = worlds.engine()
+    engine = worlds.engine()
     for n in range(10):
-        worlds.add_node(made, f"node-{n}", {})
-    made.refresh(NOW, 10.0)
+        worlds.add_node(engine, f"node-{n}", {})
+    engine.refresh(NOW, 10.0)
 
     for n in range(20):
-        chosen = ids(rank(made, seed=n, limit=1))[0]
-        made.put_assignment(bound(f"p{n}", "memory", NOW, chosen))
+        chosen = ids(rank(engine, seed=n, limit=1))[0]
+        engine.put_assignment(bound(f"p{n}", "memory", NOW, chosen))
 
-    status = {node.facts.id: len(node.assignments) for node in made.nodes(NOW)}
+    status = {node.facts.id: len(node.assignments) for node in engine.nodes(NOW)}
     assert set(status.values()) == {2}
 
 
 def test_ties_are_spread_by_the_seed_and_repeat_with_it() -> None:
-    made = worlds.engine()
+    engine = worlds.engine()
     for n in range(40):
-        worlds.add_node(made, f"node-{n}", {})
-    worlds.add_node(made, "busy", {"stream.triad": 1.0})
-    made.refresh(NOW, 10.0)
+        worlds.add_node(engine, f"node-{n}", {})
+    worlds.add_node(engine, "busy", {"stream.triad": 1.0})
+    engine.refresh(NOW, 10.0)
 
-    firsts = Counter(ids(rank(made, seed=seed, limit=3))[0] for seed in range(200))
+    firsts = Counter(ids(rank(engine, seed=seed, limit=3))[0] for seed in range(200))
 
     assert len(firsts) > 20
     assert "busy" not in firsts
-    assert ids(rank(made, seed=5)) == ids(rank(made, seed=5))
-    whole = rank(made, limit=41)
-    assert [node.tied_with_first for node in whole.nodes] == [True] * 40 + [False]
-    unseeded = {ids(made.rank(RankQuestion("memory", limit=1), NOW))[0] for _ in range(30)}
+    assert ids(rank(engine, seed=5)) == ids(rank(engine, seed=5))
+    complete = rank(engine, limit=41)
+    assert [node.tied_with_first for node in complete.nodes] == [True] * 40 + [False]
+    unseeded = {ids(engine.rank(RankQuestion("memory", limit=1), NOW))[0] for _ in range(30)}
     assert len(unseeded) > 5
 
 
 def test_a_node_comes_once_by_its_best_domain() -> None:
-    made = worlds.engine()
+    engine = worlds.engine()
     domains = {"cpus": (0, 1), "llc_cpus": ((0,), (1,))}
     for n in range(3):
-        worlds.add_node(made, f"node-{n}", {"stream.triad": 0.8}, **domains)
+        worlds.add_node(engine, f"node-{n}", {"stream.triad": 0.8}, **domains)
     quieter = worlds.fingerprint(worlds.slowed({}), NOW - 5.0, "node-1", **domains)
-    made.put_fingerprint("node-1", 1, quieter, now=NOW)
+    engine.put_fingerprint("node-1", 1, quieter, now=NOW)
 
-    ranking = rank(made)
+    ranking = rank(engine)
 
     assert sorted(ids(ranking)) == ["node-0", "node-1", "node-2"]
     assert (ranking.nodes[0].node_id, ranking.nodes[0].domain) == ("node-1", 1)
@@ -284,76 +284,76 @@ def test_a_node_comes_once_by_its_best_domain() -> None:
 
 class TestStale:
     @pytest.fixture
-    def made(self) -> Engine:
-        made = worlds.engine()
-        worlds.add_node(made, "old", {}, taken_at=NOW - 2000.0)
-        worlds.add_node(made, "young", {"stream.triad": 0.8})
-        return made
+    def engine(self) -> Engine:
+        engine = worlds.engine()
+        worlds.add_node(engine, "old", {}, taken_at=NOW - 2000.0)
+        worlds.add_node(engine, "young", {"stream.triad": 0.8})
+        return engine
 
-    def test_widen_says_so_and_widens(self, made: Engine) -> None:
-        first = rank(made).nodes[0]
+    def test_widen_says_so_and_widens(self, engine: Engine) -> None:
+        first = rank(engine).nodes[0]
 
-        forecast = made.predict(Question("memory", "old"), NOW)
+        forecast = engine.predict(Question("memory", "old"), NOW)
         assert (first.node_id, first.stale) == ("old", True)
         assert first.slowdown.upper == pytest.approx(forecast.slowdown.upper, rel=1e-4)
 
-    def test_refuse_refuses(self, made: Engine) -> None:
-        ranking = rank(made, stale_policy="refuse")
+    def test_refuse_refuses(self, engine: Engine) -> None:
+        ranking = rank(engine, stale_policy="refuse")
 
         assert ids(ranking) == ["young"]
         assert ranking.refused == {"stale": 1}
 
-    def test_history_ranks_by_what_was_usual(self, made: Engine) -> None:
+    def test_history_ranks_by_what_was_usual(self, engine: Engine) -> None:
         for n in range(4):
             usual = worlds.fingerprint(
                 worlds.slowed({"stream.triad": 1.5}), NOW - 3000.0 - n, "old"
             )
-            made.put_fingerprint("old", 0, usual, now=NOW)
+            engine.put_fingerprint("old", 0, usual, now=NOW)
 
-        assert ids(rank(made)) == ["old", "young"]
-        assert ids(rank(made, stale_policy="history")) == ["young", "old"]
+        assert ids(rank(engine)) == ["old", "young"]
+        assert ids(rank(engine, stale_policy="history")) == ["young", "old"]
 
 
 class TestFreshness:
     def test_a_fingerprint_waits_for_the_next_refresh_and_that_is_stated(
-        self, made: Engine
+        self, engine: Engine
     ) -> None:
-        assert made.refresh(NOW, 10.0) == 0.0
+        assert engine.refresh(NOW, 10.0) == 0.0
         worse = worlds.fingerprint(worlds.slowed({"stream.triad": 1.2}), NOW, "node-0")
-        made.put_fingerprint("node-0", 0, worse, now=NOW)
+        engine.put_fingerprint("node-0", 0, worse, now=NOW)
 
-        lagging = made.rank(RankQuestion("memory", seed=1), NOW + 2.0)
-        made.refresh(NOW + 2.0, 10.0)
-        fresh = made.rank(RankQuestion("memory", seed=1), NOW + 2.0)
+        lagging = engine.rank(RankQuestion("memory", seed=1), NOW + 2.0)
+        engine.refresh(NOW + 2.0, 10.0)
+        fresh = engine.rank(RankQuestion("memory", seed=1), NOW + 2.0)
 
         assert lagging.staleness_s == pytest.approx(2.0)
         assert ids(lagging)[0] == "node-0"
         assert fresh.staleness_s == 0.0
         assert ids(fresh)[0] == "node-1"
 
-    def test_slices_come_to_an_end(self, made: Engine) -> None:
+    def test_slices_come_to_an_end(self, engine: Engine) -> None:
         slices = 1
-        while made.refresh(NOW + 1.0, 1e-9) > 0.0 or made.lagging:
+        while engine.refresh(NOW + 1.0, 1e-9) > 0.0 or engine.lagging:
             slices += 1
             assert slices < 100
 
         assert slices > 1
-        assert not made.lagging
-        assert made.refresh(NOW + 2.0, 10.0) == 0.0
+        assert not engine.lagging
+        assert engine.refresh(NOW + 2.0, 10.0) == 0.0
 
-    def test_a_new_model_is_ranked_by_at_once(self, made: Engine) -> None:
-        made.refresh(NOW, 10.0)
-        made.put_model(worlds.model("memory", {"os.switch": 1.0}), 2)
+    def test_a_new_model_is_ranked_by_at_once(self, engine: Engine) -> None:
+        engine.refresh(NOW, 10.0)
+        engine.put_model(worlds.model("memory", {"os.switch": 1.0}), 2)
 
-        assert all(node.slowdown.median == pytest.approx(1.0) for node in rank(made).nodes)
+        assert all(node.slowdown.median == pytest.approx(1.0) for node in rank(engine).nodes)
 
-    def test_a_dropped_node_leaves_no_trace(self, made: Engine) -> None:
-        made.put_assignment(bound("a", "memory", NOW - 1.0, "node-0"))
-        made.refresh(NOW, 10.0)
-        made.drop_node("node-0")
-        worlds.add_node(made, "another", {"stream.triad": 0.1})
+    def test_a_dropped_node_leaves_no_trace(self, engine: Engine) -> None:
+        engine.put_assignment(bound("a", "memory", NOW - 1.0, "node-0"))
+        engine.refresh(NOW, 10.0)
+        engine.drop_node("node-0")
+        worlds.add_node(engine, "another", {"stream.triad": 0.1})
 
-        ranking = rank(made)
+        ranking = rank(engine)
 
         assert sorted(ids(ranking)) == ["another", "node-1", "node-2"]
         assert all(node.residents == 0 for node in ranking.nodes)

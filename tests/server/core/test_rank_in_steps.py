@@ -30,20 +30,20 @@ SET = RankQuestion("memory", limit=3, seed=1, scaling=Scaling(64))
 
 
 @pytest.fixture
-def made() -> Engine:
+def engine() -> Engine:
     """Nodes that are slowed more and more, each with a resident."""
-    made = worlds.engine()
+    engine = worlds.engine()
     for n in range(MANY):
-        worlds.add_node(made, f"node-{n:03}", {"stream.triad": n / MANY})
-        made.put_assignment(bound(f"r{n}", "disk", NOW - 100.0, f"node-{n:03}"))
-    return made
+        worlds.add_node(engine, f"node-{n:03}", {"stream.triad": n / MANY})
+        engine.put_assignment(bound(f"r{n}", "disk", NOW - 100.0, f"node-{n:03}"))
+    return engine
 
 
 def in_pauses(
-    made: Engine, question: RankQuestion, change: Callable[[int], object]
+    engine: Engine, question: RankQuestion, change: Callable[[int], object]
 ) -> tuple[Ranking, int]:
     """The answer, and how many pauses there were; ``change`` is called in each."""
-    return driven(made.rank_in_steps(question, NOW), change)
+    return driven(engine.rank_in_steps(question, NOW), change)
 
 
 def driven(
@@ -60,34 +60,36 @@ def driven(
 
 
 @pytest.mark.parametrize("question", [ALL, SET])
-def test_the_answer_is_the_same_in_steps(made: Engine, question: RankQuestion) -> None:
-    whole = made.rank(question, NOW)
-    in_steps, pauses = in_pauses(made, question, lambda _: None)
+def test_the_answer_is_the_same_in_steps(engine: Engine, question: RankQuestion) -> None:
+    at_once = engine.rank(question, NOW)
+    in_steps, pauses = in_pauses(engine, question, lambda _: None)
 
-    assert in_steps == whole
-    assert len(whole.nodes) == (MANY if question is ALL else 64)
+    assert in_steps == at_once
+    assert len(at_once.nodes) == (MANY if question is ALL else 64)
     assert pauses >= 3
 
 
 @pytest.mark.parametrize("question", [ALL, SET])
 @pytest.mark.parametrize("when", [0, 1, 3])
 def test_a_node_that_goes_meanwhile_is_in_no_answer(
-    made: Engine, question: RankQuestion, when: int
+    engine: Engine, question: RankQuestion, when: int
 ) -> None:
     def drop_the_best(pause: int) -> None:
         if pause == when:
-            made.drop_node("node-000")
+            engine.drop_node("node-000")
             # Another one takes its place in the engine's arrays.
-            worlds.add_node(made, "late", {"stream.triad": 5.0})
+            worlds.add_node(engine, "late", {"stream.triad": 5.0})
 
-    answer, _ = in_pauses(made, question, drop_the_best)
+    answer, _ = in_pauses(engine, question, drop_the_best)
 
     assert "node-000" not in [node.node_id for node in answer.nodes]
-    assert answer == made.rank(question, NOW)
+    assert answer == engine.rank(question, NOW)
 
 
-def test_a_fleet_that_changes_all_the_time_is_ranked_all_the_same(made: Engine) -> None:
-    answer, _ = in_pauses(made, ALL, lambda pause: made.drop_node(f"node-{MANY - 1 - pause:03}"))
+def test_a_fleet_that_changes_all_the_time_is_ranked_all_the_same(engine: Engine) -> None:
+    answer, _ = in_pauses(
+        engine, ALL, lambda pause: engine.drop_node(f"node-{MANY - 1 - pause:03}")
+    )
 
     gone = MANY - len(answer.nodes)
     assert 0 < gone < 10
@@ -96,19 +98,19 @@ def test_a_fleet_that_changes_all_the_time_is_ranked_all_the_same(made: Engine) 
 
 @pytest.mark.parametrize("question", [ALL, SET])
 def test_a_message_that_is_made_in_steps_is_the_ranking(
-    made: Engine, question: RankQuestion
+    engine: Engine, question: RankQuestion
 ) -> None:
-    made.put_scale_model("memory", read(scale_document()))
-    ranking = made.rank(question, NOW)
-    assert all(one.scaled is not None for one in ranking.sets)
+    engine.put_scale_model("memory", read(scale_document()))
+    ranking = engine.rank(question, NOW)
+    assert all(node_set.scaled is not None for node_set in ranking.sets)
     assert sum(1 for _ in ranking_message(ranking)) >= 2
     message = finish(ranking_message(ranking))
     assert message == to_message(ranking, predictor_pb2.RankNodesResponse)
 
 
-def test_other_calls_have_their_turn(made: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_calls_have_their_turn(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pauses, "_PAUSE_S", 0.0)
-    service = PredictorService(made, lambda: NOW)
+    service = PredictorService(engine, lambda: NOW)
     order: list[str] = []
 
     async def call(name: str, limit: int) -> Any:
@@ -127,30 +129,32 @@ def test_other_calls_have_their_turn(made: Engine, monkeypatch: pytest.MonkeyPat
     assert (len(long.nodes), len(short.nodes)) == (MANY, 1)
 
 
-def test_a_job_is_predicted_in_steps(made: Engine) -> None:
-    made.put_scale_model("memory", read(scale_document()))
+def test_a_job_is_predicted_in_steps(engine: Engine) -> None:
+    engine.put_scale_model("memory", read(scale_document()))
     nodes = tuple(f"node-{n:03}" for n in range(64))
     question = Question("memory", nodes=nodes, scaling=Scaling(64))
 
-    answer, pauses = driven(made.predict_in_steps(question, NOW))
+    answer, pauses = driven(engine.predict_in_steps(question, NOW))
 
-    assert answer == made.predict(question, NOW)
+    assert answer == engine.predict(question, NOW)
     assert answer.node_id == nodes[-1]
     assert pauses >= len(nodes)
 
 
 def test_the_answer_about_a_large_job_is_written_in_steps(
-    made: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made.put_scale_model("memory", read(scale_document()))
+    engine.put_scale_model("memory", read(scale_document()))
     nodes = [f"node-{n:03}" for n in range(MANY)]
     scaling = predictor_pb2.Scaling(machines=MANY)
-    asked = predictor_pb2.PredictQuestion(app="memory", nodes=nodes, scaling=scaling)
+    question = predictor_pb2.PredictQuestion(app="memory", nodes=nodes, scaling=scaling)
     monkeypatch.setattr(pauses, "_PAUSE_S", 0.0)
-    service = PredictorService(made, lambda: NOW)
+    service = PredictorService(engine, lambda: NOW)
 
-    response = asyncio.run(service.Predict(predictor_pb2.PredictRequest(questions=[asked]), None))
+    response = asyncio.run(
+        service.Predict(predictor_pb2.PredictRequest(questions=[question]), None)
+    )
 
-    wanted = made.predict(Question("memory", nodes=tuple(nodes), scaling=Scaling(MANY)), NOW)
+    wanted = engine.predict(Question("memory", nodes=tuple(nodes), scaling=Scaling(MANY)), NOW)
     assert response.answers[0].prediction == to_message(wanted, predictor_pb2.Prediction)
     assert len(response.answers[0].prediction.scaled.nodes) == MANY

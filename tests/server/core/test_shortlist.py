@@ -34,7 +34,7 @@ def fleets(draw: st.DrawFn) -> dict[str, list[float]]:
     return fleet
 
 
-class Asked:
+class CountingSearch:
     """Finds the best of a fleet, and counts what was worked out for that."""
 
     def __init__(self, fleet: dict[str, list[float]]) -> None:
@@ -91,30 +91,30 @@ def test_it_is_what_brute_force_finds(
     weights: tuple[float, float],
     seed: int,
 ) -> None:
-    asked = Asked(fleet)
+    search = CountingSearch(fleet)
     own, others = weights
     options = {"limit": limit, "tolerance": tolerance, "most_harmed": most_harmed}
-    found = asked.best(seed, own=own, others=others, **options)
-    truth = asked.truth(own, others, most_harmed)
+    chosen = search.best(seed, own=own, others=others, **options)
+    truth = search.truth(own, others, most_harmed)
 
-    assert found.proven
-    assert len(set(asked.worked_out)) == len(asked.worked_out)
-    nodes = [int(fleet["node"][one.place]) for one in found.places]
+    assert chosen.proven
+    assert len(set(search.worked_out)) == len(search.worked_out)
+    nodes = [int(fleet["node"][entry.place]) for entry in chosen.places]
     assert len(set(nodes)) == len(nodes) == min(limit, len(truth))
-    assert all(fleet["worst"][one.place] <= most_harmed for one in found.places)
-    for node, one in zip(nodes, found.places, strict=True):
-        assert one.score >= truth[node] - 1e-12
+    assert all(fleet["worst"][entry.place] <= most_harmed for entry in chosen.places)
+    for node, entry in zip(nodes, chosen.places, strict=True):
+        assert entry.score >= truth[node] - 1e-12
     if not truth:
         return
     least = min(truth.values())
     tied = [node for node, score in truth.items() if score <= least + tolerance]
-    inside = [one for one in found.places if one.tied]
-    assert found.places[0].tied
-    assert all(one.score <= least + tolerance + 1e-9 for one in inside)
+    inside = [entry for entry in chosen.places if entry.tied]
+    assert chosen.places[0].tied
+    assert all(entry.score <= least + tolerance + 1e-9 for entry in inside)
     assert all(nodes[i] in tied for i in range(len(inside)))
     # The tied ones first, as many as there are or fit; then the others, best first.
     assert len(inside) == min(limit, len(tied))
-    rest = [one.score for one in found.places[len(inside) :]]
+    rest = [entry.score for entry in chosen.places[len(inside) :]]
     others_in_truth = sorted(score for node, score in truth.items() if node not in tied)
     assert rest == sorted(rest)
     assert np.allclose(rest, others_in_truth[: len(rest)])
@@ -131,9 +131,9 @@ def test_few_are_worked_out_where_the_estimate_is_good() -> None:
         "node": list(range(10_000)),
         "residents": [3] * 10_000,
     }
-    asked = Asked(fleet)
-    assert asked.best(limit=10, tolerance=0.01).proven
-    assert len(asked.worked_out) < 1500
+    search = CountingSearch(fleet)
+    assert search.best(limit=10, tolerance=0.01).proven
+    assert len(search.worked_out) < 1500
 
 
 def test_where_all_are_alike_the_estimate_decides_in_the_end() -> None:
@@ -145,11 +145,11 @@ def test_where_all_are_alike_the_estimate_decides_in_the_end() -> None:
         "node": list(range(9000)),
         "residents": [2] * 9000,
     }
-    asked = Asked(fleet)
-    found = asked.best(limit=10, tolerance=0.0, most=None)
-    assert not found.proven
-    assert len(asked.worked_out) <= 13 + 2 * shortlist.MOST
-    assert [one.score for one in found.places] == [0.5] * 10
+    search = CountingSearch(fleet)
+    chosen = search.best(limit=10, tolerance=0.0, most=None)
+    assert not chosen.proven
+    assert len(search.worked_out) <= 13 + 2 * shortlist.MOST
+    assert [entry.score for entry in chosen.places] == [0.5] * 10
 
 
 def test_ties_are_spread_and_a_seed_repeats_them() -> None:
@@ -161,6 +161,6 @@ def test_ties_are_spread_and_a_seed_repeats_them() -> None:
         "node": list(range(50)),
         "residents": [0] * 50,
     }
-    firsts = {Asked(fleet).best(seed).places[0].place for seed in range(60)}
+    firsts = {CountingSearch(fleet).best(seed).places[0].place for seed in range(60)}
     assert len(firsts) > 20
-    assert Asked(fleet).best(7) == Asked(fleet).best(7)
+    assert CountingSearch(fleet).best(7) == CountingSearch(fleet).best(7)

@@ -140,11 +140,11 @@ def signature(app: str, logs: Mapping[str, float], **changes: Any) -> Signature:
 
 def engine(**settings: Any) -> Engine:
     """Without nodes; knows MEMORY, DISK and QUIET with models and signatures."""
-    made = Engine(Settings(**settings))
+    filled = Engine(Settings(**settings))
     for app, sensitivity, pressure in APPS:
-        made.put_model(model(app, sensitivity), 1)
-        made.put_signatures([signature(app, pressure)])
-    return made
+        filled.put_model(model(app, sensitivity), 1)
+        filled.put_signatures([signature(app, pressure)])
+    return filled
 
 
 APPS = (
@@ -166,7 +166,7 @@ PRESSURE = {app: pressure for app, _, pressure in APPS}
 
 
 def add_node(
-    made: Engine,
+    target: Engine,
     node_id: str = "node-1",
     logs: Mapping[str, float] | None = None,
     *,
@@ -178,13 +178,13 @@ def add_node(
 ) -> None:
     """A node that was heard of just now, with a fingerprint whose surrogates are slowed so."""
     node = builders.node(id=node_id, name=f"name-{node_id}", **facts)
-    made.put_node(node, NOW)
+    target.put_node(node, NOW)
     for domain in range(len(node.llc_cpus)):
         if reference:
-            made.put_reference(node_id, domain, dict(idle), SUITE)
+            target.put_reference(node_id, domain, dict(idle), SUITE)
         if logs is not None:
-            found = fingerprint(slowed(logs, idle, names), taken_at, node_id, **facts)
-            made.put_fingerprint(node_id, domain, found, now=NOW)
+            newest = fingerprint(slowed(logs, idle, names), taken_at, node_id, **facts)
+            target.put_fingerprint(node_id, domain, newest, now=NOW)
 
 
 def expected(app: str, *loads: Mapping[str, float]) -> float:
