@@ -32,12 +32,12 @@ class Reported(NamedTuple):
 
 
 class Trainer:
-    """Remembers what it was asked to train."""
+    """Remembers what was requested of it."""
 
     def __init__(self) -> None:
         self.changed: Callable[[str], Mapping[str, float]] = lambda app: {}
         self.trained: Callable[[Any], None] = lambda outcome: None
-        self.asked: list[tuple[str, str | None]] = []
+        self.requested: list[tuple[str, str | None]] = []
 
     async def submit(
         self,
@@ -49,7 +49,7 @@ class Trainer:
     ) -> Operation:
         # Nobody but the loop asks here, and it is no operator.
         assert not by_operator
-        self.asked += [(app, placement) for app in apps]
+        self.requested += [(app, placement) for app in apps]
         return Operation("op-1", "here/1/a", 0.0, 0.0)
 
 
@@ -58,16 +58,16 @@ class Agents:
 
     def __init__(self) -> None:
         self.able: str | None = None
-        self.asked: list[tuple[str, str]] = []
+        self.requested: list[tuple[str, str]] = []
 
     async def ask(self, app: str, node_id: str) -> str | None:
         if self.able is not None:
-            self.asked.append((app, node_id))
+            self.requested.append((app, node_id))
         return self.able
 
 
 class World:
-    """One trained program whose runs are told to a loop; ``now`` only moves with its runs."""
+    """One trained program whose runs are reported to a loop; ``now`` only moves with its runs."""
 
     def __init__(self, store: Store, **settings: Any) -> None:
         self.store = store
@@ -135,28 +135,28 @@ def test_runs_as_predicted_are_no_drift(store: Store) -> None:
         assert await world.loop.realised("prog") is None
         for number in range(30):
             assert await world.finish(3.0 + 0.003 * (number % 5 - 2))
-        said = await world.loop.realised("prog")
-        assert said is not None
-        assert (said.runs, said.coverage, said.drifted) == (30, 1.0, False)
-        assert said.median_error_pct < 1.0
-        assert world.trainer.asked == []
+        realised = await world.loop.realised("prog")
+        assert realised is not None
+        assert (realised.runs, realised.coverage, realised.drifted) == (30, 1.0, False)
+        assert realised.median_error_pct < 1.0
+        assert world.trainer.requested == []
 
     run(World(store), body)
 
 
 def test_what_is_slower_than_at_least_is_no_drift_and_what_is_faster_is(store: Store) -> None:
     async def body(world: World) -> None:
-        said = Interval(15.0, 12.0, 18.0, at_least=True)
+        predicted = Interval(15.0, 12.0, 18.0, at_least=True)
         for number in range(30):
             # Some are about as slow as is known, others far slower.
             seconds = 45.0 if number % 3 else 14.0 + 0.01 * number
-            await world.finish(seconds, forecast=world.forecast(runtime_s=said))
+            await world.finish(seconds, forecast=world.forecast(runtime_s=predicted))
         slower = await world.loop.realised("prog")
         assert slower is not None
         assert (slower.runs, slower.coverage, slower.drifted) == (30, 1.0, False)
         assert slower.median_error_pct == 0.0
         for _ in range(20):
-            await world.finish(6.0, forecast=world.forecast(runtime_s=said))
+            await world.finish(6.0, forecast=world.forecast(runtime_s=predicted))
         faster = await world.loop.realised("prog")
         assert faster is not None
         assert faster.drifted
@@ -179,16 +179,16 @@ def test_one_of_several_witnesses_alone_shows_no_drift(
             await world.finish(12.0, node_id="thief")
             await world.finish(3.0)
             await world.loop.check()
-        said = await world.loop.realised("prog")
-        assert said is not None
-        assert not said.drifted
-        assert (world.agents.asked, world.trainer.asked) == ([], [])
+        realised = await world.loop.realised("prog")
+        assert realised is not None
+        assert not realised.drifted
+        assert (world.agents.requested, world.trainer.requested) == ([], [])
         # Another witness sees it too.
         for _ in range(10):
             await world.finish(12.0)
-        said = await world.loop.realised("prog")
-        assert said is not None
-        assert said.drifted
+        realised = await world.loop.realised("prog")
+        assert realised is not None
+        assert realised.drifted
 
     run(World(store), body)
 
@@ -207,9 +207,9 @@ def test_whoever_reports_most_hides_no_drift_that_others_see(store: Store, secon
             await flood(world, seconds)
             await world.finish(3.0 if number < 12 else 4.5, node_id=HONEST[number % 3])
             await world.loop.check()
-        said = await world.loop.realised("prog")
-        assert said is not None
-        assert said.drifted
+        realised = await world.loop.realised("prog")
+        assert realised is not None
+        assert realised.drifted
 
     run(World(store, window=50), body)
 
@@ -228,11 +228,11 @@ def test_whoever_reports_most_makes_no_drift(store: Store, seconds: float) -> No
             length = seconds if off else 3.0 + 0.003 * (number % 5 - 2)
             await world.finish(length, node_id=HONEST[number % 3])
             await world.loop.check()
-        said = await world.loop.realised("prog")
-        assert said is not None
-        assert not said.drifted
+        realised = await world.loop.realised("prog")
+        assert realised is not None
+        assert not realised.drifted
         # Nor does it take the place of the others' in the realised error.
-        assert said.coverage > 0.3
+        assert realised.coverage > 0.3
 
     run(World(store, window=50), body)
 
@@ -281,15 +281,17 @@ def test_what_nobody_asked_for_trains_nothing(store: Store) -> None:
             await world.finish(4.5)
         await world.loop.check()
         made_up = campaign("prog", began_at=world.now + 1.0, seed=5)
-        store.add_reported([StoredReport("node-1", 1, one, requested=False) for one in made_up])
+        store.add_reported(
+            [StoredReport("node-1", 1, profile_run, requested=False) for profile_run in made_up]
+        )
         world.loop.runs_imported("prog")
         await world.loop.check()
-        assert world.trainer.asked == []
-        asked = campaign("prog", began_at=world.now + 1.0, seed=6)
-        store.add_reported([StoredReport("node-1", 1, one) for one in asked])
+        assert world.trainer.requested == []
+        requested = campaign("prog", began_at=world.now + 1.0, seed=6)
+        store.add_reported([StoredReport("node-1", 1, profile_run) for profile_run in requested])
         world.loop.runs_imported("prog")
         await world.loop.check()
-        assert world.trainer.asked == [KEY]
+        assert world.trainer.requested == [KEY]
 
     run(World(store), body)
 
@@ -311,35 +313,35 @@ def test_what_cannot_be_compared_is_left_out(store: Store) -> None:
     run(World(store), body)
 
 
-def test_drift_is_told_once_and_trained_once_there_are_new_runs(store: Store) -> None:
-    told: list[tuple[str, str, str]] = []
+def test_drift_is_reported_once_and_trained_once_there_are_new_runs(store: Store) -> None:
+    drifts: list[tuple[str, str, str]] = []
 
     async def body(world: World) -> None:
-        world.loop.on_drift = lambda *what: told.append(what)
+        world.loop.on_drift = lambda *what: drifts.append(what)
         for _ in range(10):
             await world.finish(3.0)
         changed = world.now
         for _ in range(25):
             await world.finish(4.5)
             await world.loop.check()
-        assert [what[:2] for what in told] == [KEY]
-        assert "slower" in told[0][2]
+        assert [what[:2] for what in drifts] == [KEY]
+        assert "slower" in drifts[0][2]
         assert world.loop.changed("prog")["cross-core"] == pytest.approx(changed, abs=25.0)
         assert world.trainer.changed("prog") == world.loop.changed("prog")
-        assert world.trainer.asked == []
+        assert world.trainer.requested == []
 
         keep(store, campaign("prog", began_at=world.now + 1.0, seed=5))
         world.loop.runs_imported("other")
         await world.loop.check()
-        assert world.trainer.asked == []
+        assert world.trainer.requested == []
         world.loop.runs_imported("prog")
         await world.loop.check()
-        assert world.trainer.asked == [KEY]
+        assert world.trainer.requested == [KEY]
         # Nothing is new, and not so soon again.
         world.now += 10_000.0
         world.loop.runs_imported("prog")
         await world.loop.check()
-        assert world.trainer.asked == [KEY]
+        assert world.trainer.requested == [KEY]
 
     run(World(store), body)
 
@@ -349,10 +351,10 @@ def test_training_again_can_be_turned_off(store: Store) -> None:
         keep(store, campaign("prog", began_at=world.now + 1000.0, seed=5))
         for _ in range(30):
             await world.finish(4.5)
-        said = await world.loop.realised("prog")
-        assert said is not None
-        assert said.drifted
-        assert world.trainer.asked == []
+        realised = await world.loop.realised("prog")
+        assert realised is not None
+        assert realised.drifted
+        assert world.trainer.requested == []
 
     run(World(store, retrain=False), body)
 
@@ -380,10 +382,10 @@ def test_what_leaves_the_window_stays_tested(store: Store) -> None:
             await world.finish(3.0 if number < 70 else 4.5)
             if number % 7 == 0:
                 await world.loop.check()
-        said = await world.loop.realised("prog")
-        assert said is not None
-        assert said.runs == 50
-        assert said.drifted
+        realised = await world.loop.realised("prog")
+        assert realised is not None
+        assert realised.runs == 50
+        assert realised.drifted
         assert world.loop.changed("prog")["cross-core"] == pytest.approx(
             world.now - 200.0, abs=25.0
         )
@@ -400,19 +402,19 @@ def test_an_agent_that_may_is_asked_to_profile_what_drifts_and_not_over_and_over
         await world.loop.check()
         assert world.loop.changed("prog")
         # There is none that may, and later there is.
-        assert world.agents.asked == []
+        assert world.agents.requested == []
         world.agents.able = "a node"
         await world.finish(4.5)
         await world.loop.check()
-        assert world.agents.asked == [("prog", "node-1")]
+        assert world.agents.requested == [("prog", "node-1")]
         for _ in range(10):
             await world.finish(4.5)
             await world.loop.check()
-        assert len(world.agents.asked) == 1
+        assert len(world.agents.requested) == 1
         world.now += 1000.0
         await world.finish(4.5)
         await world.loop.check()
-        assert len(world.agents.asked) == 2
+        assert len(world.agents.requested) == 2
 
         # While runs of a new profile come in, nobody is asked, by no server.
         other = World(store, profile_pause_s=1000.0, retrain_runs=10_000)
@@ -420,7 +422,7 @@ def test_an_agent_that_may_is_asked_to_profile_what_drifts_and_not_over_and_over
         keep(store, campaign("prog", began_at=world.now, seed=5)[:5])
         await other.loop.start()
         assert other.loop.changed("prog")
-        assert other.agents.asked == []
+        assert other.agents.requested == []
         await other.loop.close()
 
     run(World(store, profile_pause_s=1000.0, retrain_runs=10_000), body)
@@ -433,6 +435,6 @@ def test_no_agent_is_asked_where_that_is_turned_off(store: Store) -> None:
             await world.finish(3.0 if number < 10 else 4.5)
         await world.loop.check()
         assert world.loop.changed("prog")
-        assert world.agents.asked == []
+        assert world.agents.requested == []
 
     run(World(store, profile=False), body)

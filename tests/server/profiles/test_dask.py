@@ -62,7 +62,7 @@ def test_a_cluster_trains_what_one_process_does(address: str, store_url: str) ->
             async for seen in training.watch(operation.id):
                 last = seen
             assert last.state == "done", last.message
-            assert {one.app for one in last.trained} == set(apps)
+            assert {outcome.app for outcome in last.trained} == set(apps)
         finally:
             await training.close()
         return engine
@@ -72,11 +72,11 @@ def test_a_cluster_trains_what_one_process_does(address: str, store_url: str) ->
         engine = asyncio.run(inside())
         for app, runs in apps.items():
             assert engine.served[app, "cross-core"] == 1
-            found = store.model(app, "cross-core")
-            assert found is not None
-            here = train_application(runs, models=("LM", "CART"), trained_at=found["trained_at"])
-            assert persist.read(found).solo == persist.read(here).solo
-            assert found["variants"] == here["variants"]
+            stored = store.model(app, "cross-core")
+            assert stored is not None
+            here = train_application(runs, models=("LM", "CART"), trained_at=stored["trained_at"])
+            assert persist.read(stored).solo == persist.read(here).solo
+            assert stored["variants"] == here["variants"]
 
 
 @pytest.mark.thorough
@@ -114,7 +114,7 @@ class Hostile:
 
 def _turn_hostile(path: str) -> int:
     """Makes a worker answer with an exception that is hostile where it is unpickled, as are the
-    warnings that it sends besides."""
+    warnings that it also sends."""
     from kongming_server.training import fitting
 
     def error(_: object) -> tuple[Any, ...]:
@@ -140,7 +140,7 @@ def _turn_honest() -> int:
 
 
 def on_each_worker(address: str, function: Callable[..., int], *arguments: Any) -> set[int]:
-    """What the function returns. The client is gone afterwards: one unpickles what it hears."""
+    """What the function returns. The client is closed afterwards: it unpickles what it receives."""
     with distributed.Client(address, set_as_default=False) as client:
         return set(client.run(function, *arguments).values())
 
@@ -149,10 +149,10 @@ def test_a_hostile_worker_runs_nothing_outside_of_the_cluster(address: str) -> N
     with tempfile.TemporaryDirectory() as folder:
         # Whoever unpickles it, the user nobody too, could write there.
         Path(folder).chmod(0o777)
-        found = Path(folder) / "ran"
+        marker = Path(folder) / "ran"
         cloudpickle.register_pickle_by_value(sys.modules[__name__])
         try:
-            workers = on_each_worker(address, _turn_hostile, str(found))
+            workers = on_each_worker(address, _turn_hostile, str(marker))
             fitting = DaskFitting(Cluster(address))
             for _ in range(2):  # it goes on to serve
                 with pytest.raises(UnavailableError, match="did not train it"):
@@ -162,7 +162,7 @@ def test_a_hostile_worker_runs_nothing_outside_of_the_cluster(address: str) -> N
             on_each_worker(address, _turn_honest)
             cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
         # The workers themselves check that what they send can be unpickled.
-        ran = {int(pid) for pid in found.read_text().split()}
+        ran = {int(pid) for pid in marker.read_text().split()}
     assert ran
     assert ran <= workers
 
@@ -180,7 +180,7 @@ def test_what_speaks_to_the_cluster_has_no_credentials(
         assert b"PATH=" in environment
         assert b"secret" not in environment
         assert b"CREDENTIALS" not in environment
-        assert not any("secret" in one for one in process.cmdline())
+        assert not any("secret" in argument for argument in process.cmdline())
         assert process.uids().effective != 0
     finally:
         fitting.close()

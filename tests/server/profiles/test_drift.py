@@ -71,8 +71,8 @@ def test_a_shift_of_two_intervals_is_found_within_twenty_runs(
     change: int, shift: float, side: str
 ) -> None:
     random = np.random.default_rng(7)
-    found = [life(random, runs=change + 40, change=change, shift=shift) for _ in range(20)]
-    right = [verdict for verdict in found if verdict.drifted and verdict.runs > change]
+    verdicts = [life(random, runs=change + 40, change=change, shift=shift) for _ in range(20)]
+    right = [verdict for verdict in verdicts if verdict.drifted and verdict.runs > change]
     assert len(right) >= 19
     assert statistics.median(verdict.runs - change for verdict in right) <= 20
     assert statistics.median(abs((v.since or 0) - change) for v in right) <= 2
@@ -85,15 +85,15 @@ def test_twenty_runs_suffice_with_few_scores_some_of_which_are_as_large_as_the_d
     promised: int, large: int, sign: float, side: str
 ) -> None:
     random = np.random.default_rng(11)
-    found = []
+    verdicts = []
     for _ in range(40):
         scores = random.standard_normal(promised)
         scores[:large] += sign * 5.0
         test = DriftTest(scores.tolist())
         for number in range(20):
             test.add(float(random.standard_normal() + sign * 5.0), f"run-{number}")
-        found.append(test.verdict)
-    detected = [verdict for verdict in found if verdict.drifted]
+        verdicts.append(test.verdict)
+    detected = [verdict for verdict in verdicts if verdict.drifted]
     assert len(detected) >= 36
     assert {verdict.side for verdict in detected} == {side}
     assert statistics.median(verdict.since or 0 for verdict in detected) <= 1
@@ -111,8 +111,8 @@ def test_equal_runs_are_found_whatever_their_ids(tied: int) -> None:
 
 def test_errors_that_grow_on_both_sides_are_found() -> None:
     random = np.random.default_rng(8)
-    found = [life(random, promised=40, change=50, scale=6.0, runs=150) for _ in range(20)]
-    assert sum(verdict.drifted for verdict in found) >= 19
+    verdicts = [life(random, promised=40, change=50, scale=6.0, runs=150) for _ in range(20)]
+    assert sum(verdict.drifted for verdict in verdicts) >= 19
 
 
 def test_errors_that_shrink_are_no_drift() -> None:
@@ -161,16 +161,16 @@ def test_a_score_that_is_no_number_is_refused() -> None:
 def test_only_the_order_of_scores_counts_and_every_server_says_the_same(
     promised: list[float], scores: list[float]
 ) -> None:
-    one, same, scaled = (
+    first, same, scaled = (
         DriftTest(promised),
         DriftTest(reversed(promised)),
         # A power of two keeps ties and order.
         DriftTest([4.0 * score for score in promised]),
     )
     for number, score in enumerate(scores):
-        one.add(score, str(number))
+        first.add(score, str(number))
         same.add(score, str(number))
         scaled.add(4.0 * score, str(number))
-    assert one.verdict == same.verdict == scaled.verdict
-    assert one.verdict.runs == len(scores)
-    assert one.verdict.evidence > 0.0
+    assert first.verdict == same.verdict == scaled.verdict
+    assert first.verdict.runs == len(scores)
+    assert first.verdict.evidence > 0.0

@@ -102,7 +102,7 @@ class Cluster:
     def models(self) -> dict[int, bool]:
         """Whether it is in service, by version."""
         listed = self.profiles.ListModels(profiles_pb2.ListModelsRequest(app="prog"), timeout=100)
-        return {one.version: one.in_service for one in listed.models}
+        return {model.version: model.in_service for model in listed.models}
 
     def predicted_solo(self, version: int = 0) -> float:
         question = predictor_pb2.PredictQuestion(app="prog", node="node-1", model_version=version)
@@ -131,7 +131,7 @@ def test_a_changed_program_is_flagged_trained_again_and_promoted(
     assert calm.coverage >= 0.7
     assert calm.level == 0.9
 
-    # The program does twice as much from now on; its identity does not tell.
+    # The program does twice as much from now on; its identity does not show that.
     cluster.solo_s *= 2.0
     late = 0
     while not cluster.application().realised.drifted:
@@ -147,7 +147,7 @@ def test_a_changed_program_is_flagged_trained_again_and_promoted(
     # Nobody has profiled the program as it is now: there is nothing to learn it from.
     assert cluster.models() == {1: True}
 
-    # It is flagged by a server that starts anew as well.
+    # A restarted server flags it as well.
     server.restart()
     cluster = Cluster(server.channel())
     cluster.solo_s = 6.0
@@ -171,9 +171,9 @@ def test_a_changed_program_is_flagged_trained_again_and_promoted(
 
     cluster.profiles.PromoteModel(profiles_pb2.PromoteModelRequest(app="prog"), timeout=100)
     assert cluster.models() == {1: True, 2: False}
-    said = server.log.read_text(encoding="utf-8")
+    log = server.log.read_text(encoding="utf-8")
     # Who put which version into service, by whose runs.
     by_whom = r"trained on \d+ runs of the node node-1 because "
-    assert re.search(rf"Version 1 of prog .* in service: .*{by_whom}a caller asked for it", said)
-    assert re.search(rf"Version 2 of prog .* in service: .*{by_whom}.*slower", said)
-    assert "Version 1 of prog at cross-core is in service: a caller said so." in said
+    assert re.search(rf"Version 1 of prog .* in service: .*{by_whom}a caller asked for it", log)
+    assert re.search(rf"Version 2 of prog .* in service: .*{by_whom}.*slower", log)
+    assert "Version 1 of prog at cross-core is in service: a caller said so." in log

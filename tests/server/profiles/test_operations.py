@@ -40,7 +40,7 @@ def test_progress_never_goes_back_and_nothing_follows_an_end(
             assert operation == before
 
 
-def test_it_is_kept_whole() -> None:
+def test_it_is_stored_completely() -> None:
     outcome = Outcome("prog", "cross-core", 2, True, "it is better")
     running = queued().begun(11.0).with_outcomes((outcome,)).moved(0.5, "half", 12.0)
     assert Operation.from_stored(running.to_stored()) == running
@@ -51,15 +51,15 @@ def test_a_verdict_of_a_newer_server_keeps_no_operation_from_being_listed() -> N
     profile = {"verdict": "usable", "reasons": [judged], "left_out_runs": 0, "metric_unit": "s"}
     newer = profile | {"reasons": [judged | {"code": "moon"}]}
     outcomes = tuple(
-        Outcome("prog", "cross-core", 2, True, profile=kept)
-        for kept in (profile, newer, profile | {"reasons": [1]}, None)
+        Outcome("prog", "cross-core", 2, True, profile=stored_profile)
+        for stored_profile in (profile, newer, profile | {"reasons": [1]}, None)
     )
     stored = queued().begun(11.0).with_outcomes(outcomes).to_stored()
     message = _operation(Operation.from_stored(stored))
     assert [model.HasField("profile") for model in message.trained] == [True, False, False, False]
 
 
-def test_one_that_nobody_tells_of_has_failed() -> None:
+def test_one_that_nobody_reports_has_failed() -> None:
     running = queued().begun(11.0)
     assert running.abandoned(70.0, 60.0) == running
     seen = running.abandoned(72.0, 60.0)

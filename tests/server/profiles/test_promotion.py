@@ -16,7 +16,7 @@ NOISE = 0.01
 
 
 def version(factor: float = 1.0, **changes: Any) -> Judged:
-    made = Judged(
+    judged = Judged(
         identity="a1",
         node_id="node-1",
         suite_version="1-0123abcd",
@@ -25,7 +25,7 @@ def version(factor: float = 1.0, **changes: Any) -> Judged:
         errors=tuple(factor * error for error in ERRORS),
         noise=NOISE,
     )
-    return replace(made, **changes)
+    return replace(judged, **changes)
 
 
 def test_the_first_version_goes_into_service() -> None:
@@ -105,9 +105,9 @@ def test_without_validation_there_is_nothing_to_be_no_worse_by() -> None:
 def test_of_two_versions_one_at_least_may_replace_the_other(
     first: float, second: float, same_runs: bool
 ) -> None:
-    one, other = version(first), version(second)
-    forward = decide(one, other, same_runs=same_runs)
-    back = decide(other, one, same_runs=same_runs)
+    left, right = version(first), version(second)
+    forward = decide(left, right, same_runs=same_runs)
+    back = decide(right, left, same_runs=same_runs)
     assert forward.promoted or back.promoted
     if first <= second:
         assert forward.promoted

@@ -40,14 +40,14 @@ def test_no_runs_say_nothing() -> None:
 
 
 def test_error_coverage_and_level_are_over_all_runs() -> None:
-    said = realised([finished(3.0), finished(3.3), finished(6.0)], ["It drifts."])
-    assert said is not None
-    assert said.runs == 3
-    assert said.median_error_pct == pytest.approx(100.0 * 0.3 / 3.3)
-    assert said.coverage == pytest.approx(2.0 / 3.0)
-    assert said.level == 0.9
-    assert said.drifted
-    assert said.reason == "It drifts."
+    summary = realised([finished(3.0), finished(3.3), finished(6.0)], ["It drifts."])
+    assert summary is not None
+    assert summary.runs == 3
+    assert summary.median_error_pct == pytest.approx(100.0 * 0.3 / 3.3)
+    assert summary.coverage == pytest.approx(2.0 / 3.0)
+    assert summary.level == 0.9
+    assert summary.drifted
+    assert summary.reason == "It drifts."
 
 
 @given(st.floats(0.01, 1000.0))
@@ -75,10 +75,10 @@ def test_what_is_worse_than_at_least_is_no_error_and_what_is_better_is() -> None
     assert score(fast) == pytest.approx(math.log(2.0 / 5.0) / math.log(5.0 / 4.0))
     many = finished(90.0, predicted=50.0, lower=0.0, upper=60.0)
     assert score(many, "higher") < -1.0
-    said = realised([slow, fast, slow])
-    assert said is not None
-    assert said.median_error_pct == 0.0
-    assert said.coverage == pytest.approx(2.0 / 3.0)
+    summary = realised([slow, fast, slow])
+    assert summary is not None
+    assert summary.median_error_pct == 0.0
+    assert summary.coverage == pytest.approx(2.0 / 3.0)
 
 
 def test_an_interval_without_width_is_missed_by_far() -> None:

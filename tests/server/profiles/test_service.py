@@ -45,12 +45,12 @@ def run(store_url: str, body: Body) -> Any:
     return asyncio.run(inside())
 
 
-async def sent(found: Iterable[Run | Signature]) -> AsyncIterator[profiles_pb2.ImportRunsRequest]:
-    for one in found:
-        if isinstance(one, Run):
-            yield profiles_pb2.ImportRunsRequest(run=records.run_to_message(one))
+async def sent(entries: Iterable[Run | Signature]) -> AsyncIterator[profiles_pb2.ImportRunsRequest]:
+    for entry in entries:
+        if isinstance(entry, Run):
+            yield profiles_pb2.ImportRunsRequest(run=records.run_to_message(entry))
         else:
-            yield profiles_pb2.ImportRunsRequest(signature=records.signature_to_message(one))
+            yield profiles_pb2.ImportRunsRequest(signature=records.signature_to_message(entry))
 
 
 async def trained(service: ProfilesService, *apps: str) -> profiles_pb2.Operation:
@@ -63,8 +63,8 @@ async def trained(service: ProfilesService, *apps: str) -> profiles_pb2.Operatio
     return operation
 
 
-async def listed(service: ProfilesService, **asked: Any) -> list[profiles_pb2.Operation]:
-    request = profiles_pb2.ListOperationsRequest(**asked)
+async def listed(service: ProfilesService, **fields: Any) -> list[profiles_pb2.Operation]:
+    request = profiles_pb2.ListOperationsRequest(**fields)
     return list((await service.ListOperations(request, None)).operations)
 
 
@@ -78,11 +78,13 @@ def test_an_application_comes_back_as_it_was_registered(store_url: str) -> None:
         first = await service.RegisterApplication(request, None)
         again = await service.RegisterApplication(request, None)
         assert first == again
-        found = await service.GetApplication(profiles_pb2.GetApplicationRequest(name="prog"), None)
-        assert found.application == first.application
-        document = value_codec.json_object(found.application.document, "document")
+        response = await service.GetApplication(
+            profiles_pb2.GetApplicationRequest(name="prog"), None
+        )
+        assert response.application == first.application
+        document = value_codec.json_object(response.application.document, "document")
         assert Application.from_dict(document) == known
-        assert not found.application.HasField("realised")
+        assert not response.application.HasField("realised")
         with pytest.raises(UnknownNameError, match="prog"):
             await service.GetApplication(profiles_pb2.GetApplicationRequest(name="porg"), None)
 
@@ -125,7 +127,7 @@ def test_applications_come_in_pages(store_url: str) -> None:
                 profiles_pb2.ListApplicationsRequest(page_size=2, page_token=token), None
             )
             assert len(page.applications) <= 2
-            names += [one.name for one in page.applications]
+            names += [application.name for application in page.applications]
             token = page.next_page_token
             if not token:
                 break
@@ -143,12 +145,14 @@ def test_imports_count_what_is_new_and_what_was_known(store_url: str) -> None:
     async def body(service: ProfilesService, engine: Engine) -> None:
         first = await service.ImportRuns(sent([*runs, signature, runs[0]]), None)
         assert (first.runs, first.signatures, first.duplicates) == (len(runs), 1, 1)
-        assert [one.id for one in engine.signatures] == [signature.id]
+        assert [stored.id for stored in engine.signatures] == [signature.id]
         again = await service.ImportRuns(sent([*runs, signature]), None)
         assert (again.runs, again.signatures, again.duplicates) == (0, 0, len(runs) + 1)
-        found = await service.GetApplication(profiles_pb2.GetApplicationRequest(name="prog"), None)
-        assert found.application.runs == len(runs)
-        assert list(found.application.trained) == []
+        response = await service.GetApplication(
+            profiles_pb2.GetApplicationRequest(name="prog"), None
+        )
+        assert response.application.runs == len(runs)
+        assert list(response.application.trained) == []
 
     run(store_url, body)
 
@@ -175,12 +179,12 @@ def test_models_are_listed_read_and_deleted(store_url: str) -> None:
         second = (await trained(service)).trained[0]
         assert (second.version, second.promoted, second.error) == (2, True, "")
         listed = (await service.ListModels(profiles_pb2.ListModelsRequest(), None)).models
-        assert [(one.version, one.in_service) for one in listed] == [(2, True), (1, False)]
+        assert [(model.version, model.in_service) for model in listed] == [(2, True), (1, False)]
 
-        found = (await service.GetModel(profiles_pb2.GetModelRequest(app="prog"), None)).model
-        assert (found.version, found.in_service) == (2, True)
-        assert persist.read(json.loads(found.document)).app == "prog"
-        assert found.chosen
+        current = (await service.GetModel(profiles_pb2.GetModelRequest(app="prog"), None)).model
+        assert (current.version, current.in_service) == (2, True)
+        assert persist.read(json.loads(current.document)).app == "prog"
+        assert current.chosen
         older = profiles_pb2.GetModelRequest(app="prog", version=1)
         assert not (await service.GetModel(older, None)).model.in_service
         with pytest.raises(UntrainedError, match="version 7"):
@@ -234,24 +238,37 @@ def test_operations_of_every_server_are_listed_newest_first(store_url: str) -> N
                 elsewhere("failed", "failed", 30.0, message="No memory.", ended_at=now - 25.0),
                 elsewhere("running", "running", 20.0, progress=0.5, document={"told_at": now}),
                 elsewhere("queued", "queued", 10.0),
-                # Its server has told nothing of it for a day.
+                # Its server has reported nothing of it for a day.
                 elsewhere("abandoned", "running", 86400.0),
                 # A server is asked to cancel by a row that is no training.
                 elsewhere("running/cancel", "done", 0.0, kind="cancel"),
             ):
                 store.put_operation(row)
         states = profiles_pb2.OperationState
-        assert [(one.id, one.state, one.progress) for one in await listed(service)] == [
+        assert [
+            (operation.id, operation.state, operation.progress)
+            for operation in await listed(service)
+        ] == [
             ("queued", states.OPERATION_STATE_QUEUED, 0.0),
             ("running", states.OPERATION_STATE_RUNNING, 0.5),
         ]
         every = await listed(service, ended=True)
-        assert [one.id for one in every] == [mine.id, "queued", "running", "failed", "abandoned"]
-        assert [one.state for one in every[3:]] == [states.OPERATION_STATE_FAILED] * 2
-        assert [one.id for one in await listed(service, limit=1)] == ["queued"]
-        assert [one.id for one in await listed(service, ended=True, limit=2)] == [mine.id, "queued"]
-        for one in every[:-1]:  # An abandoned one has ended only just, whenever it is asked for.
-            request = profiles_pb2.GetOperationRequest(id=one.id)
-            assert (await service.GetOperation(request, None)).operation == one
+        assert [operation.id for operation in every] == [
+            mine.id,
+            "queued",
+            "running",
+            "failed",
+            "abandoned",
+        ]
+        assert [operation.state for operation in every[3:]] == [states.OPERATION_STATE_FAILED] * 2
+        assert [operation.id for operation in await listed(service, limit=1)] == ["queued"]
+        assert [operation.id for operation in await listed(service, ended=True, limit=2)] == [
+            mine.id,
+            "queued",
+        ]
+        # All but the abandoned one: its end is whenever it is asked for.
+        for operation in every[:-1]:
+            request = profiles_pb2.GetOperationRequest(id=operation.id)
+            assert (await service.GetOperation(request, None)).operation == operation
 
     run(store_url, body)

@@ -55,14 +55,14 @@ def run(
 
 
 def workers() -> list[psutil.Process]:
-    found = []
+    processes = []
     for child in psutil.Process().children(recursive=True):
         try:
             if "kongming_server.training.process" in child.cmdline():
-                found.append(child)
+                processes.append(child)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 async def ended(training: Training, operation: Operation) -> Operation:
@@ -76,13 +76,13 @@ def test_a_first_training_goes_into_service_and_is_kept(store_url: str, store: S
 
     async def body(training: Training, engine: Engine) -> None:
         submitted = await training.submit(["prog"])
-        seen = [one async for one in training.watch(submitted.id)]
-        assert [one.state for one in seen][-1] == "done"
-        assert {"running"} <= {one.state for one in seen}
-        progress = [one.progress for one in seen]
+        seen = [update async for update in training.watch(submitted.id)]
+        assert [update.state for update in seen][-1] == "done"
+        assert {"running"} <= {update.state for update in seen}
+        progress = [update.progress for update in seen]
         assert progress == sorted(progress)
         assert progress[-1] == 1.0
-        assert any("prog" in one.message for one in seen)
+        assert any("prog" in update.message for update in seen)
         (outcome,) = seen[-1].trained
         assert (outcome.app, outcome.placement, outcome.version) == ("prog", "cross-core", 1)
         assert outcome.promoted
@@ -102,14 +102,14 @@ def test_no_application_named_means_all_with_new_runs(store_url: str, store: Sto
 
     async def body(training: Training, engine: Engine) -> None:
         first = await ended(training, await training.submit())
-        assert {one.app for one in first.trained} == {"prog", "other"}
+        assert {outcome.app for outcome in first.trained} == {"prog", "other"}
         again = await ended(training, await training.submit())
         assert again.state == "done"
         assert again.trained == ()
         assert "nothing new" in again.message
         keep(store, campaign("other", seed=2))
         third = await ended(training, await training.submit())
-        assert [one.app for one in third.trained] == ["other"]
+        assert [outcome.app for outcome in third.trained] == ["other"]
         assert third.trained[0].version == 2
 
     run(store_url, body)
@@ -143,7 +143,7 @@ def test_what_is_worse_or_of_runs_from_before_a_change_is_kept_but_not_in_servic
 
 
 @pytest.mark.thorough
-def test_a_model_trained_elsewhere_stays_in_service_beside_a_worse_one(
+def test_a_model_trained_elsewhere_stays_in_service_next_to_a_worse_one(
     store_url: str, store: Store
 ) -> None:
     from kongming.learning.training import train_application
@@ -170,7 +170,7 @@ def test_what_cannot_be_trained_says_why_and_the_others_are(store_url: str, stor
     async def body(training: Training, engine: Engine) -> None:
         done = await ended(training, await training.submit(["few", "never", "prog"]))
         assert done.state == "done"
-        by_app = {one.app: one for one in done.trained}
+        by_app = {outcome.app: outcome for outcome in done.trained}
         assert "Only" in by_app["few"].error or "solo" in by_app["few"].error
         assert "no runs" in by_app["never"].error
         assert by_app["prog"].promoted
@@ -234,7 +234,9 @@ def test_cancelling_ends_the_worker_and_frees_its_place(store_url: str, store: S
         operation = await training.submit(["prog"])
         waiting = await training.submit(["prog"])
         await eventually(
-            lambda: (found := training.current(operation.id)) is not None and found.progress >= 0.05
+            lambda: (
+                (running := training.current(operation.id)) is not None and running.progress >= 0.05
+            )
         )
         assert (await training.get(waiting.id)).state == "queued"
         assert (await training.cancel(waiting.id)).state == "cancelled"
@@ -301,7 +303,7 @@ def test_cancelling_twice_or_before_it_began_is_harmless(store_url: str, store: 
         operation = await training.submit(["prog"])
         await eventually(workers)
         answers = await asyncio.gather(*(training.cancel(operation.id) for _ in range(3)))
-        assert {one.state for one in answers} == {"cancelled"}
+        assert {answer.state for answer in answers} == {"cancelled"}
         assert not training.busy
         # One that is submitted right before the end is not forgotten either.
         await training.submit(["prog"])
@@ -399,13 +401,13 @@ asyncio.run(main())
     server.kill()
     server.wait()
     server.stdout.close()
-    # Nobody told it: its input ended.
+    # It was sent no signal: its input ended.
     worker.wait(100)
 
     async def body(training: Training, engine: Engine) -> None:
-        found = await training.get(operation_id)
-        assert found.state == "failed"
-        assert "has ended" in found.message
+        operation = await training.get(operation_id)
+        assert operation.state == "failed"
+        assert "has ended" in operation.message
 
     run(store_url, body)
 
