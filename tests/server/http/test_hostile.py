@@ -149,20 +149,20 @@ def test_slow_bodies_take_no_place_of_others() -> None:
         )
         slow = [socket.create_connection((host, int(port)), timeout=20) for _ in range(10)]
         try:
-            for one in slow:
-                one.sendall(head.encode())
+            for connection in slow:
+                connection.sendall(head.encode())
             # Each of them is within the gate by now, and waits for its body.
             eventually(lambda: stand.guard.calls == 10)
             assert _send(stand, "/v1/rank", b"{}", token) == 200
             assert stand.sample("kongming_server_calls_at_work") == 0
         finally:
-            for one in slow:
-                one.close()
+            for connection in slow:
+                connection.close()
 
 
 def test_one_caller_cannot_take_all_places() -> None:
     tokens = [issue(), issue()]
-    rows = [StoredToken(one.id, "scheduler", one.digest, created_at=0.0) for one in tokens]
+    rows = [StoredToken(token.id, "scheduler", token.digest, created_at=0.0) for token in tokens]
     entered, go_on = threading.Semaphore(0), threading.Event()
 
     async def slow(request: Any, context: Any) -> Any:
@@ -171,7 +171,7 @@ def test_one_caller_cannot_take_all_places() -> None:
             await asyncio.to_thread(go_on.wait, 20)
         return predictor_pb2.RankNodesResponse()
 
-    greedy, other = ({"Authorization": f"Bearer {one.text}"} for one in tokens)
+    greedy, other = ({"Authorization": f"Bearer {token.text}"} for token in tokens)
     with Stand(
         Security(authenticate="always"),
         Limits(queue=10, calls_per_peer=2),
@@ -201,13 +201,13 @@ def test_health_and_metrics_are_answered_when_the_queue_is_full() -> None:
         return predictor_pb2.RankNodesResponse()
 
     def statuses() -> list[int]:
-        found = []
+        codes = []
         for path in ("/healthz", "/readyz", "/metrics", "/docs"):
             connection = http.client.HTTPConnection(stand.http, timeout=20)
             connection.request("GET", path)
-            found.append(connection.getresponse().status)
+            codes.append(connection.getresponse().status)
             connection.close()
-        return found
+        return codes
 
     seen: list[int] = []
     with Stand(limits=Limits(queue=1), behaviours={"RankNodes": slow}) as stand:

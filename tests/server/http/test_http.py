@@ -133,8 +133,8 @@ def test_errors_have_a_status_a_code_and_a_way_out(
         raise error
 
     with Stand(behaviours={"RankNodes": refuse}) as stand:
-        found, body, _ = ask(stand, "POST", "/v1/rank", {})
-        assert (found, body["error"]["code"]) == (status, code)
+        answered_status, body, _ = ask(stand, "POST", "/v1/rank", {})
+        assert (answered_status, body["error"]["code"]) == (status, code)
         assert body["error"]["request_id"]
         assert body["error"]["field"] == (getattr(error, "field", None) or "")
         assert body["error"]["hint"] == (getattr(error, "hint", None) or "")
@@ -255,9 +255,9 @@ def test_a_batch_that_is_too_large_names_its_field() -> None:
 
 def test_the_rate_counts_for_http_too() -> None:
     with Stand(limits=Limits(rate_per_peer=0.01, burst=2)) as stand:
-        found = [ask(stand, "POST", "/v1/rank", {}) for _ in range(3)]
-        assert [status for status, _, _ in found] == [200, 200, 429]
-        assert found[2][2]["Retry-After"]
+        answers = [ask(stand, "POST", "/v1/rank", {}) for _ in range(3)]
+        assert [status for status, _, _ in answers] == [200, 200, 429]
+        assert answers[2][2]["Retry-After"]
         # Paths that nobody serves are counted as well.
         assert ask(stand, "GET", "/nothing")[0] == 429
 
@@ -408,15 +408,15 @@ def test_the_description_tells_what_each_field_means(stand: Stand) -> None:
 
 def test_the_examples_are_questions_and_answers() -> None:
     paths = openapi.document()["paths"]
-    for path, asked, answered in (
+    for path, request, response in (
         ("/v1/predict", predictor_pb2.PredictRequest(), predictor_pb2.PredictResponse()),
         ("/v1/rank", predictor_pb2.RankNodesRequest(), predictor_pb2.RankNodesResponse()),
     ):
         post = paths[path]["post"]
         question = post["requestBody"]["content"]["application/json"]["example"]
         answer = post["responses"]["200"]["content"]["application/json"]["example"]
-        assert json_format.ParseDict(question, asked).ByteSize()
-        assert json_format.ParseDict(answer, answered).ByteSize()
+        assert json_format.ParseDict(question, request).ByteSize()
+        assert json_format.ParseDict(answer, response).ByteSize()
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/nodes"])
@@ -432,8 +432,8 @@ def test_a_client_of_grpc_hears_that_it_asks_the_port_of_http(stand: Stand) -> N
         pytest.raises(grpc.RpcError) as failed,
     ):
         channel.unary_unary("/kongming.rpc.v1.Predictor/Predict")(b"", timeout=10)
-    told = from_rpc_error(failed.value, "there")
-    assert "port of HTTP" in (told.hint or "")
+    error = from_rpc_error(failed.value, "there")
+    assert "port of HTTP" in (error.hint or "")
 
 
 WRONG_LIMIT = "the value of limit is of the wrong kind"
