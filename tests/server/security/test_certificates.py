@@ -92,21 +92,21 @@ def test_what_certificates_are_good_for(tls: Path) -> None:
     for name, purpose in [("server", ExtendedKeyUsageOID.SERVER_AUTH)] + [
         (f"client-{role}", ExtendedKeyUsageOID.CLIENT_AUTH) for role in Role
     ]:
-        one = certificate(tls / f"{name}.crt")
-        one.verify_directly_issued_by(authority)
-        assert list(one.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
+        leaf = certificate(tls / f"{name}.crt")
+        leaf.verify_directly_issued_by(authority)
+        assert list(leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
             purpose
         ]
-        assert not one.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        assert not leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_the_role_is_in_the_certificate(tls: Path, role: Role) -> None:
     pem = (tls / f"client-{role}.crt").read_bytes()
-    found = holder(pem)
-    assert (found.name, found.role) == (f"kongming-{role}", role)
-    assert found.until == certificate(tls / f"client-{role}.crt").not_valid_after_utc.timestamp()
-    assert holder(ssl.PEM_cert_to_DER_cert(pem.decode())) == found
+    identity = holder(pem)
+    assert (identity.name, identity.role) == (f"kongming-{role}", role)
+    assert identity.until == certificate(tls / f"client-{role}.crt").not_valid_after_utc.timestamp()
+    assert holder(ssl.PEM_cert_to_DER_cert(pem.decode())) == identity
 
 
 NAMES = x509.SubjectAlternativeName
@@ -120,7 +120,7 @@ def certified(
     key = ec.generate_private_key(ec.SECP256R1())
     subject = [x509.NameAttribute(NameOID.COMMON_NAME, "somebody")]
     subject += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit) for unit in units]
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name(subject))
         .issuer_name(certificate(tls / "ca.crt").subject)
@@ -131,10 +131,10 @@ def certified(
     )
     if uris:
         named = NAMES([x509.UniformResourceIdentifier(uri) for uri in uris])
-        made = made.add_extension(named, critical=False)
+        builder = builder.add_extension(named, critical=False)
     if usage:
-        made = made.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
-    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 @pytest.mark.parametrize(
@@ -171,15 +171,15 @@ def test_a_certificate_that_is_not_made_for_clients_names_nobody(
 def test_each_node_gets_a_certificate_of_its_own(tmp_path: Path) -> None:
     first = init_tls(tmp_path, agents=["node-1"])
     assert {"ca.key", "server.key", "agent-node-1.key"} <= {path.name for path in first.files}
-    kept = {path: path.read_bytes() for path in first.files}
+    contents = {path: path.read_bytes() for path in first.files}
     second = init_tls(tmp_path, agents=["node-2", "node-3.example"])
     assert sorted(path.name for path in second.files) == [
         *("agent-node-2.crt", "agent-node-2.key"),
         *("agent-node-3.example.crt", "agent-node-3.example.key"),
     ]
-    assert {path: path.read_bytes() for path in kept} == kept
+    assert {path: path.read_bytes() for path in contents} == contents
     holders = [holder((tmp_path / f"agent-node-{n}.crt").read_bytes()) for n in (1, 2)]
-    assert [(one.name, one.role) for one in holders] == [
+    assert [(identity.name, identity.role) for identity in holders] == [
         ("node-1", Role.AGENT),
         ("node-2", Role.AGENT),
     ]
@@ -328,11 +328,11 @@ def test_renewed_certificates_count_without_a_restart(tmp_path: Path) -> None:
     server = tmp_path / "server.crt"
 
     def served() -> set[str]:
-        found = set()
+        certificates = set()
         for address in (stand.grpc, stand.http):
             host, _, port = address.rpartition(":")
-            found.add(ssl.get_server_certificate((host, int(port))).strip())
-        return found
+            certificates.add(ssl.get_server_certificate((host, int(port))).strip())
+        return certificates
 
     with Stand(security(tmp_path)) as stand:
         old = server.read_text().strip()
@@ -341,9 +341,9 @@ def test_renewed_certificates_count_without_a_restart(tmp_path: Path) -> None:
         assert server.read_text().strip() != old
         assert served() == {server.read_text().strip()}
         # Half of a renewal, or a damaged one: the last good ones stay.
-        kept = server.read_text().strip()
+        last_good = server.read_text().strip()
         server.write_text("damaged")
-        assert served() == {kept}
+        assert served() == {last_good}
 
 
 def test_renewing_keeps_the_authority(tmp_path: Path) -> None:

@@ -33,23 +33,23 @@ def document(*args: str | Path) -> Any:
 
 def test_a_token_from_its_making_to_its_end(store_url: str) -> None:
     store = ("--store", store_url)
-    made = document(
+    created = document(
         "token", "add", "--role", "scheduler", "--expires", "1h", "--name", "k8s", *store
     )
-    assert (made["role"], made["name"], made["state"]) == ("scheduler", "k8s", "valid")
+    assert (created["role"], created["name"], created["state"]) == ("scheduler", "k8s", "valid")
     with Store.open(store_url) as opened:
         book = TokenBook(opened.tokens)
         book.load()
-        assert book.find(made["token"], time.time()).role == "scheduler"
+        assert book.find(created["token"], time.time()).role == "scheduler"
         with pytest.raises(AccessError, match="expired"):
-            book.find(made["token"], time.time() + 3601)
+            book.find(created["token"], time.time() + 3601)
         listed = document("token", "list", *store)["tokens"]
-        assert [one["id"] for one in listed] == [made["id"]]
-        assert document("token", "revoke", made["id"], *store)["state"] == "revoked"
+        assert [entry["id"] for entry in listed] == [created["id"]]
+        assert document("token", "revoke", created["id"], *store)["state"] == "revoked"
         book.load()
         with pytest.raises(AccessError, match="revoked"):
-            book.find(made["token"], time.time())
-    assert "revoked before" in run("token", "revoke", made["id"], *store).stdout
+            book.find(created["token"], time.time())
+    assert "revoked before" in run("token", "revoke", created["id"], *store).stdout
 
 
 @pytest.mark.parametrize("args", [("list",), ("revoke", "abc"), ("release", "n1")])
@@ -116,19 +116,19 @@ def test_a_role_that_is_none_is_refused(store_url: str) -> None:
 
 
 def test_revoking_what_is_not_there_repeats_no_secret(store_url: str) -> None:
-    made = document("token", "add", "--role", "agent", "--store", store_url)
-    result = run("token", "revoke", made["token"], "--store", store_url)
+    created = document("token", "add", "--role", "agent", "--store", store_url)
+    result = run("token", "revoke", created["token"], "--store", store_url)
     assert isinstance(result.exception, UnknownNameError)
-    assert made["token"] not in str(result.exception)
-    assert made["token"].split("_", 2)[2] not in str(result.exception)
+    assert created["token"] not in str(result.exception)
+    assert created["token"].split("_", 2)[2] not in str(result.exception)
 
 
 def test_the_store_of_the_configuration_is_used(tmp_path: Path, store_url: str) -> None:
     config = tmp_path / "server.toml"
     config.write_text(f'[server]\nstore = "{store_url}"\n')
-    made = document("token", "add", "--role", "operator", "--config", config)
-    assert [one["id"] for one in document("token", "list", "--store", store_url)["tokens"]] == [
-        made["id"]
+    created = document("token", "add", "--role", "operator", "--config", config)
+    assert [entry["id"] for entry in document("token", "list", "--store", store_url)["tokens"]] == [
+        created["id"]
     ]
 
 

@@ -144,9 +144,9 @@ def test_a_certificate_that_was_revoked_is_refused(tls: Path, store_url: str) ->
         # As openssl prints it.
         digits = holder(stolen).fingerprint.upper()
         shown = ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
-        made = revoke("--certificate", shown, "--store", store_url)
-        assert (made["id"], made["role"]) == (holder(stolen).fingerprint, CERTIFICATE)
-        assert revoke("--certificate", shown, "--store", store_url) == made
+        revoked = revoke("--certificate", shown, "--store", store_url)
+        assert (revoked["id"], revoked["role"]) == (holder(stolen).fingerprint, CERTIFICATE)
+        assert revoke("--certificate", shown, "--store", store_url) == revoked
         asyncio.run(book.refresh())
         for late in (lambda: guard.check(ticket), lambda: guard.admit(report, PEER, None, stolen)):
             with pytest.raises(AccessError, match="revoked"):

@@ -66,14 +66,14 @@ def test_strangers_end_while_memory_grows_without_an_explanation() -> None:
     assert flooded.look(received, FIRST // 2) == set()
     assert flooded.look(received, FIRST + MIB) == {large}
     assert flooded.floods.held() == {"192.0.2.1"}
-    # All that there were before, at last; who came between two looks may say who they are.
+    # In the end all that were there before; newer ones may still identify themselves.
     assert flooded.look({small: 4 * KIB, operator: 50 * MIB, new: KIB}, THIRD + MIB) == {small}
     flooded.clock.now += HOLD_S
     assert flooded.floods.held() == set()
 
 
 def closed() -> tuple[Flooded, str]:
-    """After strangers of ever new addresses took the most that is let pass; and a known caller."""
+    """Closed, after strangers from ever new addresses took the most allowed; and a known caller."""
     flooded = Flooded()
     caller = flooded.known(peer(200, 1), "node-1")
     assert flooded.look({caller: 4 * KIB}) == set()
@@ -256,25 +256,25 @@ def test_an_address_is_held_off_after_a_few_offences() -> None:
 
 @contextmanager
 def listening(family: int, host: str) -> Iterator[socket.socket]:
-    with socket.socket(family) as made:
+    with socket.socket(family) as listener:
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        made.bind((host, 0))
-        made.listen()
-        yield made
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((host, 0))
+        listener.listen()
+        yield listener
 
 
 def connect(port: int, source: str) -> socket.socket | None:
     """None where nobody answers."""
-    made = socket.socket(socket.AF_INET6 if ":" in source else socket.AF_INET)
-    made.settimeout(0.3)
+    client = socket.socket(socket.AF_INET6 if ":" in source else socket.AF_INET)
+    client.settimeout(0.3)
     try:
-        made.bind((source, 0))
-        made.connect((source if ":" in source else "127.0.0.1", port))
+        client.bind((source, 0))
+        client.connect((source if ":" in source else "127.0.0.1", port))
     except TimeoutError:
-        made.close()
+        client.close()
         return None
-    return made
+    return client
 
 
 @pytest.mark.parametrize("held_off", ["127.0.0.2", "::"])
@@ -282,8 +282,8 @@ def test_nobody_connects_from_an_address_that_is_held_off(held_off: str) -> None
     if not socket.has_dualstack_ipv6():
         pytest.skip("There is no IPv6 here.")
     sources = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2", "::1": "::"}
-    with listening(socket.AF_INET6, "::") as made:
-        port = made.getsockname()[1]
+    with listening(socket.AF_INET6, "::") as listener:
+        port = listener.getsockname()[1]
         with closing(PortDescriptors(port)) as sockets:
             many = [f"192.0.2.{number}" for number in range(200)]
             assert sockets.filter(address_filter([*many, "2001:db8::", held_off]))
@@ -304,8 +304,8 @@ def test_only_admitted_addresses_connect(admitted: str) -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("There is no IPv6 here.")
     sources = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2", "::1": "::"}
-    with listening(socket.AF_INET6, "::") as made:
-        port = made.getsockname()[1]
+    with listening(socket.AF_INET6, "::") as listener:
+        port = listener.getsockname()[1]
         with closing(PortDescriptors(port)) as sockets:
             many = [f"198.51.{number}.1" for number in range(120)]
             many += [f"2001:db8:{number:x}::" for number in range(120)]
@@ -328,13 +328,13 @@ def test_only_admitted_addresses_connect(admitted: str) -> None:
 
 def test_what_came_is_counted_and_dropped_with_its_connection() -> None:
     with (
-        listening(socket.AF_INET, "127.0.0.1") as made,
+        listening(socket.AF_INET, "127.0.0.1") as listener,
         listening(socket.AF_INET, "127.0.0.1") as other,
-        socket.create_connection(made.getsockname()) as client,
+        socket.create_connection(listener.getsockname()) as client,
         socket.create_connection(other.getsockname()) as elsewhere,
-        made.accept()[0] as served,
+        listener.accept()[0] as served,
         other.accept()[0],
-        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+        closing(PortDescriptors(listener.getsockname()[1])) as sockets,
     ):
         client.sendall(bytes(1000))
         elsewhere.sendall(bytes(1000))
@@ -349,11 +349,11 @@ def test_what_came_is_counted_and_dropped_with_its_connection() -> None:
 
 
 def reusable() -> socket.socket:
-    """Whose own port can be taken as soon as it is closed, which is at once and with a reset."""
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
-    return made
+    """A socket whose port can be bound again once it is closed: at once, and with a reset."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
+    return client
 
 
 def test_a_descriptor_that_was_another_ports_is_looked_at_anew() -> None:
@@ -363,9 +363,9 @@ def test_a_descriptor_that_was_another_ports_is_looked_at_anew() -> None:
     connects elsewhere, and could not be bound afterwards.
     """
     with (
-        listening(socket.AF_INET, "127.0.0.1") as made,
+        listening(socket.AF_INET, "127.0.0.1") as listener,
         listening(socket.AF_INET, "127.0.0.1") as other,
-        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+        closing(PortDescriptors(listener.getsockname()[1])) as sockets,
     ):
         with closing(reusable()) as client:
             client.bind(("127.0.0.1", 0))
@@ -375,8 +375,8 @@ def test_a_descriptor_that_was_another_ports_is_looked_at_anew() -> None:
             assert sockets.received() == {}
         with closing(reusable()) as client:
             client.bind(own)
-            client.connect(made.getsockname())
-            with made.accept()[0] as served:
+            client.connect(listener.getsockname())
+            with listener.accept()[0] as served:
                 os.dup2(served.fileno(), number)
             with socket.socket(fileno=number):
                 assert list(sockets.received()) == [f"ipv4:127.0.0.1:{own[1]}"]
@@ -386,16 +386,16 @@ def test_whoever_takes_over_a_number_while_it_is_looked_at_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with (
-        listening(socket.AF_INET, "127.0.0.1") as made,
-        socket.create_connection(made.getsockname()) as client,
-        made.accept()[0] as served,
-        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+        listening(socket.AF_INET, "127.0.0.1") as listener,
+        socket.create_connection(listener.getsockname()) as client,
+        listener.accept()[0] as served,
+        closing(PortDescriptors(listener.getsockname()[1])) as sockets,
     ):
         (name,) = sockets.received()
         look = sockets._number
         with (
-            socket.create_connection(made.getsockname()) as honest,
-            made.accept()[0] as newcomer,
+            socket.create_connection(listener.getsockname()) as honest,
+            listener.accept()[0] as newcomer,
         ):
 
             def replaced_afterwards(descriptor: int) -> int:
@@ -415,13 +415,13 @@ def test_whoever_takes_over_a_number_while_it_is_looked_at_stays(
 @pytest.mark.parametrize("seen", [True, False])
 def test_what_a_peer_left_that_reset_its_connection_is_counted_and_dropped(seen: bool) -> None:
     with (
-        listening(socket.AF_INET, "127.0.0.1") as made,
-        closing(PortDescriptors(made.getsockname()[1])) as sockets,
+        listening(socket.AF_INET, "127.0.0.1") as listener,
+        closing(PortDescriptors(listener.getsockname()[1])) as sockets,
         closing(reusable()) as client,
     ):
-        client.connect(made.getsockname())
+        client.connect(listener.getsockname())
         name = f"ipv4:127.0.0.1:{client.getsockname()[1]}"
-        with made.accept()[0] as served:
+        with listener.accept()[0] as served:
             client.sendall(bytes(1000))
             if seen:
                 eventually(lambda: sockets.received() == {name: 1000})

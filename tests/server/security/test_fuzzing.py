@@ -91,7 +91,7 @@ def test_any_bytes_are_a_message_or_the_callers_fault(
 
 @FUZZ
 @given(data=st.data(), method=st.sampled_from(sorted(rpcs())))
-def test_any_message_passes_the_gate_whole(
+def test_any_message_passes_the_gate_unchanged(
     stand: Stand, channel: grpc.Channel, data: st.DataObject, method: str
 ) -> None:
     described = rpcs()[method]
@@ -113,17 +113,19 @@ def test_any_message_passes_the_gate_whole(
     )
 
 
-@pytest.mark.parametrize(("kind", "read", "write"), DECODERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    ("kind", "read", "write"), DECODERS, ids=lambda parameter: parameter.__name__
+)
 def test_any_record_is_read_or_names_what_is_wrong(
     kind: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]
 ) -> None:
-    # To draw a run is dear; the fingerprints in it are drawn by themselves too.
+    # Drawing a run is expensive; the fingerprints in it are drawn by themselves too.
     @settings(FUZZ, max_examples=20 if kind.DESCRIPTOR.name == "Run" else 50)
     @given(message=messages(kind.DESCRIPTOR))
     def check(message: Any) -> None:
         record, error = _attempt(lambda: read(message), InputError)
         if error is None:
-            # What was taken for true can be told again.
+            # What was accepted can be written and read again.
             assert read(write(record)) == record
         else:
             assert error.field
@@ -135,8 +137,8 @@ def test_any_record_is_read_or_names_what_is_wrong(
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     runs = synthetic.campaign("program", {"memory.random.128M": 0.6})
-    made = train_application(runs, models=("NNLS",))
-    return json.loads(json.dumps(made))  # type: ignore[no-any-return]
+    trained = train_application(runs, models=("NNLS",))
+    return json.loads(json.dumps(trained))  # type: ignore[no-any-return]
 
 
 def _places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -175,7 +177,7 @@ def test_a_model_that_was_tampered_with_is_refused(
 
 @settings(FUZZ, max_examples=150)
 @given(data=st.data())
-def test_a_model_that_was_sealed_anew_is_whole_or_refused(
+def test_a_model_that_was_sealed_again_is_valid_or_refused(
     document: dict[str, Any], data: st.DataObject
 ) -> None:
     """Who can write a checksum can write any number, but never make reading do anything else."""
@@ -196,7 +198,7 @@ def test_a_model_that_was_sealed_anew_is_whole_or_refused(
 def test_half_a_surrogate_pair_is_in_no_model(document: dict[str, Any], key: str) -> None:
     """No answer could hold it, nor could the batch in which another asks for another model."""
     payload = {k: v for k, v in document.items() if k not in ("format", "version", "checksum")}
-    # A backslash, and a whole pair, are text as any other.
+    # A backslash, and a complete pair, are text as any other.
     persist.read(persist.seal(payload | {key: "\\ud800 \U0001f600"}))
     with pytest.raises(InputError, match="no Unicode"):
         persist.read(persist.seal(payload | {key: "\ud800"}))

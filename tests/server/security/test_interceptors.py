@@ -89,8 +89,11 @@ def test_what_was_not_foreseen_tells_nothing_of_the_inside(
 def test_where_the_store_is_no_agent_is_told(caplog: pytest.LogCaptureFixture) -> None:
     failed = StoreError("The store postgresql://kongming@db:5432/kongming failed: disk full.")
     secrets = {role: issue() for role in ("agent", "operator")}
-    rows = [StoredToken(one.id, role, one.digest, created_at=0.0) for role, one in secrets.items()]
-    told = {}
+    rows = [
+        StoredToken(issued.id, role, issued.digest, created_at=0.0)
+        for role, issued in secrets.items()
+    ]
+    details = {}
     with (
         Stand(
             Security(authenticate="always"),
@@ -102,11 +105,11 @@ def test_where_the_store_is_no_agent_is_told(caplog: pytest.LogCaptureFixture) -
         for role, secret in secrets.items():
             with pytest.raises(grpc.RpcError) as met:
                 call(channel, "/kongming.rpc.v1.Fleet/ReportRuns", token=secret.text)
-            told[role] = str(met.value.details())
+            details[role] = str(met.value.details())
             assert met.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert "postgresql" in told["operator"]
-    assert "postgresql" not in told["agent"]
-    # Once: whoever looks after the store finds it by the request's id.
+    assert "postgresql" in details["operator"]
+    assert "postgresql" not in details["agent"]
+    # Logged once: an administrator of the store finds it by the request's id.
     assert sum("postgresql" in line for line in caplog.messages) == 1
 
 
@@ -124,7 +127,7 @@ def test_an_abort_of_the_servicer_stays_as_it_is() -> None:
         )
 
 
-def test_a_request_id_comes_back_or_is_made() -> None:
+def test_a_request_id_comes_back_or_is_generated() -> None:
     seen: list[Any] = []
 
     async def note(request: Any, context: Any) -> Any:
@@ -133,12 +136,12 @@ def test_a_request_id_comes_back_or_is_made() -> None:
 
     with Stand(behaviours={"Predict": note}) as stand, stand.channel() as channel:
         given = call(channel, PREDICT, predictor_pb2.PredictRequest(request_id="pod-7"))
-        made = [call(channel, PREDICT).request_id for _ in range(3)]
+        generated = [call(channel, PREDICT).request_id for _ in range(3)]
     assert given.request_id == "pod-7"
-    assert len(set(made)) == 3
-    assert all(made)
-    assert [one.request_id for one in seen] == ["pod-7", *made]
-    assert {(one.method, one.caller.name) for one in seen} == {(PREDICT, "anybody")}
+    assert len(set(generated)) == 3
+    assert all(generated)
+    assert [noted.request_id for noted in seen] == ["pod-7", *generated]
+    assert {(noted.method, noted.caller.name) for noted in seen} == {(PREDICT, "anybody")}
 
 
 @pytest.mark.parametrize(
@@ -233,14 +236,17 @@ def test_a_refused_call_is_freed_without_a_collection_of_garbage() -> None:
     def contexts() -> int:
         return sum(type(each).__name__ == "_ServicerContext" for each in gc.get_objects())
 
-    with Stand(behaviours={"Predict": raising(InputError("no"))}) as stand, stand.channel() as made:
+    with (
+        Stand(behaviours={"Predict": raising(InputError("no"))}) as stand,
+        stand.channel() as channel,
+    ):
         gc.collect()
         gc.disable()
         try:
             before = contexts()
             for _ in range(20):
                 with pytest.raises(grpc.RpcError):
-                    call(made, PREDICT)
+                    call(channel, PREDICT)
             # The last may not have ended.
             eventually(lambda: contexts() - before <= 1, 20.0)
         finally:

@@ -175,13 +175,13 @@ def test_a_stranger_waits_over_both_protocols() -> None:
             by_grpc()
 
         def with_a_body() -> None:
-            asked = urllib.request.Request(
+            request = urllib.request.Request(
                 f"http://{stand.http}/v1/predict",
                 data=b"{}",
                 headers={"Content-Type": "application/json"},
             )
             with pytest.raises(urllib.error.HTTPError):
-                urllib.request.urlopen(asked, timeout=20)
+                urllib.request.urlopen(request, timeout=20)
 
         for ask, method in (
             (by_grpc, PREDICT),
@@ -196,13 +196,13 @@ def test_a_stranger_waits_over_both_protocols() -> None:
             # What a caller was kept waiting is no work of the server's.
             assert stand.sample(name, method=method) - before <= took - 0.14
 
-        # One who asks on and on leaves streams of their connection to others that share it.
+        # A caller that asks without end leaves streams of its connection to others that share it.
         stand.guard.refusals = Refusals(20.0)
         ask = channel.unary_unary(PREDICT)
         held = [ask.future(b"", timeout=60.0) for _ in range(100)]
-        eventually(lambda: sum(one.done() for one in held) == 100 - MOST_OF_ONE)
-        for one in held:
-            one.cancel()
+        eventually(lambda: sum(future.done() for future in held) == 100 - MOST_OF_ONE)
+        for future in held:
+            future.cancel()
 
         # Nor is it where the caller does not wait for the answer, or may be cut off meanwhile.
         stand.guard.refusals = Refusals(20.0)
@@ -369,8 +369,8 @@ def test_a_full_queue_refuses_and_recovers() -> None:
         assert stand.sample("kongming_server_refused_total", reason="queue") == 1
         assert stand.sample("kongming_server_calls_at_work") == 2
         go_on.set()
-        for one in held:
-            one.result(60)
+        for future in held:
+            future.result(60)
         call(channel, PREDICT)
         assert stand.sample("kongming_server_calls_at_work") == 0
 
@@ -412,7 +412,7 @@ def test_streams_are_counted_and_given_back() -> None:
             )
             for channel in channels
         ]
-        held = [one(fleet_pb2.WatchNodeRequest(node="hold")) for one in watch[:2]]
+        held = [open_watch(fleet_pb2.WatchNodeRequest(node="hold")) for open_watch in watch[:2]]
         eventually(lambda: stand.sample("kongming_server_streams_open") == 2)
         error = overloaded(lambda: list(watch[2](fleet_pb2.WatchNodeRequest(), timeout=30)))
         assert "streams_per_peer" in error.message

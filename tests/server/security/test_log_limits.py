@@ -1,4 +1,4 @@
-"""What connections bring about is bounded in the log, and nothing else is."""
+"""What connections cause is bounded in the log, and nothing else is."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def test_agents_have_ten_lines_of_a_kind_each() -> None:
             line = record("kongming_server.services.fleet", "%s reported", number)
             line.agent = agent
             passed[agent] += limits.filter(line)
-    # What no agent has brought about is told each time.
+    # What no agent has caused is logged each time.
     assert passed == {"token a": 10, "token b": 10, "": 60}
 
 
 def test_a_failure_of_a_connection_is_one_line_without_a_traceback() -> None:
     for error in (OSError(24, "Too many open files"), ssl.SSLError("bad\nrecord")):
-        one = record("aiohttp.server", "Error handling request\nmore", error=error)
-        assert LogLimits().filter(one)
-        assert one.exc_info is None
-        assert type(error).__name__ in one.getMessage()
-        assert "more" not in one.getMessage()
+        line = record("aiohttp.server", "Error handling request\nmore", error=error)
+        assert LogLimits().filter(line)
+        assert line.exc_info is None
+        assert type(error).__name__ in line.getMessage()
+        assert "more" not in line.getMessage()
 
 
 def test_who_speaks_grpc_to_the_http_port_gets_a_calm_line() -> None:
@@ -73,7 +73,7 @@ def test_who_speaks_grpc_to_the_http_port_gets_a_calm_line() -> None:
             parser.feed_data(sent)
         return caught.value
 
-    for sent, said in (
+    for sent, phrase in (
         (
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x24",
             "as gRPC does",
@@ -81,17 +81,17 @@ def test_who_speaks_grpc_to_the_http_port_gets_a_calm_line() -> None:
         (b"\x16\x03\x01\x00\r\n\r\n", "not a request: "),
     ):
         error = asyncio.run(error_of(sent))
-        one = record("aiohttp.server", "Error handling request from 127.0.0.1", error=error)
-        assert LogLimits().filter(one)
-        assert (one.levelname, one.exc_info) == ("WARNING", None)
-        assert said in one.getMessage()
-        assert "\\x" not in one.getMessage()
+        line = record("aiohttp.server", "Error handling request from 127.0.0.1", error=error)
+        assert LogLimits().filter(line)
+        assert (line.levelname, line.exc_info) == ("WARNING", None)
+        assert phrase in line.getMessage()
+        assert "\\x" not in line.getMessage()
 
 
 def test_what_is_no_connections_fault_keeps_its_traceback() -> None:
-    one = record("asyncio", "Task exception was never retrieved", error=KeyError("x"))
-    assert LogLimits().filter(one)
-    assert one.exc_info is not None
+    line = record("asyncio", "Task exception was never retrieved", error=KeyError("x"))
+    assert LogLimits().filter(line)
+    assert line.exc_info is not None
 
 
 def test_our_own_lines_are_not_counted() -> None:

@@ -23,7 +23,7 @@ REPORT = "/kongming.rpc.v1.Fleet/ReportRuns"
 
 
 class Clock:
-    """Goes on by what is waited for."""
+    """Advances by the seconds that are slept."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -99,7 +99,7 @@ def test_bytes_are_paced_and_the_greatest_message_passes(monkeypatch: pytest.Mon
         slow = Pacing(Limits(message_bytes=most, agent_bytes=1.0), clock)
         await slow.take_bytes("other", 2 * most)
         assert sum(clock.waited) == pytest.approx(2.0)
-        # What would wait for longer than callers do is told so at once.
+        # What would wait for longer than callers do is refused at once.
         with pytest.raises(TimeoutError):
             await slow.take_bytes("other", 10)
 
@@ -107,15 +107,20 @@ def test_bytes_are_paced_and_the_greatest_message_passes(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "setting"),
     [
         ({"agent_rate": 0.001, "agent_burst": 1}, "agent_rate"),
         ({"agent_bytes": 100.0, "message_bytes": 2100}, "agent_bytes"),
     ],
 )
-def test_an_agent_is_told_and_a_scheduler_does_not_wait(limits: Any, told: str) -> None:
+def test_an_agent_is_refused_by_its_limit_and_a_scheduler_does_not_wait(
+    limits: Any, setting: str
+) -> None:
     secrets = {role: issue() for role in ("agent", "scheduler")}
-    rows = [StoredToken(one.id, role, one.digest, created_at=0.0) for role, one in secrets.items()]
+    rows = [
+        StoredToken(secret.id, role, secret.digest, created_at=0.0)
+        for role, secret in secrets.items()
+    ]
     request = fleet_pb2.ReportRunsRequest(runs=[fleet_pb2.ReportedRun()] * 1000)
 
     async def nothing(request: Any, context: Any) -> Any:
@@ -131,10 +136,10 @@ def test_an_agent_is_told_and_a_scheduler_does_not_wait(limits: Any, told: str) 
         for role, most in (("scheduler", 5), ("agent", 1)):
             for _ in range(most):
                 call(channel, REPORT, request, token=secrets[role].text)
-        with pytest.raises(grpc.RpcError, match=told) as met:
+        with pytest.raises(grpc.RpcError, match=setting) as met:
             call(channel, REPORT, request, token=secrets["agent"].text)
         assert met.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert stand.sample("kongming_server_refused_total", reason=told) == 1
+        assert stand.sample("kongming_server_refused_total", reason=setting) == 1
 
 
 @pytest.mark.parametrize(("nodes", "addresses"), [((), 4), (("n1",), 1), (("rack-*",), 12)])
@@ -150,8 +155,8 @@ def test_many_addresses_give_a_token_no_more_than_its_nodes(
         for number in range(12):
             caller = Http2.to(stand.grpc, source=f"127.0.1.{number + 1}")
             shown = {"authorization": f"Bearer {secret.text}"}
-            asked = {caller.ask(REPORT, b"", shown) for _ in range(burst + 1)}
-            eventually(lambda c=caller, of=asked: c.read(0.05) is not None and c.ended == of)  # type: ignore[misc]
+            streams = {caller.ask(REPORT, b"", shown) for _ in range(burst + 1)}
+            eventually(lambda c=caller, of=streams: c.read(0.05) is not None and c.ended == of)  # type: ignore[misc]
             caller.close()
         # Each of them has its own, and all others share one.
         assert len(stand.calls) == burst * min(12, addresses + 1)

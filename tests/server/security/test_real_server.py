@@ -63,16 +63,16 @@ def test_a_token_is_heeded_and_revoked_while_the_server_runs(start_server: START
     channel = server.channel()
     assert code_of(channel, LIST) is grpc.StatusCode.UNAUTHENTICATED
     monitor = token_command("add", "--role", "monitor", "--store", server.store_url)["token"]
-    made = token_command("add", "--role", "scheduler", "--store", server.store_url)
-    secret = made["token"]
+    created = token_command("add", "--role", "scheduler", "--store", server.store_url)
+    secret = created["token"]
     eventually(lambda: code_of(channel, LIST, token=secret) is grpc.StatusCode.OK)
-    token_command("revoke", made["id"], "--store", server.store_url)
+    token_command("revoke", created["id"], "--store", server.store_url)
     eventually(lambda: code_of(channel, LIST, token=secret) is grpc.StatusCode.UNAUTHENTICATED)
     # As docs/security.md has them, for each kind of caller.
     assert refusal(server, channel) == refusal(server, channel, secret) == UNKNOWN
     assert refusal(server, channel, monitor) == FORBIDDEN
     page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
-    assert [page.count(one) for one in (UNKNOWN, FORBIDDEN)] == [2, 1]
+    assert [page.count(row) for row in (UNKNOWN, FORBIDDEN)] == [2, 1]
     assert server.get("/healthz")["alive"] is True
     assert secret not in server.log.read_text()
     assert secret.split("_", 2)[2] not in server.log.read_text()
@@ -107,9 +107,9 @@ def test_an_open_address_is_refused(
     option: str, store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--listen", "127.0.0.1:0", option, "0.0.0.0:0", "--store", store_url]) == 2
-    said = capsys.readouterr().err
-    assert "init-tls" in said
-    assert "--insecure" in said
+    message = capsys.readouterr().err
+    assert "init-tls" in message
+    assert "--insecure" in message
 
 
 def test_nothing_that_is_sent_makes_the_server_fail(server: ServerProcess) -> None:

@@ -61,8 +61,8 @@ class Fortress:
 
     def token(self, role: str) -> str:
         arguments = ["add", "--role", role, "--store", self.server.store_url, "--json"]
-        made = CliRunner().invoke(token, arguments, catch_exceptions=False)
-        return str(json.loads(made.stdout)["token"])
+        completed = CliRunner().invoke(token, arguments, catch_exceptions=False)
+        return str(json.loads(completed.stdout)["token"])
 
     def registers(self, secret: str, name: str) -> bool:
         connection = Connection(self.server.grpc, ca=self.ca, token=secret)
@@ -94,13 +94,13 @@ class Fortress:
 
 @pytest.fixture(scope="module")
 def fortress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortress]:
-    made = Fortress(tmp_path_factory.mktemp("fortress"))
+    running = Fortress(tmp_path_factory.mktemp("fortress"))
     with pytest.MonkeyPatch.context() as patch:
         # Limits are inherited by what is started, not by what is forked of another process.
         patch.setenv(warm_start.COLD, "1")
-        made.start()
-    yield made
-    made.server.close()
+        running.start()
+    yield running
+    running.server.close()
 
 
 def test_a_message_of_a_stranger_is_not_even_read(fortress: Fortress) -> None:
@@ -148,10 +148,10 @@ STAGES = {
 
 def test_connections_that_ask_nothing_are_ended(fortress: Fortress) -> None:
     with ExitStack() as open_ones:
-        made = {}
+        connections = {}
         for host, port in fortress.ports():
             plain = open_ones.enter_context(socket.create_connection((host, port), timeout=10))
-            made[port, "no handshake"] = plain
+            connections[port, "no handshake"] = plain
             for stage, sent in STAGES.items():
                 context = ssl.create_default_context(cafile=str(fortress.ca))
                 context.set_alpn_protocols(["h2"])
@@ -159,11 +159,11 @@ def test_connections_that_ask_nothing_are_ended(fortress: Fortress) -> None:
                 tls = context.wrap_socket(raw, server_hostname="localhost")
                 open_ones.callback(tls.close)
                 tls.sendall(sent)
-                made[port, stage] = tls
-        left = set(made)
+                connections[port, stage] = tls
+        left = set(connections)
 
         def all_ended() -> bool:
-            left.difference_update([key for key in left if _closed(made[key])])
+            left.difference_update([key for key in left if _closed(connections[key])])
             return not left
 
         eventually(all_ended, timeout_s=60)
@@ -234,7 +234,7 @@ def test_two_authorizations_are_none(fortress: Fortress) -> None:
 
 def _code(ask: grpc.UnaryUnaryMultiCallable, shown: list[str]) -> grpc.StatusCode:
     try:
-        ask(b"", timeout=10, metadata=[("authorization", one) for one in shown])
+        ask(b"", timeout=10, metadata=[("authorization", authorization) for authorization in shown])
     except grpc.RpcError as error:
         code = error.code()
         assert isinstance(code, grpc.StatusCode)

@@ -20,9 +20,9 @@ NOW = 1_000_000.0
 
 
 def book(*rows: StoredToken) -> TokenBook:
-    made = TokenBook(lambda: rows)
-    made.load()
-    return made
+    loaded = TokenBook(lambda: rows)
+    loaded.load()
+    return loaded
 
 
 def row(token: module.Issued, **changes: object) -> StoredToken:
@@ -33,13 +33,13 @@ def row(token: module.Issued, **changes: object) -> StoredToken:
 
 def test_a_token_is_known_by_its_hash_alone() -> None:
     token = issue()
-    kept = row(token)
+    stored = row(token)
     # The secret may hold the character between the parts.
     secret = token.text.split("_", 2)[2]
     assert len(secret) == 43
-    assert secret not in repr(kept)
+    assert secret not in repr(stored)
     assert token.text not in repr(token)
-    assert book(kept).find(token.text, NOW) == kept
+    assert book(stored).find(token.text, NOW) == stored
 
 
 def test_two_tokens_have_nothing_in_common() -> None:

@@ -40,8 +40,8 @@ def test_who_watches_health_and_reads_nothing_holds_up_nobody(start_server: Star
     assert next(waiting).status == states.SERVICE_UNKNOWN
     waiting.cancel()
     assert server.stop(timeout_s=30) == 0
-    # It is told of the end, and let go.
-    assert [one.status for one in watch] == [states.NOT_SERVING]
+    # The watcher hears of the end, and its stream ends in order.
+    assert [update.status for update in watch] == [states.NOT_SERVING]
     assert watch.code() is grpc.StatusCode.OK
     silent.close()
 
@@ -67,13 +67,13 @@ def test_of_many_unfinished_messages_and_unread_answers_few_are_kept(
     agent, scheduler = (_shown(server, role) for role in ("agent", "scheduler"))
     slow, message = Http2.to(server.grpc), predictor_pb2.RankNodesRequest(app="unknown")
     content = message.SerializeToString()
-    asked = []
+    streams = []
     # Of a stranger, of one at several connections, and of who may ask for a stream: of an agent
     # those end that have most still to come.
     for method, headers, most in ((CHECK, {}, 4), (WATCH, {}, 4), (REFLECTION, agent, 16)):
         if headers:
-            asked = [slow.call(RANK, scheduler) for _ in range(40)]
-            for stream in asked:
+            streams = [slow.call(RANK, scheduler) for _ in range(40)]
+            for stream in streams:
                 slow.announce(stream, len(content))
         caller = Http2.to(server.grpc)
         begun = [caller.call(method, headers) for _ in range(most + 3)]
@@ -85,12 +85,14 @@ def test_of_many_unfinished_messages_and_unread_answers_few_are_kept(
         assert health.Check(health_pb2.HealthCheckRequest(), timeout=30).status
         caller.close()
     # What the scheduler began before the agent did was seen to be slow as often.
-    for stream in asked:
+    for stream in streams:
         slow.finish(stream, content)
-    eventually(lambda: slow.read(0.1) and slow.ended == set(asked))
+    eventually(lambda: slow.read(0.1) and slow.ended == set(streams))
     slow.close()
-    with urlopen(Request(f"http://{server.http}/metrics", headers=scheduler), timeout=60) as told:
-        lines = told.read().decode().splitlines()
+    with urlopen(
+        Request(f"http://{server.http}/metrics", headers=scheduler), timeout=60
+    ) as response:
+        lines = response.read().decode().splitlines()
     assert 'kongming_server_refused_total{reason="unfinished_messages"} 9.0' in lines
     assert f'kongming_server_rpc_total{{code="OK",method="{RANK}"}} 40.0' in lines
     # By now, or soon, it has been silent for long enough to lose its connection.
