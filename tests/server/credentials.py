@@ -29,11 +29,11 @@ def agent_with(
 ) -> tuple[FakeAgent, str]:
     """An agent of node-1 with a token of its own, and the token's id."""
     named = [part for name in nodes for part in ("--node", name)]
-    made = token_command("add", "--role", role, *named, "--store", server.store_url)
-    channel = grpc.intercept_channel(server.channel(), Shows(made["token"]))
+    created = token_command("add", "--role", role, *named, "--store", server.store_url)
+    channel = grpc.intercept_channel(server.channel(), Shows(created["token"]))
     agent = FakeAgent(channel)
     eventually(lambda: code_of(agent.heartbeat) is not grpc.StatusCode.UNAUTHENTICATED)
-    return agent, made["id"]
+    return agent, created["id"]
 
 
 def code_of(call: Callable[[], object]) -> grpc.StatusCode:

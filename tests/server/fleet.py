@@ -39,7 +39,7 @@ class FakeAgent:
         return self.fleet.Register(
             fleet_pb2.RegisterRequest(
                 node=records.node_to_message(self.facts),
-                references=[records.fingerprint_to_message(one) for one in references],
+                references=[records.fingerprint_to_message(reference) for reference in references],
                 **fields,
             ),
             timeout=100,
@@ -64,15 +64,15 @@ class FakeAgent:
     ) -> fleet_pb2.ReportedFingerprint:
         """``readings`` replaces seconds per operation in the message, whatever they are."""
         self.sequence += 1
-        made = fleet_pb2.ReportedFingerprint(
+        reported = fleet_pb2.ReportedFingerprint(
             sequence=self.sequence,
             fingerprint=records.fingerprint_to_message(fingerprint),
             purpose=purpose,
         )
-        for reading in made.fingerprint.readings:
+        for reading in reported.fingerprint.readings:
             if readings and reading.name in readings:
                 reading.seconds_per_op = readings[reading.name]
-        return made
+        return reported
 
     def send(
         self,
@@ -86,7 +86,7 @@ class FakeAgent:
         return self.fleet.Report(request, timeout=100)
 
     def report(self, *prints: Fingerprint) -> fleet_pb2.ReportResponse:
-        return self.send(self.request(one) for one in prints)
+        return self.send(self.request(fingerprint) for fingerprint in prints)
 
     def report_runs(
         self,
@@ -108,7 +108,7 @@ class FakeAgent:
             fleet_pb2.ReportRunsRequest(
                 node_id=self.facts.id,
                 runs=reported,
-                signatures=[records.signature_to_message(one) for one in signatures],
+                signatures=[records.signature_to_message(signature) for signature in signatures],
             ),
             timeout=100,
         )
@@ -120,7 +120,7 @@ class FakeAgent:
         self, *prints: Fingerprint, heartbeat: Mapping[str, Any] | None = None
     ) -> fleet_pb2.ReportResponse:
         """Fingerprints, and a heartbeat of these fields with them."""
-        return self.send([self.request(one) for one in prints], heartbeat)
+        return self.send([self.request(fingerprint) for fingerprint in prints], heartbeat)
 
     def node(self) -> fleet_pb2.Node:
         """This node as the server shows it."""
@@ -128,5 +128,5 @@ class FakeAgent:
 
     def node_of(self, node_id: str) -> fleet_pb2.Node:
         """A node as the server shows it to this caller."""
-        found = self.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=100).nodes
-        return next(node for node in found if node.facts.id == node_id)
+        nodes = self.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=100).nodes
+        return next(node for node in nodes if node.facts.id == node_id)

@@ -42,14 +42,16 @@ class Http2:
     def to(
         cls, address: str, *, source: str = "", window: int = _WINDOW_BYTES, timeout: float = 10
     ) -> Self:
-        """Connect to HOST:PORT without encryption, from an address of one's own."""
+        """Connect to HOST:PORT without encryption, from the address ``source`` if one is given."""
         host, _, port = address.rpartition(":")
         own = (source, 0) if source else None
-        made = socket.create_connection((host, int(port)), timeout=timeout, source_address=own)
+        connection = socket.create_connection(
+            (host, int(port)), timeout=timeout, source_address=own
+        )
         try:
-            return cls(made, window=window)
+            return cls(connection, window=window)
         except OSError:
-            made.close()
+            connection.close()
             raise
 
     def close(self) -> None:
@@ -79,7 +81,7 @@ class Http2:
         return stream
 
     def ask(self, method: str, message: bytes, headers: Mapping[str, str] | None = None) -> int:
-        """A whole call of one small message; returns its stream."""
+        """A complete call of one small message; returns its stream."""
         stream = self.call(method, headers)
         content = struct.pack(">BI", 0, len(message)) + message
         self._socket.sendall(_frame(_DATA, _END_STREAM, stream, content))
@@ -112,17 +114,17 @@ class Http2:
 
     def read(self, timeout_s: float) -> list[Frame]:
         """What comes until nothing does for so long, or the connection ends."""
-        found: list[Frame] = []
+        frames: list[Frame] = []
         self._socket.settimeout(timeout_s)
         try:
             while True:
-                found.append(self._frame())
+                frames.append(self._frame())
         except TimeoutError:
             pass
         except (OSError, EOFError):
             self.over = True
         self._socket.settimeout(10)
-        return found
+        return frames
 
     def _block(self, method: str, headers: Mapping[str, str] | None) -> bytes:
         fields = {
@@ -164,13 +166,13 @@ class Http2:
             self._initial = value
 
     def _bytes(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            part = self._socket.recv(size - len(found))
+        content = b""
+        while len(content) < size:
+            part = self._socket.recv(size - len(content))
             if not part:
                 raise EOFError
-            found += part
-        return found
+            content += part
+        return content
 
 
 def _frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:

@@ -35,8 +35,8 @@ def messages(draw: st.DrawFn, descriptor: Descriptor, depth: int = 4) -> Any:
                 count = draw(st.integers(0, 2)) if field.is_repeated else 1
                 for _ in range(count):
                     inner = draw(messages(field.message_type, depth - 1))
-                    kept = getattr(message, field.name)
-                    (kept.append if field.is_repeated else kept.CopyFrom)(inner)
+                    target = getattr(message, field.name)
+                    (target.append if field.is_repeated else target.CopyFrom)(inner)
         elif field.is_repeated:
             getattr(message, field.name).extend(draw(st.lists(_scalars(field), max_size=3)))
         else:
@@ -46,12 +46,12 @@ def messages(draw: st.DrawFn, descriptor: Descriptor, depth: int = 4) -> Any:
 
 def _fill_map(draw: st.DrawFn, message: Any, field: FieldDescriptor, depth: int) -> None:
     key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-    kept = getattr(message, field.name)
+    entries = getattr(message, field.name)
     for name in draw(st.lists(_scalars(key), max_size=2, unique=True)):
         if value.message_type is None:
-            kept[name] = draw(_scalars(value))
+            entries[name] = draw(_scalars(value))
         elif depth > 0:
-            kept[name].CopyFrom(draw(messages(value.message_type, depth - 1)))
+            entries[name].CopyFrom(draw(messages(value.message_type, depth - 1)))
 
 
 def _scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:

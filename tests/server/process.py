@@ -79,11 +79,11 @@ class ServerProcess:
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        found = re.fullmatch(r"listening grpc=(\S+) http=(\S*)\n", line)
-        if found is None:
+        match = re.fullmatch(r"listening grpc=(\S+) http=(\S*)\n", line)
+        if match is None:
             self.kill()
             raise AssertionError(f"it did not start: {line!r}\n{self.log.read_text()[-4000:]}")
-        self.grpc, self.http = found.groups()
+        self.grpc, self.http = match.groups()
         return self
 
     def channel(self) -> grpc.Channel:

@@ -55,16 +55,19 @@ def call(
 ) -> Any:
     """Call any RPC with one message, an empty one by default, and return the last answer."""
     described = rpcs()[method]
-    asked, answered = message_class(described.input_type), message_class(described.output_type)
+    request_class, response_class = (
+        message_class(described.input_type),
+        message_class(described.output_type),
+    )
     kind = ("stream" if described.client_streaming else "unary") + (
         "_stream" if described.server_streaming else "_unary"
     )
     invoke = getattr(channel, kind)(
         method,
-        request_serializer=asked.SerializeToString,
-        response_deserializer=answered.FromString,
+        request_serializer=request_class.SerializeToString,
+        response_deserializer=response_class.FromString,
     )
-    message = asked() if request is None else request
+    message = request_class() if request is None else request
     headers = [*metadata, *([("authorization", f"Bearer {token}")] if token else [])]
     given = iter([message]) if described.client_streaming else message
     result = invoke(given, timeout=timeout, metadata=headers)
@@ -214,17 +217,17 @@ class Stand:
         return Handlers()
 
     def _handler(self, described: MethodDescriptor) -> Any:
-        asked = message_class(described.input_type)
-        answered = message_class(described.output_type)
+        request_class = message_class(described.input_type)
+        response_class = message_class(described.output_type)
         coding = {
-            "request_deserializer": asked.FromString,
-            "response_serializer": answered.SerializeToString,
+            "request_deserializer": request_class.FromString,
+            "response_serializer": response_class.SerializeToString,
         }
         name = described.name
 
         async def unary(request: Any, context: Any) -> Any:
             if described.client_streaming:
-                request = [one async for one in request]
+                request = [message async for message in request]
             return await self._answer(name, request, context)
 
         async def stream(request: Any, context: Any) -> Any:

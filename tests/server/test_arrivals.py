@@ -29,11 +29,11 @@ def test_what_is_late_ends_and_what_is_not_goes_on() -> None:
         await asyncio.sleep(0)
         cancelled.cancel()
         ended = await first
-        # The timer begins anew once nobody waited any more.
+        # The timer starts again after a time in which nobody waited.
         return [*ended, *await asyncio.gather(wait(never), wait(there), return_exceptions=True)]
 
     ended = asyncio.run(main())
-    kinds = [one if isinstance(one, str) else type(one).__name__ for one in ended]
+    kinds = [outcome if isinstance(outcome, str) else type(outcome).__name__ for outcome in ended]
     assert kinds == ["in time", "TimeoutError", "CancelledError", "TimeoutError", "in time"]
 
 

@@ -44,7 +44,7 @@ class Scheduler:
 
     def listed(self, **fields: Any) -> list[tuple[str, int]]:
         answer = self._stub.ListAssignments(pb.ListAssignmentsRequest(**fields), timeout=100)
-        return [(one.assignment_id, one.state) for one in answer.assignments]
+        return [(assignment.assignment_id, assignment.state) for assignment in answer.assignments]
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_what_was_answered_survives_a_kill(server: ServerProcess, scheduler: Sch
 def test_requests_for_one_id_at_the_same_time_agree(scheduler: Scheduler) -> None:
     with ThreadPoolExecutor(8) as pool:
         reserved = list(pool.map(lambda _: scheduler.reserve(), range(24)))
-    assert all(one == reserved[0] for one in reserved)
+    assert all(assignment == reserved[0] for assignment in reserved)
     with ThreadPoolExecutor(8) as pool:
         calls = [scheduler.bind, scheduler.release] * 8
         list(pool.map(lambda call: call(), calls))
@@ -164,14 +164,14 @@ def test_requests_for_one_id_at_the_same_time_agree(scheduler: Scheduler) -> Non
 
 
 def test_two_servers_on_one_store_agree(start_server: StartServer, postgres_url: str) -> None:
-    one = start_server(store_url=postgres_url)
-    channel = one.channel()
+    first_server = start_server(store_url=postgres_url)
+    channel = first_server.channel()
     FakeAgent(channel).register()
     scheduler = Scheduler(channel)
     scheduler.reserve()
     # What it knew when it started and what it must ask the store for.
-    other = start_server(store_url=postgres_url)
-    second = Scheduler(other.channel())
+    second_server = start_server(store_url=postgres_url)
+    second = Scheduler(second_server.channel())
     assert second.bind().state == BOUND
     scheduler.bind("late", app="sort", node="node-1")
     assert second.release("late").state == RELEASED

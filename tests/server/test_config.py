@@ -13,25 +13,29 @@ from kongming.settings import split_address
 
 
 def test_without_a_file_every_setting_has_its_default() -> None:
-    made = config.load()
-    for one in declared.table(config.Config):
-        section, _, name = one.key.partition(".")
-        assert getattr(getattr(made, section), name) == one.default
+    loaded = config.load()
+    for setting in declared.table(config.Config):
+        section, _, name = setting.key.partition(".")
+        assert getattr(getattr(loaded, section), name) == setting.default
 
 
 def test_every_setting_is_explained_and_its_default_is_allowed() -> None:
-    for one in declared.table(config.Config):
-        assert one.help.endswith("."), one.key
-        assert config.load(options={one.key: one.default})
-        if one.kind in (int, float) and one.key.endswith("_s"):
-            assert one.unit == "s", one.key
+    for setting in declared.table(config.Config):
+        assert setting.help.endswith("."), setting.key
+        assert config.load(options={setting.key: setting.default})
+        if setting.kind in (int, float) and setting.key.endswith("_s"):
+            assert setting.unit == "s", setting.key
 
 
 def test_a_file_is_read_and_options_win_over_it(tmp_path: Path) -> None:
     path = tmp_path / "server.toml"
     path.write_text('[server]\nlisten = "127.0.0.1:1"\nhttp = ""\n[fleet]\nwatchers = 7\n')
-    made = config.load(path, {"server.listen": "127.0.0.1:2", "server.store": None})
-    assert (made.server.listen, made.server.http, made.fleet.watchers) == ("127.0.0.1:2", "", 7)
+    loaded = config.load(path, {"server.listen": "127.0.0.1:2", "server.store": None})
+    assert (loaded.server.listen, loaded.server.http, loaded.fleet.watchers) == (
+        "127.0.0.1:2",
+        "",
+        7,
+    )
 
 
 def test_a_whole_number_stands_for_a_number() -> None:

@@ -21,7 +21,7 @@ from tests.server.fleet import FakeAgent
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Path:
+def store_path(tmp_path: Path) -> Path:
     """A store with two nodes, each with all kinds of rows that are read at a start."""
     path = tmp_path / "kept.db"
     with Store.open(f"sqlite:///{path}") as store:
@@ -55,16 +55,16 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("document", ["[]", "{}", "null", "7", "no JSON", '{"schema": 1}'])
 def test_a_bad_row_of_any_kind_keeps_no_server_from_starting(
-    kept: Path, document: str, start_server: StartServer
+    store_path: Path, document: str, start_server: StartServer
 ) -> None:
-    with closing(sqlite3.connect(kept)) as database, database:
+    with closing(sqlite3.connect(store_path)) as database, database:
         for table, column in ROWS.items():
             changed = database.execute(
                 f"UPDATE {table} SET document = ? WHERE {column} = 'bad'",
                 (document,),
             )
             assert changed.rowcount >= 1, table
-    server = start_server(store_url=f"sqlite:///{kept}")
+    server = start_server(store_url=f"sqlite:///{store_path}")
     assert FakeAgent(server.channel(), "good").node().facts.id == "good"
     log = server.log.read_text()
     for what in ("a node", "a reference", "a fingerprint", "a signature"):
@@ -87,12 +87,12 @@ WRONG_TYPES = (
 
 
 def test_values_of_wrong_types_keep_no_server_from_starting(
-    kept: Path, start_server: StartServer
+    store_path: Path, start_server: StartServer
 ) -> None:
-    with closing(sqlite3.connect(kept)) as database, database:
+    with closing(sqlite3.connect(store_path)) as database, database:
         for statement in WRONG_TYPES:
             assert database.execute(statement).rowcount >= 1, statement
-    server = start_server(store_url=f"sqlite:///{kept}")
+    server = start_server(store_url=f"sqlite:///{store_path}")
     assert FakeAgent(server.channel(), "good").node().facts.id == "good"
     log = server.log.read_text()
     for what in ("a node", "an assignment", "a model", "an application"):
@@ -100,13 +100,13 @@ def test_values_of_wrong_types_keep_no_server_from_starting(
     assert "Traceback" not in log
 
 
-def test_a_token_that_cannot_be_read_is_not_left_out(kept: Path) -> None:
-    with closing(sqlite3.connect(kept)) as database, database:
+def test_a_token_that_cannot_be_read_is_not_left_out(store_path: Path) -> None:
+    with closing(sqlite3.connect(store_path)) as database, database:
         database.execute(
             "INSERT INTO token VALUES ('t', 'operator', 'h', 1, 'soon', NULL, '', '[]')"
         )
     with (
-        Store.open(f"sqlite:///{kept}") as store,
+        Store.open(f"sqlite:///{store_path}") as store,
         pytest.raises(StoreError, match="a token 't' whose times cannot be read"),
     ):
         store.tokens()
@@ -123,33 +123,33 @@ def test_a_file_of_no_bytes_is_not_taken_for_a_new_store(
     assert path.stat().st_size == 0
     server = start_server(store_url=f"sqlite:///{path}", options=["--new-store"])
     assert f"The store sqlite:///{path} is new" in server.log.read_text()
-    # Made and never filled: somebody may have named the wrong file.
+    # Created and never filled: somebody may have named the wrong file.
     server.restart()
     assert "is empty: it knows no node" in server.log.read_text()
 
 
-def test_damage_of_the_file_is_found_at_the_start(kept: Path) -> None:
-    with closing(sqlite3.connect(kept)) as database:
+def test_damage_of_the_file_is_found_at_the_start(store_path: Path) -> None:
+    with closing(sqlite3.connect(store_path)) as database:
         database.execute("PRAGMA journal_mode = DELETE")
-    content = bytearray(kept.read_bytes())
+    content = bytearray(store_path.read_bytes())
     # The first page of a table that is not read to open a store.
-    with closing(sqlite3.connect(kept)) as database:
+    with closing(sqlite3.connect(store_path)) as database:
         (root,) = database.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'signature'"
         ).fetchone()
     content[4096 * (root - 1) : 4096 * (root - 1) + 8] = b"\xff" * 8
-    kept.write_bytes(content)
-    done = start("--store", f"sqlite:///{kept}")
+    store_path.write_bytes(content)
+    done = start("--store", f"sqlite:///{store_path}")
     assert done.returncode == 1
     assert "is damaged" in done.stderr
     assert ".recover" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_the_check_ends_in_time(kept: Path) -> None:
-    with Store.open(f"sqlite:///{kept}") as store:
+def test_the_check_ends_in_time(store_path: Path) -> None:
+    with Store.open(f"sqlite:///{store_path}") as store:
         assert check_file(store, 60.0)
-        with closing(sqlite3.connect(kept)) as database, database:
+        with closing(sqlite3.connect(store_path)) as database, database:
             row = json.dumps({"x": "y" * 1000})
             database.executemany(
                 "INSERT INTO part VALUES (?, ?)", ((f"part-{n}", row) for n in range(20000))
@@ -159,28 +159,28 @@ def test_the_check_ends_in_time(kept: Path) -> None:
 
 
 def test_other_programs_say_which_row_cannot_be_read(
-    kept: Path, caplog: pytest.LogCaptureFixture
+    store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    with closing(sqlite3.connect(kept)) as database, database:
+    with closing(sqlite3.connect(store_path)) as database, database:
         database.execute("UPDATE node SET document = '[' WHERE id = 'bad'")
-    with Store.open(f"sqlite:///{kept}") as store:
+    with Store.open(f"sqlite:///{store_path}") as store:
         with pytest.raises(KongmingError, match="The node facts are not valid"):
             store.nodes()
         assert [node.id for node in store.nodes(node_ids=["good"])] == ["good"]
 
 
 def test_the_stores_url_may_stand_in_a_file(
-    kept: Path, tmp_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+    store_path: Path, tmp_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "store.url"
-    file.write_text(f"sqlite:///{kept}\n")
+    file.write_text(f"sqlite:///{store_path}\n")
     add = ("token", "add", "--role", "monitor", "--store-file", str(file), "--json")
     assert json.loads(warm_start.run("kongming_server.main", *add, timeout=60).stdout)["token"]
     monkeypatch.delenv("KONGMING_STORE", raising=False)
     monkeypatch.setenv("KONGMING_STORE_FILE", str(file))
     with Store.open() as store:
-        assert [one.role for one in store.tokens()] == ["monitor"]
+        assert [token.role for token in store.tokens()] == ["monitor"]
     for content in ("secret", "", "postgresql://user:secret@host/name and more"):
         file.write_text(content)
         done = start("--store-file", str(file))

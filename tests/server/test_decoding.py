@@ -38,7 +38,7 @@ def parts_of(message: Any) -> int:
             continue
         values = value if field.is_repeated else [value]
         if field.type == field.TYPE_MESSAGE:
-            parts += sum(1 + parts_of(one) for one in values)
+            parts += sum(1 + parts_of(nested) for nested in values)
         elif field.type in (field.TYPE_STRING, field.TYPE_BYTES):
             parts += len(values)
         elif field.is_repeated:
@@ -59,8 +59,8 @@ def test_every_part_is_counted(data: st.DataObject, method: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_make_counting_fail(content: bytes) -> None:
-    found = count_parts(content, predictor_pb2.PredictRequest.DESCRIPTOR, EVERYTHING)
-    assert 0 <= found <= len(content)
+    count = count_parts(content, predictor_pb2.PredictRequest.DESCRIPTOR, EVERYTHING)
+    assert 0 <= count <= len(content)
 
 
 def _within(number: int, content: bytes) -> bytes:
@@ -98,7 +98,7 @@ def test_many_small_parts_are_refused_before_they_take_memory(kind: Any, content
         tracemalloc.stop()
     assert isinstance(refused.value, InputError)
     assert refused.value.field == "message"
-    # Python's own objects; what protobuf allocates is not seen here, and was not made.
+    # Python's own objects: what protobuf would allocate is not counted here.
     assert peak < 4 * MIB
 
 

@@ -33,10 +33,10 @@ def test_of_one_caller_so_many_bytes_wait_to_be_read() -> None:
         calls[0].set_result(None)
         await asyncio.sleep(0)
         taken.append(begin(4, "a"))
-        for one in calls[1:]:
-            one.cancel()
+        for future in calls[1:]:
+            future.cancel()
         await asyncio.sleep(0)
-        # All of it is as new.
+        # All bytes are free again.
         again = asyncio.get_running_loop().create_future()
         return [*taken, leaving.begin(again, "a", 2 * KNOWN_BYTES, stranger=False)]
 
@@ -50,7 +50,7 @@ def test_a_stranger_who_does_not_read_is_named() -> None:
         calls = [asyncio.get_running_loop().create_future() for _ in range(6)]
         known = asyncio.get_running_loop().create_future()
         assert leaving.begin(known, "token", 2, stranger=False)
-        assert [leaving.begin(one, PEER, 2, stranger=True) for one in calls] == [True] * 4 + [
+        assert [leaving.begin(future, PEER, 2, stranger=True) for future in calls] == [True] * 4 + [
             False
         ] * 2
         now += STRANGERS_S / 2
@@ -59,8 +59,8 @@ def test_a_stranger_who_does_not_read_is_named() -> None:
         assert leaving.stalled() == set()
         now += STRANGERS_S / 2
         assert leaving.stalled() == {"ipv6:[::1]:1"}
-        for one in calls:
-            one.set_result(None)
+        for future in calls:
+            future.set_result(None)
         await asyncio.sleep(0)
         assert leaving.stalled() == set()
 
@@ -77,16 +77,16 @@ def test_who_reads_nothing_is_refused_and_others_are_answered(
 
     with Stand(behaviours={"Predict": answer}) as stand:
         silent = Http2.to(stand.grpc, window=0)
-        asked = [silent.ask(PREDICT, b"") for _ in range(6)]
+        streams = [silent.ask(PREDICT, b"") for _ in range(6)]
         # Three have room, with the few bytes of each.
-        eventually(lambda: silent.read(0.05) and silent.ended == set(asked[3:]))
+        eventually(lambda: silent.read(0.05) and silent.ended == set(streams[3:]))
         with stand.channel() as channel, pytest.raises(grpc.RpcError) as refused:
             call(channel, PREDICT)
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert stand.sample("kongming_server_refused_total", reason="unread_answers") == 4.0
-        for stream in asked[:3]:
+        for stream in streams[:3]:
             silent.allow(stream, 1 << 16)
-        eventually(lambda: silent.read(0.05) and silent.ended == set(asked))
+        eventually(lambda: silent.read(0.05) and silent.ended == set(streams))
         with stand.channel() as channel:
             call(channel, PREDICT)
         silent.close()
@@ -103,12 +103,12 @@ def test_large_answers_over_http_are_counted_until_they_are_read(
 
     def ask(address: str) -> socket.socket:
         host, _, port = address.rpartition(":")
-        made = socket.create_connection((host, int(port)), timeout=30)
-        made.sendall(
+        connection = socket.create_connection((host, int(port)), timeout=30)
+        connection.sendall(
             b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 2\r\n\r\n{}"
         )
-        return made
+        return connection
 
     monkeypatch.setattr(departures, "KNOWN_BYTES", 2 * len(page) - 1)
     with Stand(behaviours={"Predict": answer}) as stand:
@@ -122,9 +122,9 @@ def test_large_answers_over_http_are_counted_until_they_are_read(
             eventually(lambda: not stand.guard.departures.unread)
         with ask(stand.http) as third:
             assert third.recv(12) == b"HTTP/1.1 200"
-        # Who leaves has left nothing.
+        # What a client that left did not read no longer counts.
         eventually(lambda: not stand.guard.departures.unread)
-        # Neither does the log have anything of it: the next answer comes after that would.
+        # The log does not mention it either: that would have come before the next answer.
         with ask(stand.http) as last:
             assert last.recv(12) == b"HTTP/1.1 200"
-    assert not [one for one in caplog.records if one.exc_info]
+    assert not [record for record in caplog.records if record.exc_info]
