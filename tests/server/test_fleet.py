@@ -74,12 +74,12 @@ def test_a_node_that_was_only_measured_by_hand_is_asked_to_register(
 def test_what_is_acknowledged_is_in_the_store(server: ServerProcess, agent: FakeAgent) -> None:
     prints = [agent.fingerprint(age_s=age) for age in (3.0, 2.0, 1.0)]
     answer = agent.report(*prints)
-    assert list(answer.accepted) == [one.id for one in prints]
+    assert list(answer.accepted) == [fingerprint.id for fingerprint in prints]
     with Store.open(server.store_url) as store:
-        kept = store.fingerprints(node_id="node-1", purpose="live")
-    assert {one.id for one in kept} == {one.id for one in prints}
-    assert kept[0].times() == prints[-1].times()
-    assert kept[0].node == agent.facts
+        stored = store.fingerprints(node_id="node-1", purpose="live")
+    assert {fingerprint.id for fingerprint in stored} == {fingerprint.id for fingerprint in prints}
+    assert stored[0].times() == prints[-1].times()
+    assert stored[0].node == agent.facts
 
 
 def test_a_fingerprint_that_comes_twice_is_acknowledged_twice_and_kept_once(
@@ -90,7 +90,7 @@ def test_a_fingerprint_that_comes_twice_is_acknowledged_twice_and_kept_once(
     for _ in range(2):
         assert list(agent.send([request, request]).accepted) != []
     with Store.open(server.store_url) as store:
-        assert [one.id for one in store.fingerprints(purpose="live")] == [taken.id]
+        assert [fingerprint.id for fingerprint in store.fingerprints(purpose="live")] == [taken.id]
 
 
 def test_late_fingerprints_do_not_replace_newer_ones(agent: FakeAgent) -> None:
@@ -115,14 +115,14 @@ def test_nonsense_is_refused_and_its_node_marked(agent: FakeAgent, nonsense: flo
         [agent.request(good), agent.request(bad, readings={"compute.int": nonsense})]
     )
     assert list(answer.accepted) == [good.id]
-    assert [one.id for one in answer.rejected] == [bad.id]
+    assert [rejection.id for rejection in answer.rejected] == [bad.id]
     assert answer.rejected[0].field.startswith("fingerprint.readings")
     node = agent.node()
     assert node.state == SUSPECT
     assert "compute.int" in node.reason + answer.rejected[0].field
 
 
-def test_a_node_that_reports_sense_again_is_believed_again(
+def test_a_node_that_reports_plausible_values_again_is_believed_again(
     server: ServerProcess, agent: FakeAgent
 ) -> None:
     agent.send([agent.request(agent.fingerprint(), readings={"compute.int": -1.0})])
@@ -139,7 +139,7 @@ def test_what_is_only_malformed_does_not_make_a_node_suspect(agent: FakeAgent) -
     other_node = agent.request(agent.fingerprint(node=builders.node(id="node-2")))
     no_purpose = agent.request(agent.fingerprint(), fleet_pb2.PURPOSE_UNSPECIFIED)
     answer = agent.send([wrong_cpu, other_node, no_purpose])
-    assert [one.field for one in answer.rejected] == [
+    assert [rejection.field for rejection in answer.rejected] == [
         "fingerprint.cpu",
         "fingerprint.node.id",
         "purpose",
@@ -152,16 +152,16 @@ def test_an_estimate_is_used_and_never_kept(server: ServerProcess, agent: FakeAg
     answer = agent.send([agent.request(estimate, fleet_pb2.PURPOSE_ESTIMATE)])
     assert list(answer.accepted) == [estimate.id]
     with Store.open(server.store_url) as store:
-        assert estimate.id not in {one.id for one in store.fingerprints()}
+        assert estimate.id not in {fingerprint.id for fingerprint in store.fingerprints()}
 
 
 def test_a_time_ahead_of_the_servers_is_replaced(server: ServerProcess, agent: FakeAgent) -> None:
     ahead = agent.fingerprint(age_s=-3600.0)
     agent.report(ahead)
     with Store.open(server.store_url) as store:
-        (kept,) = store.fingerprints(purpose="live")
-    assert kept.started_at < moment(-60.0)
-    assert any("clock" in warning for warning in kept.warnings)
+        (stored,) = store.fingerprints(purpose="live")
+    assert stored.started_at < moment(-60.0)
+    assert any("clock" in warning for warning in stored.warnings)
 
 
 def test_runs_and_signatures_are_kept_once(server: ServerProcess, agent: FakeAgent) -> None:
@@ -171,8 +171,8 @@ def test_runs_and_signatures_are_kept_once(server: ServerProcess, agent: FakeAge
         answer = agent.report_runs([run], [signature])
         assert set(answer.accepted) == {run.id, signature.id}
     with Store.open(server.store_url) as store:
-        assert [one.id for one in store.runs()] == [run.id]
-        assert [one.id for one in store.signatures()] == [signature.id]
+        assert [stored.id for stored in store.runs()] == [run.id]
+        assert [stored.id for stored in store.signatures()] == [signature.id]
         assert store.runs()[0].fingerprint is not None
 
 
@@ -187,7 +187,7 @@ def test_an_implausible_run_is_refused_and_the_other_is_kept(agent: FakeAgent) -
     request = fleet_pb2.ReportRunsRequest(node_id=agent.facts.id, runs=reported)
     answer = agent.fleet.ReportRuns(request, timeout=100)
     assert list(answer.accepted) == [good.id]
-    assert {(one.id, one.field) for one in answer.rejected} == {
+    assert {(rejection.id, rejection.field) for rejection in answer.rejected} == {
         (bad.id, "run.wall_seconds"),
         (other.id, "run.node_id"),
     }
@@ -222,7 +222,7 @@ def test_a_watcher_sees_fingerprints_and_assignments(agent: FakeAgent) -> None:
     agent.assignments.Reserve(
         assignments_pb2.ReserveRequest(assignment_id="job-1", app="sort", node="node-1")
     )
-    assert [one.app for one in next(watch).node.assignments] == ["sort"]
+    assert [assignment.app for assignment in next(watch).node.assignments] == ["sort"]
     watch.cancel()
 
 
@@ -352,6 +352,6 @@ def test_the_state_survives_a_restart(server: ServerProcess, agent: FakeAgent) -
 def test_http_says_that_it_is_ready(server: ServerProcess) -> None:
     assert server.get("/readyz") == {"ready": True}
     assert eventually(lambda: "kongming_server_nodes{" in server.get("/metrics"))
-    # Only states that are counted: who has no idle reference is ready.
+    # Only states that are counted: a node without an idle reference is ready.
     shown = re.findall(r'kongming_server_nodes{state="(\w+)"}', server.get("/metrics"))
     assert sorted(shown) == ["ready", "silent", "stored", "suspect"]

@@ -29,9 +29,9 @@ class Ring:
 def test_what_was_there_is_never_looked_at_again() -> None:
     assert gc.get_freeze_count() > 1000
     old = gc.get_stats()[2]["collections"]
-    kept = [[i] for i in range(200_000)]
+    lists = [[i] for i in range(200_000)]
     assert gc.get_stats()[2]["collections"] == old
-    assert len(kept) == 200_000
+    assert len(lists) == 200_000
 
 
 @pytest.mark.usefixtures("tuned")

@@ -24,20 +24,20 @@ class SlowStore:
 
     def __init__(self) -> None:
         self.transactions: list[list[str]] = []
-        self.kept: set[str] = set()
+        self.stored: set[str] = set()
         self.go = threading.Event()
         self.go.set()
         self.refuse: Callable[[list[str]], None] = lambda ids: None
 
     def add_reported(self, records: Sequence[Reported]) -> Accepted:
-        ids = [one.record.id for one in records]
+        ids = [reported.record.id for reported in records]
         assert self.go.wait(20)
         self.refuse(ids)
         self.transactions.append(ids)
-        new = tuple(one for one in dict.fromkeys(ids) if one not in self.kept)
-        known = tuple(one for one in dict.fromkeys(ids) if one in self.kept)
-        self.kept.update(new)
-        rows = frozenset(one.row_id for one in records if one.record.id in new)
+        new = tuple(record_id for record_id in dict.fromkeys(ids) if record_id not in self.stored)
+        known = tuple(record_id for record_id in dict.fromkeys(ids) if record_id in self.stored)
+        self.stored.update(new)
+        rows = frozenset(reported.row_id for reported in records if reported.record.id in new)
         return Accepted(new=new, duplicates=known, rows=rows)
 
 
@@ -52,11 +52,16 @@ def test_a_store_that_fails_on_one_record_keeps_its_neighbours() -> None:
         store.refuse = refuse
         async with ingest_into(store) as ingest:
             results = await asyncio.gather(
-                *(ingest.add(report(one)) for one in ("a", "b", "bad", "c")),
+                *(ingest.add(report(record_id)) for record_id in ("a", "b", "bad", "c")),
                 return_exceptions=True,
             )
-        assert [isinstance(one, StoreError) for one in results] == [False, False, True, False]
-        assert store.kept == {"a", "b", "c"}
+        assert [isinstance(outcome, StoreError) for outcome in results] == [
+            False,
+            False,
+            True,
+            False,
+        ]
+        assert store.stored == {"a", "b", "c"}
 
     run(test)
 
@@ -75,7 +80,7 @@ def test_a_store_that_is_away_is_not_asked_for_each_record() -> None:
             results = await asyncio.gather(
                 *(ingest.add(report(str(number))) for number in range(8)), return_exceptions=True
             )
-        assert all(isinstance(one, StoreError) for one in results)
+        assert all(isinstance(outcome, StoreError) for outcome in results)
         assert len(tries) <= 2
 
     run(test)
@@ -100,7 +105,7 @@ def test_the_queue_counts_bytes_as_well() -> None:
     run(test)
 
 
-def test_who_brings_much_waits_for_itself_and_not_the_others() -> None:
+def test_who_sends_much_waits_for_itself_and_not_the_others() -> None:
     async def test() -> None:
         store = SlowStore()
         store.go.clear()
@@ -112,18 +117,18 @@ def test_who_brings_much_waits_for_itself_and_not_the_others() -> None:
             await asyncio.sleep(0.05)
             # One caller's reports fill half of the queue, and the other half has room.
             assert ingest.queued <= 10
-            late = [asyncio.create_task(ingest.add(report(one, by=one))) for one in "ab"]
+            late = [asyncio.create_task(ingest.add(report(caller, by=caller))) for caller in "ab"]
             await asyncio.sleep(0.05)
             store.go.set()
             await asyncio.gather(*late)
             assert len(store.transactions) <= 5
             await asyncio.gather(*thief)
-        assert len(store.kept) == 32
+        assert len(store.stored) == 32
 
     run(test)
 
 
-def test_a_node_that_brings_much_rests_and_others_do_not_wait_for_it() -> None:
+def test_a_node_that_sends_much_rests_and_others_do_not_wait_for_it() -> None:
     async def test() -> None:
         store = SlowStore()
         limits = {"batch_records": 500, "queue_records": 1000, "gather_s": 0.5}
@@ -164,8 +169,8 @@ def test_nodes_of_one_caller_do_not_rest_for_each_other() -> None:
 
 
 def report(*ids: str, node_id: str = "node-1", by: str = "") -> Report:
-    taken = (builders.fingerprint({"compute.int": 1e-9}, id=one) for one in ids)
-    return Report(tuple(Reported(node_id, 1, one) for one in taken), by=by)
+    taken = (builders.fingerprint({"compute.int": 1e-9}, id=record_id) for record_id in ids)
+    return Report(tuple(Reported(node_id, 1, fingerprint) for fingerprint in taken), by=by)
 
 
 @asynccontextmanager
@@ -174,13 +179,13 @@ async def ingest_into(
 ) -> AsyncIterator[Ingest]:
     values = {"batch_records": 4, "queue_records": 8, "queue_wait_s": 0.2} | limits
     with ThreadPoolExecutor(1) as writer:
-        made = Ingest(store, writer, committed or (lambda r, a: None), **values)
-        made.start()
+        ingest = Ingest(store, writer, committed or (lambda r, a: None), **values)
+        ingest.start()
         try:
-            yield made
+            yield ingest
         finally:
             store.go.set()
-            await made.close()
+            await ingest.close()
 
 
 def run(test: Callable[[], Any]) -> None:
@@ -195,11 +200,11 @@ def test_what_comes_during_a_transaction_shares_the_next_one() -> None:
             waiting = [await ingest.enqueue(report("a"))]
             while ingest.queued:
                 await asyncio.sleep(0.001)
-            waiting += [await ingest.enqueue(report(one)) for one in "bcdef"]
+            waiting += [await ingest.enqueue(report(record_id)) for record_id in "bcdef"]
             store.go.set()
             accepted = await asyncio.gather(*waiting)
         assert store.transactions == [["a"], ["b", "c", "d", "e"], ["f"]]
-        assert [one.ids for one in accepted] == [(one,) for one in "abcdef"]
+        assert [answer.ids for answer in accepted] == [(record_id,) for record_id in "abcdef"]
 
     run(test)
 
@@ -210,8 +215,8 @@ def test_transactions_keep_their_distance_and_the_first_does_not_wait() -> None:
         async with ingest_into(store, batch_records=100, gather_s=1.0) as ingest:
             await ingest.add(report("first"))
             waiting = []
-            for one in "abcd":
-                waiting.append(await ingest.enqueue(report(one)))
+            for record_id in "abcd":
+                waiting.append(await ingest.enqueue(report(record_id)))
                 await asyncio.sleep(0.01)
             await asyncio.gather(*waiting)
         assert store.transactions == [["first"], ["a", "b", "c", "d"]]
@@ -226,7 +231,7 @@ def test_the_distance_grows_with_what_is_gathered() -> None:
         async with ingest_into(store, batch_records=100, gather_s=2.0) as ingest:
             await ingest.add(report(*many))
             begun = time.monotonic()
-            # Of twenty at once the next one waits for the whole time, of that one much less.
+            # After twenty at once the next one waits for the full time, and after one much less.
             await ingest.add(report("next"))
             long_s = time.monotonic() - begun
             await ingest.add(report("last"))
@@ -237,18 +242,18 @@ def test_the_distance_grows_with_what_is_gathered() -> None:
     run(test)
 
 
-def test_each_report_is_told_of_its_own_records() -> None:
+def test_each_report_is_answered_for_its_own_records() -> None:
     async def test() -> None:
         store = SlowStore()
-        store.kept.add("known")
+        store.stored.add("known")
         store.go.clear()
         async with ingest_into(store, batch_records=100) as ingest:
             first = await ingest.enqueue(report("x"))
             while ingest.queued:
                 await asyncio.sleep(0.001)
             rest = [
-                await ingest.enqueue(one)
-                for one in (report("a", "known"), report("b"), report("b"))
+                await ingest.enqueue(pending)
+                for pending in (report("a", "known"), report("b"), report("b"))
             ]
             store.go.set()
             await first
@@ -260,16 +265,16 @@ def test_each_report_is_told_of_its_own_records() -> None:
     run(test)
 
 
-def test_commits_are_told_in_their_order_before_they_are_answered() -> None:
+def test_commits_are_announced_in_their_order_before_they_are_answered() -> None:
     async def test() -> None:
-        told: list[str] = []
+        committed: list[str] = []
         store = SlowStore()
-        async with ingest_into(store, lambda r, a: told.extend(a.new)) as ingest:
+        async with ingest_into(store, lambda r, a: committed.extend(a.new)) as ingest:
             waiting = [await ingest.enqueue(report(f"{number}")) for number in range(8)]
             await waiting[0]
-            assert told[:1] == ["0"]
+            assert committed[:1] == ["0"]
             await asyncio.gather(*waiting)
-        assert told == [str(number) for number in range(8)]
+        assert committed == [str(number) for number in range(8)]
 
     run(test)
 
@@ -285,11 +290,13 @@ def test_what_cannot_be_kept_fails_alone() -> None:
         store.refuse = refuse
         store.go.clear()
         async with ingest_into(store) as ingest:
-            waiting = [await ingest.enqueue(report(one)) for one in ("a", "b", "bad", "c")]
+            waiting = [
+                await ingest.enqueue(report(record_id)) for record_id in ("a", "b", "bad", "c")
+            ]
             store.go.set()
             results = await asyncio.gather(*waiting, return_exceptions=True)
         assert isinstance(results[2], InputError)
-        assert store.kept == {"a", "b", "c"}
+        assert store.stored == {"a", "b", "c"}
 
     run(test)
 
@@ -327,7 +334,7 @@ def test_a_full_queue_refuses_and_takes_again() -> None:
             store.go.set()
             assert (await late).new == ("late",)
             await asyncio.gather(first, *waiting)
-        assert "too many" not in store.kept
+        assert "too many" not in store.stored
 
     run(test)
 
@@ -345,7 +352,7 @@ def test_closing_writes_what_is_queued_and_takes_no_more() -> None:
             store.go.set()
             await closing
             await asyncio.gather(*waiting)
-        assert len(store.kept) == 6
+        assert len(store.stored) == 6
 
     run(test)
 
@@ -361,6 +368,6 @@ def test_a_caller_that_gave_up_loses_nothing() -> None:
             await asyncio.gather(adding, return_exceptions=True)
             store.go.set()
             assert (await ingest.add(report("b"))).new == ("b",)
-        assert store.kept == {"a", "b"}
+        assert store.stored == {"a", "b"}
 
     run(test)

@@ -64,8 +64,8 @@ def test_help_and_settings_need_no_server() -> None:
     assert "--listen" in helped.stdout
     shown = kongming_server("--settings")
     document = tomllib.loads(shown.stdout)
-    found = {f"{section}.{name}" for section, values in document.items() for name in values}
-    assert found == {one.key for one in declared.table(config.Config)}
+    printed = {f"{section}.{name}" for section, values in document.items() for name in values}
+    assert printed == {setting.key for setting in declared.table(config.Config)}
 
 
 def test_the_printed_settings_are_a_valid_configuration(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_second_signal_ends_it_at_once(start_server: StartServer) -> None:
 def test_a_store_that_does_not_answer_does_not_keep_it_from_ending(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    """Who holds the store's file holds it for longer than any test."""
+    """The store's file is locked for longer than any test takes."""
     settings = {"server.grace_s": 0.1, "server.lock_timeout_s": 3600.0}
     server = start_server(settings=settings, store_url=f"sqlite:///{tmp_path / 'held.db'}")
     agent = FakeAgent(server.channel())

@@ -54,17 +54,19 @@ def test_it_is_upgraded_and_its_model_answers(
         agent.register(references=[_print(agent, synthetic.IDLE)])
         agent.report(_print(agent, times))
         with RemoteService(Connection(server.grpc)) as service:
-            (said,) = service.predict([Question("prog", "node-1")])
-            assert isinstance(said, Forecast), said
-            assert (said.basis, said.model_version) == ("model", 3)
+            (prediction,) = service.predict([Question("prog", "node-1")])
+            assert isinstance(prediction, Forecast), prediction
+            assert (prediction.basis, prediction.model_version) == ("model", 3)
             true = synthetic.slowdown(SENSITIVE, times)
-            assert said.slowdown.median == pytest.approx(true, rel=0.1)
+            assert prediction.slowdown.median == pytest.approx(true, rel=0.1)
             assert {node.facts.id for node in service.nodes()} == {n["id"] for n in held["nodes"]}
-            runs = {one.name: one.runs for one in service.applications()}
+            runs = {application.name: application.runs for application in service.applications()}
             assert sum(runs.values()) == len(held["runs"])
-            in_service = {one.app: one.version for one in service.models() if one.in_service}
+            in_service = {
+                model.app: model.version for model in service.models() if model.in_service
+            }
             assert in_service["prog"] == 3
-        # What nobody can read any more is told, and does no harm to the rest.
+        # What cannot be read any more is logged, and does no harm to the rest.
         assert "model of sort at cross-core is left out" in server.log.read_text()
         server.restart()
 

@@ -1,4 +1,4 @@
-"""A store that takes nothing is said once, and once more when it takes records again."""
+"""A store that takes nothing is logged once, and once more when it takes records again."""
 
 from __future__ import annotations
 

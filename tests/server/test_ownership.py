@@ -313,7 +313,7 @@ def test_an_agent_binds_on_its_own_node_alone(server: ServerProcess) -> None:
     # Nor does it take an id that a scheduler is to give to another node's job.
     assert bind(thief, "slurm:c:1:0:node-1", "node-2") is forbidden
     assert bind(thief, "slurm:c:1:0:node-2", "node-2") is grpc.StatusCode.OK
-    assert [one.app for one in operator.node_of("node-1").assignments] == ["sort"]
+    assert [assignment.app for assignment in operator.node_of("node-1").assignments] == ["sort"]
 
 
 def test_a_run_ends_no_assignment_of_another_node(server: ServerProcess) -> None:
@@ -328,7 +328,9 @@ def test_a_run_ends_no_assignment_of_another_node(server: ServerProcess) -> None
     )
     run = builders.run("sort", 1.0, node_id="node-2", id="stolen")
     assert list(thief.report_runs([run], assignment_id="job").accepted) == ["stolen"]
-    assert [one.assignment_id for one in scheduler.node_of("node-1").assignments] == ["job"]
+    assert [assignment.assignment_id for assignment in scheduler.node_of("node-1").assignments] == [
+        "job"
+    ]
     # The true run of this id is another record, and ends it.
     true = builders.run("sort", 1.0, node_id="node-1", id="stolen")
     assert list(mine.report_runs([true], assignment_id="job").accepted) == ["stolen"]
@@ -363,10 +365,10 @@ def test_a_certificate_holds_a_node_by_its_name(start_server: StartServer, tmp_p
         root = (tls / "ca.crt").read_bytes()
         return grpc.secure_channel(server.grpc, grpc.ssl_channel_credentials(root, key, chain))
 
-    made = token_command("add", "--role", "agent", "--store", server.store_url)
+    created = token_command("add", "--role", "agent", "--store", server.store_url)
     with certified() as channel:
         FakeAgent(channel).register()
-        other = FakeAgent(grpc.intercept_channel(channel, Shows(made["token"])))
+        other = FakeAgent(grpc.intercept_channel(channel, Shows(created["token"])))
         eventually(lambda: code_of(other.heartbeat) is not grpc.StatusCode.UNAUTHENTICATED)
         assert refusals(other) == FORBIDDEN
     # A renewed certificate of the same name is the same holder.
@@ -398,7 +400,7 @@ def test_what_is_free_is_taken_once() -> None:
     tokens = FakeTokens({"a", "b", "c"})
     ownership = Ownership(tokens)
     agent = Agent(builders.node(name="n1"))
-    first, second = (Caller(Role.AGENT, "name", f"token {one}") for one in "ab")
+    first, second = (Caller(Role.AGENT, "name", f"token {token_id}") for token_id in "ab")
     third, fourth = (
         Caller(Role.AGENT, "name", "token c", nodes=(name,)) for name in ("n[1-3]", "n4")
     )
@@ -438,8 +440,8 @@ def test_a_certificate_is_for_the_nodes_that_it_names() -> None:
 
     def nodes(names: Sequence[str], **settings: Any) -> tuple[str, ...]:
         alternatives = [certificates._alternative(name) for name in names]
-        made = certificates._leaf(authority, "n1", Role.AGENT, alternatives, until)
-        content = made.certificate.public_bytes(serialization.Encoding.PEM)
+        leaf = certificates._leaf(authority, "n1", Role.AGENT, alternatives, until)
+        content = leaf.certificate.public_bytes(serialization.Encoding.PEM)
         guard = Guard(Security(authenticate="always", **settings), Limits(), metrics=Metrics())
         return guard.admit(
             "/kongming.rpc.v1.Fleet/Register", "ipv4:1.2.3.4:5", None, content

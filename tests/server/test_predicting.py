@@ -82,14 +82,14 @@ def trained(tmp_path: Path, start_server: StartServer) -> ServerProcess:
 
 def test_the_prediction_follows_what_the_agent_reported(trained: ServerProcess) -> None:
     asking = Asking(trained.channel())
-    said = asking.predict("memory")
-    assert said.basis == predictor_pb2.BASIS_MODEL
-    assert said.model_version == 1
+    prediction = asking.predict("memory")
+    assert prediction.basis == predictor_pb2.BASIS_MODEL
+    assert prediction.model_version == 1
     expected = worlds.expected("memory", BUSY)
-    assert math.log(said.slowdown.median) == pytest.approx(expected, abs=0.02)
-    assert said.slowdown.lower < said.slowdown.median < said.slowdown.upper
-    assert not said.stale
-    assert said.fingerprint_age.ToSeconds() < 60
+    assert math.log(prediction.slowdown.median) == pytest.approx(expected, abs=0.02)
+    assert prediction.slowdown.lower < prediction.slowdown.median < prediction.slowdown.upper
+    assert not prediction.stale
+    assert prediction.fingerprint_age.ToSeconds() < 60
     assert asking.best("memory") == "node-2"
 
 
@@ -111,8 +111,8 @@ def test_the_mirror_answers_as_grpc_does(trained: ServerProcess) -> None:
     )
     with urlopen(request, timeout=100) as answer:
         (mirrored,) = json.load(answer)["answers"]
-    said = Asking(trained.channel()).predict("memory")
-    assert mirrored["prediction"]["slowdown"]["median"] == pytest.approx(said.slowdown.median)
+    prediction = Asking(trained.channel()).predict("memory")
+    assert mirrored["prediction"]["slowdown"]["median"] == pytest.approx(prediction.slowdown.median)
 
 
 def test_assignments_that_were_reserved_count(trained: ServerProcess) -> None:
@@ -165,10 +165,10 @@ def test_what_was_expected_of_an_assignment_is_kept(trained: ServerProcess) -> N
     )
     node.assignments.Bind(assignments_pb2.BindRequest(assignment_id="job-1"))
     with Store.open(trained.store_url) as store:
-        kept = store.forecast("job-1")
-    assert kept is not None
-    assert (kept.app, kept.node_id, kept.model_version) == ("memory", "node-1", 1)
-    assert kept.document["runtime"]["median"] == pytest.approx(expected)
+        stored = store.forecast("job-1")
+    assert stored is not None
+    assert (stored.app, stored.node_id, stored.model_version) == ("memory", "node-1", 1)
+    assert stored.document["runtime"]["median"] == pytest.approx(expected)
 
 
 def test_a_model_that_another_program_stores_is_served_soon(trained: ServerProcess) -> None:
@@ -188,10 +188,10 @@ def test_servers_on_one_postgresql_give_the_same_answers(
     start_server: StartServer, postgres_url: str
 ) -> None:
     put_models(postgres_url)
-    one, other = start_server(store_url=postgres_url), start_server(store_url=postgres_url)
-    Node(one.channel(), "node-1").enter(BUSY)
-    Node(other.channel(), "node-2").enter({})
-    askings = [Asking(server.channel()) for server in (one, other)]
+    first, second = start_server(store_url=postgres_url), start_server(store_url=postgres_url)
+    Node(first.channel(), "node-1").enter(BUSY)
+    Node(second.channel(), "node-2").enter({})
+    askings = [Asking(server.channel()) for server in (first, second)]
 
     def answers(asking: Asking) -> list[float]:
         try:

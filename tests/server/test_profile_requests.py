@@ -17,7 +17,7 @@ def ask(agent: FakeAgent, *apps: str) -> None:
     agent.fleet.RequestProfile(fleet_pb2.RequestProfileRequest(node="node-1", apps=apps))
 
 
-def asked(agent: FakeAgent) -> list[str]:
+def requested_apps(agent: FakeAgent) -> list[str]:
     return list(agent.heartbeat().profile_apps)
 
 
@@ -30,20 +30,20 @@ def test_it_is_asked_for_until_the_agent_speaks_again_over_the_same_connection(
     first.register(allowed_apps=["sort", "scan"])
     ask(first, "sort")
     # An agent that dies before it has kept the answer comes back over another connection.
-    assert asked(first) == ["sort"]
+    assert requested_apps(first) == ["sort"]
     if restarted:
         server.restart()
     second = FakeAgent(server.channel())
-    assert asked(second) == ["sort"]
+    assert requested_apps(second) == ["sort"]
     ask(second, "scan")
-    # That it has come is known of what the last answer held, and of nothing else.
-    assert asked(second) == ["scan"]
-    assert asked(second) == []
-    assert asked(FakeAgent(server.channel())) == []
-    # It may be asked for anew.
+    # Only what the last answer held is known to have arrived.
+    assert requested_apps(second) == ["scan"]
+    assert requested_apps(second) == []
+    assert requested_apps(FakeAgent(server.channel())) == []
+    # It may be requested again.
     ask(second, "sort", "sort")
-    assert asked(second) == ["sort"]
-    assert asked(second) == []
+    assert requested_apps(second) == ["sort"]
+    assert requested_apps(second) == []
 
 
 def test_the_command_asks_the_agent_of_a_node(
@@ -54,7 +54,7 @@ def test_the_command_asks_the_agent_of_a_node(
     at = ["--server", server.grpc]
     assert run(["profile", "sort", "--node", "node-1", *at, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["requested"]
-    assert asked(agent) == ["sort"]
+    assert requested_apps(agent) == ["sort"]
 
     assert run(["profile", "sort", "--node", "node-1", *at]) == 0
     assert "kongming watch node-1" in " ".join(capsys.readouterr().out.split())
