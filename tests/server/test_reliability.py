@@ -56,7 +56,7 @@ class Reporter(threading.Thread):
         prints = [self.agent.request(self.agent.fingerprint()) for _ in range(3)]
         node_id = self.agent.facts.id
         run = builders.run("sort", 2.0, started_at=moment(), node_id=node_id)
-        wanted = {one.fingerprint.id for one in prints} | {run.id}
+        wanted = {reported.fingerprint.id for reported in prints} | {run.id}
         while wanted:
             try:
                 accepted = [*self.agent.send(prints).accepted]
@@ -72,8 +72,8 @@ class Reporter(threading.Thread):
 
 def kept_ids(server: ServerProcess) -> list[str]:
     with Store.open(server.store_url) as store:
-        prints = [one.id for one in store.fingerprints(purpose="live")]
-        return prints + [one.id for one in store.runs(fingerprints=False)]
+        prints = [fingerprint.id for fingerprint in store.fingerprints(purpose="live")]
+        return prints + [run.id for run in store.runs(fingerprints=False)]
 
 
 def test_a_kill_at_any_moment_loses_nothing_acknowledged(server: ServerProcess) -> None:
@@ -87,7 +87,9 @@ def test_a_kill_at_any_moment_loses_nothing_acknowledged(server: ServerProcess) 
         reporter.start()
     kills = 0
     # However slow the machine is: until enough was acknowledged for a loss to show.
-    while kills < 5 or (sum(len(one.acknowledged) for one in reporters) <= 30 and kills < 40):
+    while kills < 5 or (
+        sum(len(reporter.acknowledged) for reporter in reporters) <= 30 and kills < 40
+    ):
         time.sleep(pause.uniform(0.05, 0.5))
         server.kill()
         kills += 1
@@ -95,11 +97,11 @@ def test_a_kill_at_any_moment_loses_nothing_acknowledged(server: ServerProcess) 
     time.sleep(0.3)
     for reporter in reporters:
         reporter.finish()
-    acknowledged = {one for reporter in reporters for one in reporter.acknowledged}
-    kept = kept_ids(server)
+    acknowledged = {record_id for reporter in reporters for record_id in reporter.acknowledged}
+    stored = kept_ids(server)
     assert len(acknowledged) > 20
-    assert acknowledged <= set(kept)
-    assert len(kept) == len(set(kept))
+    assert acknowledged <= set(stored)
+    assert len(stored) == len(set(stored))
     assert all(code in AWAY for reporter in reporters for code in reporter.refusals)
 
 
@@ -158,7 +160,7 @@ def test_a_full_disk_refuses_and_recovers(start_server: StartServer, small_disk:
     for _ in range(refusals):
         with pytest.raises(grpc.RpcError):
             agent.send(waiting)
-    # It is said once, and not for each of them.
+    # It is logged once, and not for each of them.
     assert 1 <= server.log.read_text().count("The store takes nothing") < refusals
     ready = server.get("/readyz")
     assert (ready["ready"], ready["degraded"]) == (True, True)
@@ -171,7 +173,7 @@ def test_a_full_disk_refuses_and_recovers(start_server: StartServer, small_disk:
     assert error.value.code() in AWAY
     filler.unlink()
     answer = agent.send(waiting)
-    assert set(answer.accepted) == {one.fingerprint.id for one in waiting}
+    assert set(answer.accepted) == {reported.fingerprint.id for reported in waiting}
     assert "The store takes records again" in server.log.read_text()
     assert server.get("/readyz") == {"ready": True}
     reserved = agent.assignments.Reserve(
@@ -252,7 +254,7 @@ def test_a_clock_that_jumps_ends_no_reservation_and_silences_no_node(
             time.sleep(2.5)
             node = agent.node()
             assert node.state == fleet_pb2.NODE_STATE_READY
-            assert [one.assignment_id for one in node.assignments] == ["job-1"]
+            assert [assignment.assignment_id for assignment in node.assignments] == ["job-1"]
             assert list(agent.report(agent.fingerprint()).accepted)
 
     asyncio.run(serve())
@@ -275,4 +277,4 @@ def test_the_idle_reference_is_restored(server: ServerProcess) -> None:
     server.start()
     # Only against a reference is this too fast to be true.
     fast = agent.request(agent.fingerprint(), readings={"compute.int": IDLE["compute.int"] / 200})
-    assert [one.id for one in agent.send([fast]).rejected] == [fast.fingerprint.id]
+    assert [rejection.id for rejection in agent.send([fast]).rejected] == [fast.fingerprint.id]

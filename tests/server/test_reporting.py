@@ -22,11 +22,13 @@ def agent(server: ServerProcess) -> FakeAgent:
 def test_fingerprints_and_a_heartbeat_in_one_call(server: ServerProcess, agent: FakeAgent) -> None:
     prints = [agent.fingerprint(age_s=age) for age in (2.0, 1.0)]
     answer = agent.say(*prints, heartbeat={"probe_cost": 0.25})
-    assert list(answer.accepted) == [one.id for one in prints]
+    assert list(answer.accepted) == [fingerprint.id for fingerprint in prints]
     assert answer.HasField("instructions")
     # What is acknowledged is on disk.
     with Store.open(server.store_url) as store:
-        assert {one.id for one in store.fingerprints(purpose="live")} == {p.id for p in prints}
+        assert {fingerprint.id for fingerprint in store.fingerprints(purpose="live")} == {
+            p.id for p in prints
+        }
     assert agent.node().probe_cost == 0.25
 
 
@@ -34,8 +36,8 @@ def test_each_part_may_be_left_out(agent: FakeAgent) -> None:
     alone = agent.say(heartbeat={"probe_cost": 0.5})
     assert not alone.accepted
     assert agent.node().probe_cost == 0.5
-    (kept,) = agent.say(agent.fingerprint()).accepted
-    assert kept
+    (accepted,) = agent.say(agent.fingerprint()).accepted
+    assert accepted
     assert not agent.say(agent.fingerprint()).HasField("instructions")
 
 
@@ -44,8 +46,8 @@ def test_orders_come_with_the_answer(agent: FakeAgent) -> None:
     agent.fleet.RequestProfile(
         fleet_pb2.RequestProfileRequest(node="node-1", apps=["sort"]), timeout=100
     )
-    told = agent.say(agent.fingerprint(), heartbeat={}).instructions
-    assert list(told.profile_apps) == ["sort"]
+    instructions = agent.say(agent.fingerprint(), heartbeat={}).instructions
+    assert list(instructions.profile_apps) == ["sort"]
     # The agent has spoken again over the connection, so it has heard it.
     assert not agent.say(heartbeat={}).instructions.profile_apps
 
@@ -55,7 +57,7 @@ def test_nonsense_is_refused_and_the_rest_is_kept(agent: FakeAgent) -> None:
     requests = [agent.request(good), agent.request(bad, readings={"compute.int": -1.0})]
     answer = agent.send(requests)
     assert list(answer.accepted) == [good.id]
-    assert [one.id for one in answer.rejected] == [bad.id]
+    assert [rejection.id for rejection in answer.rejected] == [bad.id]
 
 
 def test_a_node_that_is_not_registered_is_told(server: ServerProcess) -> None:

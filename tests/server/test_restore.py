@@ -52,7 +52,7 @@ def documents() -> list[dict[str, Any]]:
 
 @contextmanager
 def hub_over(store: Store) -> Iterator[Hub]:
-    """What a server knows, before it has read anything. For the event loop that runs."""
+    """What a server knows before it has read anything; to be used in a running event loop."""
     settings = Settings()
     with ThreadPoolExecutor(1) as executor:
         yield Hub(
@@ -60,7 +60,7 @@ def hub_over(store: Store) -> Iterator[Hub]:
         )
 
 
-def test_where_the_version_in_service_is_damaged_a_whole_one_answers(
+def test_where_the_version_in_service_is_damaged_an_intact_one_answers(
     store: Counted, documents: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     def put(document: dict[str, Any]) -> int:
@@ -71,14 +71,14 @@ def test_where_the_version_in_service_is_damaged_a_whole_one_answers(
         with hub_over(store) as hub:
             store.put_node(builders.node())
             store.add_fingerprint(builders.fingerprint(synthetic.IDLE), purpose="live")
-            whole = put(documents[0])
+            intact = put(documents[0])
             # Its checksum is that of what it was.
             damaged = put(documents[1] | {"solo": {"value": 1e6}})
             store.promote("prog", "cross-core", damaged)
             await Restore(hub).everything()
             answer = hub.engine.predict(Question("prog", "node-1"), hub.now())
-            assert (answer.basis, answer.model_version) == ("model", whole)
-        (line,) = [one for one in caplog.records if one.levelname == "ERROR"]
+            assert (answer.basis, answer.model_version) == ("model", intact)
+        (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
         assert f"Version {damaged} of the model of prog" in line.getMessage()
 
     asyncio.run(body())

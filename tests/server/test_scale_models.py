@@ -45,22 +45,22 @@ def test_scale_models_follow_the_store(start_server: StartServer) -> None:
         Store.open(server.store_url) as store,
     ):
 
-        def told() -> Any:
-            (said,) = service.predict([QUESTION])
-            return said
+        def predicted() -> Any:
+            (answer,) = service.predict([QUESTION])
+            return answer
 
-        assert isinstance(told(), UntrainedError)
+        assert isinstance(predicted(), UntrainedError)
         keep(store, 40.0, name="other")
         keep(store, 80.0)
-        eventually(lambda: not isinstance(told(), UntrainedError))
-        assert told().solo_s == pytest.approx(20.0, rel=1e-3)
+        eventually(lambda: not isinstance(predicted(), UntrainedError))
+        assert predicted().solo_s == pytest.approx(20.0, rel=1e-3)
         keep(store, 120.0)
-        eventually(lambda: told().solo_s == pytest.approx(30.0, rel=1e-3))
-        assert told().scaled.model == "sort"
+        eventually(lambda: predicted().solo_s == pytest.approx(30.0, rel=1e-3))
+        assert predicted().scaled.model == "sort"
         server.restart()
-        eventually(lambda: told().solo_s == pytest.approx(30.0, rel=1e-3))
+        eventually(lambda: predicted().solo_s == pytest.approx(30.0, rel=1e-3))
         store.delete_model("scale:sort", SCALE)
-        eventually(lambda: isinstance(told(), UntrainedError))
+        eventually(lambda: isinstance(predicted(), UntrainedError))
         assert "left out" not in server.log.read_text()
 
 
@@ -83,13 +83,13 @@ def test_the_json_mirror_has_jobs_too(start_server: StartServer) -> None:
         keep(store, 80.0)
     job = {"app": "sort", "nodes": ["node-1"], "scaling": {"machines": 4, "scale": 0.5}}
 
-    def told() -> Any:
-        (said,) = post(server, "/v1/predict", {"questions": [job]})["answers"]
-        return said.get("prediction")
+    def predicted() -> Any:
+        (answer,) = post(server, "/v1/predict", {"questions": [job]})["answers"]
+        return answer.get("prediction")
 
-    said = eventually(told)
-    assert said["runtime"]["median"] == pytest.approx(10.0, rel=0.2)
-    assert said["scaled"]["idle"]["median"] == pytest.approx(10.0, rel=1e-3)
+    prediction = eventually(predicted)
+    assert prediction["runtime"]["median"] == pytest.approx(10.0, rel=0.2)
+    assert prediction["scaled"]["idle"]["median"] == pytest.approx(10.0, rel=1e-3)
     ranking = post(server, "/v1/rank", {"app": "sort", "scaling": {"machines": 1}})
     (best,) = ranking["sets"]
     assert best["scaled"]["slowest"] == "node-1"

@@ -20,7 +20,7 @@ Pair = tuple[ServerProcess, ServerProcess]
 
 @pytest.fixture
 def pair(start_server: StartServer, postgres_url: str) -> Pair:
-    """Two servers that say twice a second whose agents have spoken to them."""
+    """Two servers that publish twice a second which agents have called them."""
     settings = {"fleet.spread_period_s": 0.5}
     return (
         start_server(store_url=postgres_url, settings=settings),
@@ -29,9 +29,9 @@ def pair(start_server: StartServer, postgres_url: str) -> Pair:
 
 
 def test_what_one_learns_the_other_comes_to_know(pair: Pair) -> None:
-    one, other = pair
-    agent = FakeAgent(one.channel())
-    seen = FakeAgent(other.channel())
+    first, second = pair
+    agent = FakeAgent(first.channel())
+    seen = FakeAgent(second.channel())
     agent.register(references=[agent.idle()])
     eventually(lambda: _is_known(seen))
     agent.report(agent.fingerprint())
@@ -41,15 +41,15 @@ def test_what_one_learns_the_other_comes_to_know(pair: Pair) -> None:
     agent.assignments.Bind(
         assignments_pb2.BindRequest(assignment_id="job-1", app="sort", node="node-1")
     )
-    eventually(lambda: [one.app for one in seen.node().assignments] == ["sort"])
+    eventually(lambda: [assignment.app for assignment in seen.node().assignments] == ["sort"])
     seen.assignments.Release(assignments_pb2.ReleaseRequest(assignment_id="job-1"))
     eventually(lambda: not agent.node().assignments)
 
 
 def test_nonsense_told_to_one_is_held_against_the_node_by_both(pair: Pair) -> None:
-    one, other = pair
-    agent = FakeAgent(one.channel())
-    seen = FakeAgent(other.channel())
+    first, second = pair
+    agent = FakeAgent(first.channel())
+    seen = FakeAgent(second.channel())
     agent.register()
     eventually(lambda: _is_known(seen))
     agent.send([agent.request(agent.fingerprint(), readings={"compute.int": -1.0})])
@@ -61,10 +61,10 @@ def test_a_node_is_ready_on_a_server_that_its_agent_never_spoke_to(
     start_server: StartServer, postgres_url: str
 ) -> None:
     settings = {"fleet.spread_period_s": 0.3}
-    one = start_server(store_url=postgres_url, settings=settings)
-    other = start_server(store_url=postgres_url, settings=settings)
-    agent = FakeAgent(one.channel())
-    seen = FakeAgent(other.channel())
+    first = start_server(store_url=postgres_url, settings=settings)
+    second = start_server(store_url=postgres_url, settings=settings)
+    agent = FakeAgent(first.channel())
+    seen = FakeAgent(second.channel())
     agent.register(references=[agent.idle()])
     eventually(lambda: _is_known(seen))
     for _ in range(2):
@@ -75,14 +75,14 @@ def test_a_node_is_ready_on_a_server_that_its_agent_never_spoke_to(
 
 
 def test_when_one_dies_its_agents_go_on_with_the_other(pair: Pair) -> None:
-    one, other = pair
-    agent = FakeAgent(one.channel())
+    killed, remaining = pair
+    agent = FakeAgent(killed.channel())
     agent.register(references=[agent.idle()])
     first = agent.fingerprint()
     assert list(agent.report(first).accepted) == [first.id]
     run = builders.run("sort", 2.0, IDLE)
-    one.kill()
-    survivor = FakeAgent(other.channel())
+    killed.kill()
+    survivor = FakeAgent(remaining.channel())
     eventually(lambda: _is_known(survivor))
     assert not survivor.heartbeat().register_again
     # What the dead one acknowledged is a duplicate here, and is acknowledged again.
@@ -116,14 +116,14 @@ def test_a_database_that_restarts_under_load_loses_nothing_acknowledged(
         eventually(lambda: len(reporter.acknowledged) > count)
         reporter.finish()
         assert set(reporter.refusals) <= set(AWAY)
-        kept = kept_ids(server)
-        assert set(reporter.acknowledged) <= set(kept)
-        assert len(kept) == len(set(kept))
+        stored = kept_ids(server)
+        assert set(reporter.acknowledged) <= set(stored)
+        assert len(stored) == len(set(stored))
         assert server.stop() == 0
     finally:
         database.remove()
 
 
 def _is_known(agent: FakeAgent) -> bool:
-    found = agent.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=100).nodes
-    return any(node.facts.id == agent.facts.id for node in found)
+    nodes = agent.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=100).nodes
+    return any(node.facts.id == agent.facts.id for node in nodes)

@@ -21,7 +21,7 @@ from tests.server.fleet import FakeAgent
 from tests.server.process import ServerProcess, eventually
 
 
-def test_what_fails_is_said_and_begun_again() -> None:
+def test_what_fails_is_reported_and_begun_again() -> None:
     async def test() -> None:
         supervisor = Supervisor(again_s=0.01)
         tries = 0
@@ -74,14 +74,14 @@ def hung_store(path: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def asked(server: ServerProcess, path: str) -> tuple[int, Any]:
+def fetch(server: ServerProcess, path: str) -> tuple[int, Any]:
     try:
         return 200, server.get(path)
     except HTTPError as error:
         return error.code, json.loads(error.read())
 
 
-def test_a_thread_that_hangs_is_heard_of_until_it_goes_on(tmp_path: Path) -> None:
+def test_a_thread_that_hangs_is_reported_until_it_goes_on(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, ThreadPoolExecutor() as pool:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(60.0)
@@ -96,10 +96,10 @@ def test_a_thread_that_hangs_is_heard_of_until_it_goes_on(tmp_path: Path) -> Non
             serving = health_pb2.HealthCheckResponse.SERVING
             with hung_store(tmp_path / "server.db"):
                 waiting = pool.submit(agent.report, agent.fingerprint())
-                status, body = eventually(lambda: (a := asked(server, "/healthz"))[0] == 503 and a)
+                status, body = eventually(lambda: (a := fetch(server, "/healthz"))[0] == 503 and a)
                 assert (status, body["alive"]) == (503, False)
                 assert "Writing reports has not ended" in body["reason"]
-                assert asked(server, "/readyz")[0] == 503
+                assert fetch(server, "/readyz")[0] == 503
                 eventually(lambda: check(health) != serving)
                 with suppress(BlockingIOError):
                     systemd.setblocking(False)
@@ -110,7 +110,7 @@ def test_a_thread_that_hangs_is_heard_of_until_it_goes_on(tmp_path: Path) -> Non
                 with pytest.raises(TimeoutError):
                     systemd.recv(100)
             assert len(waiting.result(60).accepted) == 1
-            eventually(lambda: asked(server, "/healthz") == (200, {"alive": True}))
+            eventually(lambda: fetch(server, "/healthz") == (200, {"alive": True}))
             eventually(lambda: check(health) == serving)
             systemd.settimeout(60.0)
             assert systemd.recv(100) == b"WATCHDOG=1"
