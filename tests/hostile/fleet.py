@@ -131,7 +131,7 @@ def fingerprint(agent: FakeAgent, logs: Mapping[str, float], age_s: float = 1.0)
 
 
 def fill(store_url: str) -> None:
-    """Two applications have models and signatures that an operator brought."""
+    """Store models and signatures of two applications, as an operator would import them."""
     with Store.open(store_url) as store:
         for app, sensitivity, pressure in worlds.APPS[:2]:
             document = worlds.document(app, sensitivity, trained_at="2026-01-01T00:00:00Z")

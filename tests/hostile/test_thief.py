@@ -101,7 +101,7 @@ def reports_extremes(fleet: Fleet) -> None:
 
 
 def names_surrogates(fleet: Fleet) -> None:
-    """As many as they can, in as many suites; who comes later has a place for its own."""
+    """As many as they can, in as many suites; a later agent still has room for its own."""
     second, _ = agent_with(fleet.server)
     second.facts = builders.node(id="thief-2", name="thief-2")
     second.register()
@@ -205,7 +205,7 @@ def teaches(fleet: Fleet) -> None:
 
 
 def waits_for_a_restart(fleet: Fleet) -> None:
-    """What only shows once everything is read anew."""
+    """What only shows once the server has read everything again."""
     fleet.server.restart()
     eventually(lambda: code_of(fleet.honest[0].heartbeat) is grpc.StatusCode.OK, 60.0)
 
