@@ -109,7 +109,7 @@ class ServerProcess:
         return self._end(signal.SIGTERM, timeout_s)
 
     def kill(self) -> None:
-        """End it with SIGKILL: it has no moment left to do anything."""
+        """End it with SIGKILL: it has no time left to do anything."""
         self._end(signal.SIGKILL, 100.0)
 
     def restart(self) -> Self:

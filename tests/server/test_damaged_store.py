@@ -48,7 +48,7 @@ ROWS = {
 
 
 def start(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A start that is to fail."""
+    """Start a server that is expected to refuse."""
     where = ("--listen", "127.0.0.1:0", "--http", "")
     return warm_start.run("kongming_server.main", *where, *arguments, timeout=60)
 
@@ -83,7 +83,7 @@ WRONG_TYPES = (
     "INSERT INTO application VALUES (CAST(x'fffe' AS TEXT), 'i', 'then', '[]')",
     "INSERT INTO campaign VALUES ('c', 'k', 'then', NULL, '[]')",
 )
-"""SQLite keeps whatever it is given in any column; a bit that flips makes a text no text."""
+"""SQLite stores any value in any column, and a flipped bit makes a text invalid."""
 
 
 def test_values_of_wrong_types_keep_no_server_from_starting(

@@ -120,7 +120,7 @@ def test_a_message_that_is_too_large_or_none_is_refused() -> None:
 
 
 def test_one_callers_large_messages_do_not_wait_before_anothers() -> None:
-    """They are decoded one at a time; of each caller one waits for that, and the rest for it."""
+    """They are decoded one at a time: each caller has one in the queue, and its others wait."""
     request = fleet_pb2.ReportRequest(node_id="node-1")
     request.fingerprints.add().fingerprint.warnings.extend(["w" * 1000] * 64)
     large = request.SerializeToString() * 2

@@ -40,7 +40,7 @@ def server(start_server: StartServer) -> ServerProcess:
 
 
 def refusals(agent: FakeAgent) -> set[grpc.StatusCode]:
-    """What each call ends with by which an agent speaks for its node."""
+    """The status codes of all calls by which an agent speaks for its node."""
     run = builders.run("sort", 1.0, node_id=agent.facts.id)
     return {
         code_of(agent.register),
@@ -101,7 +101,7 @@ def test_only_an_agents_reports_are_a_sign_of_its_life(server: ServerProcess) ->
     mine.register()
 
     def heard(who: FakeAgent) -> bool:
-        """Whether the node was heard of by a run that is accepted."""
+        """Whether a run that is accepted counts as a sign of life of the node."""
         run = builders.run("sort", 1.0, node_id="node-1")
         before = operator.node().last_heartbeat.ToNanoseconds()
         assert list(who.report_runs([run]).accepted) == [run.id]

@@ -1,4 +1,4 @@
-"""What one agent's credentials may bring has an end, and is counted for them alone."""
+"""What may be sent with one agent's credentials is bounded, and counted for them alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_names_are_counted_for_who_brought_them() -> None:
     with pytest.raises(InputError, match="too many applications"):
         quotas.name_application("token t", "c")
     quotas.name_application("token u", "c")
-    # Suite versions are counted by themselves, and nobody in particular has no quota.
+    # Suite versions are counted separately, and callers without credentials have no quota.
     quotas.name_suite("token t", "1-a")
     for number in range(10):
         quotas.name_suite("", f"1-{number}")

@@ -72,7 +72,7 @@ def test_where_the_version_in_service_is_damaged_an_intact_one_answers(
             store.put_node(builders.node())
             store.add_fingerprint(builders.fingerprint(synthetic.IDLE), purpose="live")
             intact = put(documents[0])
-            # Its checksum is that of what it was.
+            # Its checksum is that of the unchanged document.
             damaged = put(documents[1] | {"solo": {"value": 1e6}})
             store.promote("prog", "cross-core", damaged)
             await Restore(hub).everything()
@@ -123,7 +123,7 @@ def test_a_model_that_is_loaded_is_not_read_again(
             assert version(hub) == 1
             assert store.read.total() == 2
 
-            # The number of a version that is gone is given again.
+            # The number of a deleted version is used again.
             store.delete_model("prog", "cross-core", version=2)
             assert put(documents[1]) == 2
             store.promote("prog", "cross-core", 2)

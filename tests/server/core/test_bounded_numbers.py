@@ -160,7 +160,7 @@ def test_what_agents_name_alone_takes_no_place_of_others() -> None:
     assert engine.node("node-0", NOW).slowdown == pytest.approx(dict.fromkeys(own, 2.0))
     assert engine.reference("node-0") == pytest.approx(own)
     assert engine.reference("node-1") == pytest.approx(few)
-    # A node in new hands forgets what only the old ones could name.
+    # A node that another agent takes over forgets what only the old one could name.
     engine.put_fingerprint("node-0", 0, live, now=NOW, by="token new")
     assert engine.reference("node-0") == pytest.approx(few)
 
@@ -176,6 +176,6 @@ def test_one_agent_does_not_say_of_which_resource_a_surrogate_is() -> None:
     assert columns.family(int(place)) == "memory"
     columns.learn(["stream"], ["network"], by="token thief")
     assert columns.family(int(place)) == "memory"
-    # A model is believed before them.
+    # What a model says takes precedence over what agents say.
     columns.learn(["stream"], ["cache"])
     assert columns.family(int(place)) == "cache"

@@ -137,7 +137,7 @@ def test_a_resident_that_is_slowed_at_least_so_much_does_not_keep_a_limit(
     assert ("node-0" in ids(ranking)) == ranked
     assert ranking.refused == ({} if ranked else {"resident_slowdown_limit": 1})
     assert all(math.isfinite(node.worst_resident_slowdown) for node in ranking.nodes)
-    # A resident that nothing is missing of keeps its limit, or does not.
+    # A resident whose slowdown is fully known keeps its limit, or does not.
     assert "node-0" in ids(rank(engine, "quiet", resident_slowdown_limit=1.2))
 
 

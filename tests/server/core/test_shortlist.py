@@ -35,7 +35,7 @@ def fleets(draw: st.DrawFn) -> dict[str, list[float]]:
 
 
 class CountingSearch:
-    """Finds the best of a fleet, and counts what was worked out for that."""
+    """Finds the best of a fleet, and records which places were worked out for that."""
 
     def __init__(self, fleet: dict[str, list[float]]) -> None:
         self.fleet = {name: np.array(values) for name, values in fleet.items()}

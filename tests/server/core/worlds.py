@@ -52,7 +52,7 @@ def slowed(
 def fingerprint(
     times: Mapping[str, float], taken_at: float = NOW - 10.0, node_id: str = "node-1", **facts: Any
 ) -> Fingerprint:
-    """One whose window has its middle at ``taken_at``."""
+    """A fingerprint whose window has its middle at ``taken_at``."""
     node = builders.node(id=node_id, name=f"name-{node_id}", **facts)
     return builders.fingerprint(
         times, node=node, started_at=iso(taken_at - 1.0), elapsed_s=2.0, suite_version=SUITE
@@ -139,7 +139,7 @@ def signature(app: str, logs: Mapping[str, float], **changes: Any) -> Signature:
 
 
 def engine(**settings: Any) -> Engine:
-    """Without nodes; knows MEMORY, DISK and QUIET with models and signatures."""
+    """An engine without nodes that has models and signatures of memory, disk and quiet."""
     filled = Engine(Settings(**settings))
     for app, sensitivity, pressure in APPS:
         filled.put_model(model(app, sensitivity), 1)
@@ -176,7 +176,7 @@ def add_node(
     names: Sequence[str] = NAMES,
     **facts: Any,
 ) -> None:
-    """A node that was heard of just now, with a fingerprint whose surrogates are slowed so."""
+    """A node that reported just now, with a fingerprint whose surrogates are slowed by ``logs``."""
     node = builders.node(id=node_id, name=f"name-{node_id}", **facts)
     target.put_node(node, NOW)
     for domain in range(len(node.llc_cpus)):

@@ -92,7 +92,7 @@ def test_predict_as_json(stand: Stand) -> None:
     assert (prediction["app"], prediction["node_id"]) == ("fft", "node-1")
     assert prediction["slowdown"]["median"] == 1.25
     assert prediction["fingerprint_age"] == "1.500s"
-    assert prediction["stale"] is False  # said, though it is the default
+    assert prediction["stale"] is False  # given, though it is the default
 
 
 def test_names_may_be_written_in_camel_case(stand: Stand) -> None:

@@ -223,7 +223,7 @@ def test_whoever_reports_most_makes_no_drift(store: Store, seconds: float) -> No
         await flood(world, seconds, 50)
         for number in range(8 * len(HONEST)):
             await flood(world, seconds)
-            # Of each of the honest the first run is far off, as any may be.
+            # The first run of each honest node is far off, as any run may be.
             off = number < len(HONEST)
             length = seconds if off else 3.0 + 0.003 * (number % 5 - 2)
             await world.finish(length, node_id=HONEST[number % 3])
@@ -231,7 +231,7 @@ def test_whoever_reports_most_makes_no_drift(store: Store, seconds: float) -> No
         realised = await world.loop.realised("prog")
         assert realised is not None
         assert not realised.drifted
-        # Nor does it take the place of the others' in the realised error.
+        # Nor do its runs displace those of the others in the realised error.
         assert realised.coverage > 0.3
 
     run(World(store, window=50), body)
@@ -401,7 +401,7 @@ def test_an_agent_that_may_is_asked_to_profile_what_drifts_and_not_over_and_over
             await world.finish(3.0 if number < 10 else 4.5)
         await world.loop.check()
         assert world.loop.changed("prog")
-        # There is none that may, and later there is.
+        # No agent may profile it yet, and later one may.
         assert world.agents.requested == []
         world.agents.able = "a node"
         await world.finish(4.5)

@@ -33,9 +33,9 @@ cloudpickle = pytest.importorskip("cloudpickle")
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a scheduler with two worker processes."""
+    """The address of a scheduler with two worker processes."""
     with warnings.catch_warnings():
-        # Of its own making: sockets and processes that it closes late.
+        # Warnings of Dask itself: about sockets and processes that it closes late.
         warnings.simplefilter("ignore")
         with (
             dask.config.set(temporary_directory=str(tmp_path_factory.mktemp("dask"))),

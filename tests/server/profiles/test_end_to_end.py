@@ -156,7 +156,7 @@ def test_a_changed_program_is_flagged_trained_again_and_promoted(
 
     cluster.profile()
     eventually(lambda: cluster.models() == {1: False, 2: True}, timeout_s=60.0)
-    # What answers hears of it from the store.
+    # The engine that answers learns of it from the store.
     eventually(lambda: 5.5 < cluster.predicted_solo() < 6.5)
     # The old one can still be asked.
     assert 2.7 < cluster.predicted_solo(version=1) < 3.3

@@ -179,7 +179,7 @@ def test_streams_that_anybody_may_open_are_few_and_take_none_of_others() -> None
     opened = Guard(Security(), Limits(streams=1), metrics=Metrics())
     opened.admit(HEALTH, PEER, stream=True)
     opened.leave(opened.admit(WATCH, PEER, stream=True))
-    # Nor are they many of as many addresses as one may have.
+    # Nor may there be many from as many addresses as one caller can have.
     peers = (f"ipv6:[2001:db8:0:{network:x}::1]:1" for network in range(2000))
     held += [guard.admit(HEALTH, next(peers), stream=True) for _ in range(1024 - len(held))]
     with pytest.raises(OverloadedError, match="public_streams"):

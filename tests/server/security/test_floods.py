@@ -426,7 +426,7 @@ def test_what_a_peer_left_that_reset_its_connection_is_counted_and_dropped(seen:
             if seen:
                 eventually(lambda: sockets.received() == {name: 1000})
             client.close()
-            # Its address is known where anybody looked before.
+            # Its address is known only if a look came before the reset.
             assert sockets.received() == ({name: 1000} if seen else {})
             sockets.abort(set())
             with pytest.raises(OSError, match=r"reset|not connected"):
@@ -479,7 +479,7 @@ def test_the_interpreter_is_given_up_sooner_while_memory_grows_and_no_longer() -
     usual = sys.getswitchinterval()
     with closing(FloodWatch(Connections())) as watch, socket.create_server(("127.0.0.1", 0)) as own:
         watch.start(own.getsockname()[1])
-        # Of growth after growth none has a flood as its reason, so each is soon taken as usual.
+        # No flood is the reason of this growth, so each step of it is soon taken as usual.
         grown = []
         eventually(lambda: grown.append(os.urandom(64 * MIB)) or sys.getswitchinterval() < usual)
         grown.clear()

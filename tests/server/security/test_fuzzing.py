@@ -222,7 +222,7 @@ def _send(channel: grpc.Channel, method: str, content: bytes) -> None:
 
 
 def _attempt(act: Callable[[], Any], *expected: type[Exception]) -> tuple[Any, Any]:
-    """What came of it, and None; or None, and the expected error that it raised."""
+    """The result and None, or None and the expected error that was raised."""
     try:
         return act(), None
     except expected as error:

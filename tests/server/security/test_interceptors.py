@@ -231,7 +231,7 @@ def test_the_echo_is_served_by_the_benchmarks_alone() -> None:
 
 
 def test_a_refused_call_is_freed_without_a_collection_of_garbage() -> None:
-    """With its headers, which grow old while they are made where they are many."""
+    """With its headers: many of them reach an older generation while they are made."""
 
     def contexts() -> int:
         return sum(type(each).__name__ == "_ServicerContext" for each in gc.get_objects())

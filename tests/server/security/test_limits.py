@@ -193,7 +193,7 @@ def test_a_stranger_waits_over_both_protocols() -> None:
             ask()
             took = time.perf_counter() - begun
             assert took >= 0.15
-            # What a caller was kept waiting is no work of the server's.
+            # The time that a caller is kept waiting is not counted as the server's work.
             assert stand.sample(name, method=method) - before <= took - 0.14
 
         # A caller that asks without end leaves streams of its connection to others that share it.
@@ -204,7 +204,7 @@ def test_a_stranger_waits_over_both_protocols() -> None:
         for future in held:
             future.cancel()
 
-        # Nor is it where the caller does not wait for the answer, or may be cut off meanwhile.
+        # It counts as refused, not as cancelled, where the caller does not wait for the answer.
         stand.guard.refusals = Refusals(20.0)
         code = {"method": PREDICT, "code": "RESOURCE_EXHAUSTED"}
         before = stand.sample("kongming_server_rpc_total", **code)

@@ -158,7 +158,7 @@ def test_many_addresses_give_a_token_no_more_than_its_nodes(
             streams = {caller.ask(REPORT, b"", shown) for _ in range(burst + 1)}
             eventually(lambda c=caller, of=streams: c.read(0.05) is not None and c.ended == of)  # type: ignore[misc]
             caller.close()
-        # Each of them has its own, and all others share one.
+        # Each of the allowed addresses has its own allowance, and all others share one.
         assert len(stand.calls) == burst * min(12, addresses + 1)
 
 
@@ -168,7 +168,7 @@ def test_an_address_that_is_not_in_use_gives_its_place_to_another() -> None:
     assert counted == [True, True, False, True]
     assert known.counts("token b", "z", 2, 0.0)
     assert known.counts("token a", "x", 2, 50.0)
-    # Where y was, and not x.
+    # It takes the place of y, and not of x.
     assert known.counts("token a", "z", 2, 70.0)
     assert not known.counts("token a", "y", 2, 70.0)
     assert known.counts("token a", "x", 2, 70.0)
