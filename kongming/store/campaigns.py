@@ -96,6 +96,7 @@ class Campaigns(Connection):
                     "an application",
                     rows,
                     lambda row: ((row.name, row.identity), _unit(row.document)),
+                    lambda row: row.name,
                 )
             }
             for app, identity, unit, last in connection.execute(runs):
@@ -152,7 +153,7 @@ class Campaigns(Connection):
         query = sa.select(schema.campaign).order_by(schema.campaign.c.opened_at.desc())
         with self._reading() as connection:
             rows = connection.execute(query).all()
-        return list(self._each("a campaign", rows, _campaign))
+        return list(self._each("a campaign", rows, _campaign, lambda row: row.id))
 
 
 def _iso(moment: datetime) -> str:

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 import sqlalchemy as sa
 
-from kongming.records.errors import InputError, KongmingError, StoreError
+from kongming.records.errors import IncompatibleError, InputError, KongmingError, StoreError
 from kongming.store import read_only
 from kongming.store.bounded_waiting import GRACE_S, BoundedWaiting
 from kongming.store.engines import limit_waiting, open_engine
@@ -31,7 +31,7 @@ MIGRATION_LOCK = 4_716_533_890
 """Key of PostgreSQL's advisory lock for creating or migrating tables; any fixed number works."""
 
 Damage = Callable[[str, str], None]
-"""Called with what cannot be read, such as ``a node``, and why."""
+"""Called with what cannot be read, such as ``a node 'n1'``, and why."""
 
 NOT_READABLE = (KongmingError, ValueError, TypeError, KeyError, AttributeError, OverflowError)
 """What decoding a damaged row may raise."""
@@ -140,10 +140,14 @@ class Connection:
         self.close()
 
     def _each(
-        self, what: str, rows: Iterable[_Row], decode: Callable[[_Row], _Record]
+        self,
+        what: str,
+        rows: Iterable[_Row],
+        decode: Callable[[_Row], _Record],
+        name: Callable[[_Row], object],
     ) -> Iterator[_Record]:
         """Decode rows one by one: one that is damaged does not keep the others from being read,
-        where ``damage`` says whom to tell.
+        where ``damage`` says whom to tell. ``what`` and ``name`` say which it is.
 
         Raises:
             StoreError: a row cannot be decoded, and nobody is told.
@@ -154,13 +158,14 @@ class Connection:
                 record = decode(row)
             except NOT_READABLE as error:
                 reason = str(error) if isinstance(error, KongmingError) else repr(error)
+                named = f"{what} {str(name(row))!r}"
                 if self.damage is not None:
-                    self.damage(what, reason)
-                elif isinstance(error, KongmingError):
+                    self.damage(named, reason)
+                elif isinstance(error, IncompatibleError):
                     raise
                 else:
                     raise StoreError(
-                        f"The store has {what} that cannot be read: {reason}.",
+                        f"The store has {named} that cannot be read: {reason.rstrip('.')}.",
                         hint="Restore it from a copy or an export.",
                     ) from error
             else:

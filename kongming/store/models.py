@@ -120,7 +120,7 @@ class Models(Feed):
         query = query.where(column != SCALE if placement is None else column == placement)
         with self._reading() as connection:
             rows = connection.execute(query).all()
-        return list(self._each("a model", rows, _entry))
+        return list(self._each("a model of", rows, _entry, lambda row: row.app))
 
     def delete_model(self, app: str, placement: str, version: int | None = None) -> int:
         """Delete one version, or all; return the number of deleted versions."""

@@ -33,18 +33,19 @@ class Records(Unpacking):
     def nodes(self, *, node_ids: Collection[str] | None = None) -> list[NodeFacts]:
         """Return all nodes, or those of ``node_ids`` that are stored; by name."""
         table = schema.node
+        query = sa.select(table.c.id, table.c.document)
         with self._reading() as connection:
             if node_ids is None:
-                documents = list(connection.scalars(sa.select(table.c.document)))
+                rows = list(connection.execute(query))
             else:
-                documents = [
-                    document
+                rows = [
+                    row
                     for batch in batches(node_ids)
-                    for document in connection.scalars(
-                        sa.select(table.c.document).where(table.c.id.in_(batch))
-                    )
+                    for row in connection.execute(query.where(table.c.id.in_(batch)))
                 ]
-        nodes = self._each("a node", documents, NodeFacts.from_dict)
+        nodes = self._each(
+            "a node", rows, lambda row: NodeFacts.from_dict(row.document), lambda row: row.id
+        )
         return sorted(nodes, key=lambda n: (n.name, n.id))
 
     def node(self, node_id: str) -> NodeFacts:
@@ -124,7 +125,13 @@ class Records(Unpacking):
         """
         table = schema.run
         query = (
-            sa.select(table.c.fingerprint_id, table.c.before_id, table.c.after_id, table.c.document)
+            sa.select(
+                table.c.fingerprint_id,
+                table.c.before_id,
+                table.c.after_id,
+                table.c.document,
+                table.c.id,
+            )
             .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
             .where(*_equal(table, kind=kind, campaign=campaign, ok=ok, asked=requested))
             .order_by(table.c.started_at.desc(), table.c.step.desc(), table.c.id.desc())
@@ -136,7 +143,7 @@ class Records(Unpacking):
             prints = self._by_row_id(connection, ids)
 
         def run(row: Any) -> Run:
-            during, before, after, document = row
+            during, before, after, document, _ = row
             return replace(
                 Run.from_dict(document),
                 fingerprint=prints.get(during),
@@ -144,7 +151,7 @@ class Records(Unpacking):
                 after=prints.get(after),
             )
 
-        return list(self._each("a run", rows, run))
+        return list(self._each("a run", rows, run, lambda row: row.id))
 
     def count_runs(self, *, app: str | None = None) -> int:
         """Count the runs, of all applications or of one."""
@@ -180,20 +187,20 @@ class Records(Unpacking):
         """Return the signatures that match all filters, newest first."""
         table = schema.signature
         query = (
-            sa.select(table.c.document, table.c.fingerprint_id)
+            sa.select(table.c.document, table.c.fingerprint_id, table.c.id)
             .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
             .where(*_equal(table, campaign=campaign, asked=requested))
             .order_by(table.c.started_at.desc(), table.c.id)
         )
         with self._reading() as connection:
             rows = connection.execute(query).all()
-            prints = self._by_row_id(connection, {fingerprint_id for _, fingerprint_id in rows})
+            prints = self._by_row_id(connection, {row.fingerprint_id for row in rows})
 
         def signature(row: Any) -> Signature:
-            document, fingerprint_id = row
-            return Signature.from_dict(document | {"fingerprint": prints[fingerprint_id].to_dict()})
+            fingerprint = prints[row.fingerprint_id].to_dict()
+            return Signature.from_dict(row.document | {"fingerprint": fingerprint})
 
-        return list(self._each("a signature", rows, signature))
+        return list(self._each("a signature", rows, signature, lambda row: row.id))
 
     # -- references ----------------------------------------------------------------------------
 
@@ -231,13 +238,19 @@ class Records(Unpacking):
         """Return the references that match all filters, newest first."""
         table = schema.reference
         query = (
-            sa.select(table.c.document)
+            sa.select(table.c.document, table.c.node_id)
             .where(*_equal(table, node_id=node_id, suite_version=suite_version, cpu=cpu))
             .order_by(table.c.taken_at.desc(), table.c.cpu)
         )
         with self._reading() as connection:
-            documents = connection.scalars(query).all()
-        return list(self._each("a reference", documents, Reference.from_dict))
+            rows = connection.execute(query).all()
+        references = self._each(
+            "a reference of node",
+            rows,
+            lambda row: Reference.from_dict(row.document),
+            lambda row: row.node_id,
+        )
+        return list(references)
 
     # -- imports -------------------------------------------------------------------------------
 

@@ -85,7 +85,8 @@ class ServiceRecords(Models):
         query = query.order_by(began.desc(), table.c.assignment_id).limit(limit)
         with self._reading() as connection:
             rows = connection.execute(query).all()
-        return list(self._each("an assignment", rows, _assignment))
+        assignments = self._each("an assignment", rows, _assignment, lambda row: row.assignment_id)
+        return list(assignments)
 
     # -- agents --------------------------------------------------------------------------------
 
@@ -144,9 +145,10 @@ class ServiceRecords(Models):
                     )
                 ]
         agents = self._each(
-            "an agent",
+            "an agent of node",
             rows,
             lambda row: StoredAgent(row.node_id, dict(row.document), float(row.seen_at)),
+            lambda row: row.node_id,
         )
         return sorted(agents, key=lambda agent: agent.node_id)
 

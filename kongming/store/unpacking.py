@@ -47,6 +47,7 @@ class Unpacking(Feed):
             lambda row: compact.unpack(
                 record_id(row.id), row.cpu, row.suite_version, row.document, parts
             ),
+            lambda row: row.id,
         )
 
     def _parts_of(self, connection: sa.Connection, documents: Sequence[Any]) -> compact.Parts:

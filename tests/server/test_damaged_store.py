@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
+import re
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kongming.records.errors import KongmingError, StoreError
+from kongming.records.errors import StoreError
 from kongming.store import Store
 from kongming.store.integrity import check_file
 from tests import builders, warm_start
@@ -67,8 +67,13 @@ def test_a_bad_row_of_any_kind_keeps_no_server_from_starting(
     server = start_server(store_url=f"sqlite:///{store_path}")
     assert FakeAgent(server.channel(), "good").node().facts.id == "good"
     log = server.log.read_text()
-    for what in ("a node", "a reference", "a fingerprint", "a signature"):
-        assert f"The store has {what} that cannot be read" in log
+    for named in (
+        "a node 'bad'",
+        "a reference of node 'bad'",
+        "a fingerprint '3:bad:[^']+'",
+        "a signature '3:bad:[^']+'",
+    ):
+        assert re.search(f"The store has {named} that cannot be read", log), named
     assert "Traceback" not in log
 
 
@@ -95,8 +100,8 @@ def test_values_of_wrong_types_keep_no_server_from_starting(
     server = start_server(store_url=f"sqlite:///{store_path}")
     assert FakeAgent(server.channel(), "good").node().facts.id == "good"
     log = server.log.read_text()
-    for what in ("a node", "an assignment", "a model", "an application"):
-        assert f"The store has {what} that cannot be read" in log
+    for named in ("a node 'bad'", "an assignment 'a'", "a model of 'sort'", "an application '"):
+        assert f"The store has {named}" in log
     assert "Traceback" not in log
 
 
@@ -158,14 +163,12 @@ def test_the_check_ends_in_time(store_path: Path) -> None:
         assert check_file(store, 60.0)
 
 
-def test_other_programs_say_which_row_cannot_be_read(
-    store_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
+def test_other_programs_say_which_row_cannot_be_read(store_path: Path) -> None:
     with closing(sqlite3.connect(store_path)) as database, database:
         database.execute("UPDATE node SET document = '[' WHERE id = 'bad'")
     with Store.open(f"sqlite:///{store_path}") as store:
-        with pytest.raises(KongmingError, match="The node facts are not valid"):
+        why = r"has a node 'bad' that cannot be read: .*The node facts are not valid"
+        with pytest.raises(StoreError, match=why):
             store.nodes()
         assert [node.id for node in store.nodes(node_ids=["good"])] == ["good"]
 
