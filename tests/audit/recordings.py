@@ -102,15 +102,15 @@ class Recording:
 
     def left(self) -> list[int]:
         """What still runs of all that the command started."""
-        found = []
+        pids = []
         for process in psutil.process_iter():
             try:
                 mine = process.environ().get(MARK) == self.mark
                 if mine and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process.pid)
+                    pids.append(process.pid)
             except psutil.Error:
                 continue
-        return found
+        return pids
 
     def read(self) -> Observations:
         return read_observations([self.out])
@@ -125,5 +125,5 @@ def ctrl_c(process: subprocess.Popen[str]) -> str:
 
 def rows(observations: Observations, kind: str) -> list[dict[str, Any]]:
     """All rows of one kind, failed ones as well."""
-    found: list[dict[str, Any]] = observations.select(kind, failed=True).to_pylist()
-    return found
+    selected: list[dict[str, Any]] = observations.select(kind, failed=True).to_pylist()
+    return selected

@@ -169,45 +169,45 @@ def _session(
         add("passive", name, base, np.ones(steps, dtype=bool), run=False)
     for k, name in enumerate(names):
         add("program", name, programs[name], order == k, run=True)
-    whole = {key: np.concatenate(parts) for key, parts in columns.items()}
-    n = len(whole["ok"])
-    bad = ~whole["ok"]
+    joined = {key: np.concatenate(parts) for key, parts in columns.items()}
+    n = len(joined["ok"])
+    bad = ~joined["ok"]
 
     def texts(values: Sequence[str]) -> pyarrow.DictionaryArray:
-        found = sorted(set(values))
-        codes = np.repeat([found.index(one) for one in values], sizes).astype(np.int32)
-        return pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array(found))
+        distinct = sorted(set(values))
+        codes = np.repeat([distinct.index(value) for value in values], sizes).astype(np.int32)
+        return pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array(distinct))
 
     def nothing(kind: pyarrow.DataType) -> pyarrow.Array:
         return pyarrow.nulls(n, kind)
 
-    made = {
+    arrays = {
         "session": pyarrow.repeat(session, n),
         "machine": pyarrow.repeat(machine.name, n),
-        "at": pyarrow.array(whole["at"]).cast(pyarrow.timestamp("us", tz="UTC")),
-        "position": pyarrow.array(whole["position"]),
-        "round": pyarrow.array(whole["round"]),
+        "at": pyarrow.array(joined["at"]).cast(pyarrow.timestamp("us", tz="UTC")),
+        "position": pyarrow.array(joined["position"]),
+        "round": pyarrow.array(joined["round"]),
         "kind": texts(kinds),
         "name": texts(of_name),
-        "value": pyarrow.array(whole["value"], mask=bad),
+        "value": pyarrow.array(joined["value"], mask=bad),
         "median": nothing(pyarrow.float64()),
         "p90": nothing(pyarrow.float64()),
         "count": nothing(pyarrow.int64()),
         "unit": texts(["%" if kind == "passive" else "s" for kind in kinds]),
-        "ok": pyarrow.array(whole["ok"]),
+        "ok": pyarrow.array(joined["ok"]),
         "reason": pyarrow.array(np.where(bad, "timed out", None), pyarrow.string()),
         "cpu": nothing(pyarrow.int16()),
     }
-    return pyarrow.table([made[field.name] for field in SCHEMA], schema=SCHEMA)
+    return pyarrow.table([arrays[field.name] for field in SCHEMA], schema=SCHEMA)
 
 
 def _first_order(random: np.random.Generator, n: int, correlation: float = 0.7) -> Floats:
-    made = np.empty(n)
+    series = np.empty(n)
     value = random.normal()
     for k in range(n):
         value = correlation * value + np.sqrt(1.0 - correlation**2) * random.normal()
-        made[k] = value
-    return made
+        series[k] = value
+    return series
 
 
 def only(machine: str | None, name: str | None, effect: Effect) -> Effect:

@@ -52,8 +52,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     slow = only("node-02", None, lambda m: 0.3)
     hostile = Machine(HOSTILE, type="<b>odd</b>", tags={"team": "<script>x</script>"})
     return [
-        recorded(folder / f"{k}.parquet", [one], slow, blocks=30, seed=k)
-        for k, one in enumerate([*machines(3), hostile])
+        recorded(folder / f"{k}.parquet", [machine], slow, blocks=30, seed=k)
+        for k, machine in enumerate([*machines(3), hostile])
     ]
 
 
@@ -144,25 +144,27 @@ def test_a_page_in_a_browser(
     files = fleet if recordings == "fleet" else fleet[:1]
     assert kongming("audit", "report", *files, "--out", "report.html").returncode == 0
     PICTURES.mkdir(parents=True, exist_ok=True)
-    said: list[str] = []
+    events: list[str] = []
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         papers = set()
         for width, scheme in itertools.product((1200, 800, 400), ("light", "dark")):
             page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-            page.on("console", lambda message: said.append(message.text))
-            page.on("dialog", lambda dialog: (said.append("dialog"), dialog.dismiss()))
-            page.on("request", lambda request: said.append(request.url))
+            page.on("console", lambda message: events.append(message.text))
+            page.on("dialog", lambda dialog: (events.append("dialog"), dialog.dismiss()))
+            page.on("request", lambda request: events.append(request.url))
             page.goto((tmp_path / "report.html").as_uri())
             assert page.title() == "Audit of instances"
-            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
             # A wide table scrolls sideways within itself; nothing else does, and nothing downwards.
             assert page.evaluate("document.documentElement.scrollWidth") == width
             assert page.evaluate(NESTED) == []
             if width == 1200:
                 # A column for each name does not fit, of however many there are.
                 wide = [
-                    one for one in page.evaluate(WIDE_TABLES) if one != "machine, serve, sort, zip"
+                    heading
+                    for heading in page.evaluate(WIDE_TABLES)
+                    if heading != "machine, serve, sort, zip"
                 ]
                 assert wide == []
             assert page.evaluate(CUT_LABELS) == []
@@ -173,7 +175,7 @@ def test_a_page_in_a_browser(
             page.close()
         browser.close()
     assert len(papers) == 2
-    assert [one for one in said if not one.endswith("/report.html")] == []
+    assert [event for event in events if not event.endswith("/report.html")] == []
 
 
 def test_a_page_of_one_machine_announces_only_what_it_shows(

@@ -14,7 +14,7 @@ TRIALS = 120
 
 
 def side(*recordings: object) -> Side:
-    return Side([np.asarray(one) for one in recordings], ["m"] * len(recordings))
+    return Side([np.asarray(recording) for recording in recordings], ["m"] * len(recordings))
 
 
 @pytest.mark.parametrize(("n", "correlation"), [(30, 0.0), (120, 0.6)])
@@ -23,11 +23,11 @@ def test_intervals_of_the_ratio_hold_it(n: int, correlation: float) -> None:
     held = wrong = 0
     for _ in range(TRIALS):
         a, b = (np.exp(0.05 * first_order(random, n, correlation)) for _ in range(2))
-        found = compare({("", "program", "x"): (side(a), side(b))}, 0.05)[0]
-        assert found.lower is not None
-        assert found.upper is not None
-        held += found.lower <= 1.0 <= found.upper
-        wrong += found.verdict == "differs"
+        comparison = compare({("", "program", "x"): (side(a), side(b))}, 0.05)[0]
+        assert comparison.lower is not None
+        assert comparison.upper is not None
+        held += comparison.lower <= 1.0 <= comparison.upper
+        wrong += comparison.verdict == "differs"
     assert held / TRIALS > 0.88
     assert wrong == 0
 
@@ -37,8 +37,8 @@ def test_what_lies_at_the_tolerance_is_seldom_decided() -> None:
     decided = 0
     for _ in range(TRIALS):
         a, b = (np.exp(0.05 * random.normal(size=60)) for _ in range(2))
-        found = compare({("", "program", "x"): (side(a), side(1.05 * b))}, 0.05)[0]
-        decided += found.verdict != "cannot tell"
+        comparison = compare({("", "program", "x"): (side(a), side(1.05 * b))}, 0.05)[0]
+        decided += comparison.verdict != "cannot tell"
     # 5 % for each of the two verdicts, and three standard errors.
     assert decided / TRIALS <= 0.18
 
@@ -60,17 +60,17 @@ def test_recordings_that_differ_by_themselves_are_no_difference() -> None:
 def test_more_readings_are_asked_for_where_it_is_close() -> None:
     random = np.random.default_rng(4)
     a, b = (np.exp(0.2 * random.normal(size=40)) for _ in range(2))
-    found = compare({("", "program", "x"): (side(a), side(b))}, 0.05)[0]
-    assert found.verdict == "cannot tell"
+    comparison = compare({("", "program", "x"): (side(a), side(b))}, 0.05)[0]
+    assert comparison.verdict == "cannot tell"
     # So many of each side, and the 40 that there are do not suffice.
-    assert found.more is not None
-    assert found.more > 40
+    assert comparison.more is not None
+    assert comparison.more > 40
 
 
 def test_few_readings_tell_nothing() -> None:
     few, many = side(np.ones(5)), side(np.ones(50))
-    found = compare({("", "program", "x"): (few, many)}, 0.05)[0]
-    assert (found.verdict, found.more) == ("cannot tell", 3)
+    comparison = compare({("", "program", "x"): (few, many)}, 0.05)[0]
+    assert (comparison.verdict, comparison.more) == ("cannot tell", 3)
 
 
 @given(

@@ -35,7 +35,7 @@ def four() -> Observations:
 
 
 def _joined(observations: Observations, program: str = "walk") -> Joined:
-    return next(one for one in join(observations) if one.program == program)
+    return next(candidate for candidate in join(observations) if candidate.program == program)
 
 
 def test_a_run_has_the_fingerprint_right_before_it_in_its_round() -> None:
@@ -73,24 +73,24 @@ def test_where_more_is_better_the_cost_is_the_inverse() -> None:
         rows.append(
             reading("serve", 50.0, kind="program", unit="ops/s", position=2 * k + 1, at=later(k))
         )
-    told = session(programs={"serve": {"unit": "ops/s", "better": "higher"}})
-    joined = _joined(Observations(table_of(rows), {"s1": told}), "serve")
+    session_document = session(programs={"serve": {"unit": "ops/s", "better": "higher"}})
+    joined = _joined(Observations(table_of(rows), {"s1": session_document}), "serve")
     assert joined.cost == pytest.approx([0.02, 0.02])
 
 
 def test_every_machine_is_left_out_and_models_beat_mean(four: Observations) -> None:
-    found = accuracy(four, models=FEW)
-    assert (found["machines"], found["leave"]) == (4, "instance")
-    assert set(found["programs"]) == {"walk", "spin"}
-    for program in found["programs"].values():
+    report = accuracy(four, models=FEW)
+    assert (report["machines"], report["leave"]) == (4, "instance")
+    assert set(report["programs"]) == {"walk", "spin"}
+    for program in report["programs"].values():
         errors = program["error_pct"]
         assert set(errors) == {"MEAN", *FEW, "auto"}
         assert errors["LM"] < 0.2 * errors["MEAN"]
         assert errors["auto"] < 0.5 * errors["MEAN"]
         assert sum(program["auto"].values()) == program["groups"] == 4
         assert set(program["references"]) == {"RIDGE", "PLS"}
-    assert set(found["machine"]) == set(four.machines)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert set(report["machine"]) == set(four.machines)
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
 
 
 def test_what_is_left_out_moves_no_prediction_of_it(four: Observations) -> None:
@@ -106,8 +106,8 @@ def test_what_is_left_out_moves_no_prediction_of_it(four: Observations) -> None:
 
 
 def test_the_same_files_give_the_same_answer(four: Observations) -> None:
-    found = [accuracy(four, models=["RIDGE"], programs=["spin"]) for _ in range(2)]
-    assert found[0] == found[1]
+    reports = [accuracy(four, models=["RIDGE"], programs=["spin"]) for _ in range(2)]
+    assert reports[0] == reports[1]
 
 
 def test_one_machine_alone_cannot_be_left_out(
@@ -170,9 +170,9 @@ def test_a_surrogate_that_one_machine_lacks_is_dropped(four: Observations) -> No
     ]
     joined = _joined(Observations(table_of(rows), four.sessions))
     assert joined.columns == ("chase", "ints")
-    assert [(one.name, "missing before 100 %" in one.reason) for one in joined.dropped] == [
-        ("blocks", True)
-    ]
+    assert [
+        (surrogate.name, "missing before 100 %" in surrogate.reason) for surrogate in joined.dropped
+    ] == [("blocks", True)]
     assert joined.families == ("memory", "compute")
 
 
@@ -180,6 +180,6 @@ def test_blocks_are_contiguous_and_sessions_apart(four: Observations) -> None:
     joined = _joined(four)
     groups = groups_of(joined, "block")
     assert len(set(groups)) == 5 * 4
-    changes = sum(one != other for one, other in pairwise(groups))
+    changes = sum(previous != following for previous, following in pairwise(groups))
     assert changes == len(set(groups)) - 1
     assert groups_of(joined, "session") == joined.sessions

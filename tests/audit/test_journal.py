@@ -40,7 +40,7 @@ def filled(path: Path, count: int) -> Path:
 def test_a_torn_line_costs_its_step_alone(tmp_path: Path, cut: int) -> None:
     path = filled(tmp_path / "j", 6)
     path.write_bytes(path.read_bytes()[:-cut])
-    assert [one.position for one in steps_of(path)] == list(range(5))
+    assert [recorded.position for recorded in steps_of(path)] == list(range(5))
     with Journal(path) as journal:
         assert journal.resume() == (HEADER, Progress(5, 2, 7.5))
         journal.add(step(5))
@@ -71,19 +71,19 @@ def test_an_observation_file_becomes_the_journal_that_it_came_from(tmp_path: Pat
     path = filled(tmp_path / "j", 9)
     out = tmp_path / "o.parquet"
     assert assemble(path, out) == 27
-    found = read_observations([out])
-    assert found.table["value"].to_pylist()[:3] == [1e-9, None, 0.5]
-    assert found.sessions["s1"]["observed_s"] == 13.5
+    observations = read_observations([out])
+    assert observations.table["value"].to_pylist()[:3] == [1e-9, None, 0.5]
+    assert observations.sessions["s1"]["observed_s"] == 13.5
     with Journal(tmp_path / "again") as journal:
         reopen(out, journal)
         header, progress = journal.resume() or (None, None)
     assert header is not None
     assert (header.session, header.seed, header.key) == ("s1", 7, HEADER.key)
     assert progress == Progress(9, 3, 13.5)
-    readings = [one.readings for one in steps_of(tmp_path / "again")]
-    assert readings == [one.readings for one in steps_of(path)]
+    readings = [recorded.readings for recorded in steps_of(tmp_path / "again")]
+    assert readings == [recorded.readings for recorded in steps_of(path)]
     assert assemble(tmp_path / "again", tmp_path / "again.parquet") == 27
-    assert read_observations([tmp_path / "again.parquet"]).table.equals(found.table)
+    assert read_observations([tmp_path / "again.parquet"]).table.equals(observations.table)
 
 
 def test_two_cannot_write_to_one(tmp_path: Path) -> None:

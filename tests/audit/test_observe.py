@@ -30,11 +30,11 @@ def test_a_recording_says_on_what_machine_it_was_made(recording: Recording) -> N
     done = recording.run("--for", "0.5s", "--tag", "rack=b 1", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    found = recording.read()
-    assert document["readings"] == found.table.num_rows
+    observations = recording.read()
+    assert document["readings"] == observations.table.num_rows
     assert not recording.journal.exists()
     assert not recording.left()
-    (session,) = found.sessions.values()
+    (session,) = observations.sessions.values()
     facts = node_facts()
     assert session["machine"] == facts.id
     assert machine_of(session)["cpu_model"] == facts.cpu_model
@@ -48,8 +48,8 @@ def test_fingerprints_and_runs_alternate_in_rounds_of_random_order(recording: Re
     # Three whole rounds, each of two runs after a fingerprint of three surrogates and its signals.
     recording.after_steps(3 * 4, process)
     ctrl_c(process)
-    found = recording.read()
-    runs, surrogates = rows(found, "program"), rows(found, "surrogate")
+    observations = recording.read()
+    runs, surrogates = rows(observations, "program"), rows(observations, "surrogate")
     assert all(run["ok"] for run in runs)
     assert {run["value"] for run in runs if run["name"] == "rate"} == {100.0}
     assert min(run["value"] for run in runs if run["name"] == "nap") > 0.05
@@ -71,7 +71,7 @@ def test_fingerprints_and_runs_alternate_in_rounds_of_random_order(recording: Re
         order == order_of(["nap", "rate"], 7, number)[: len(order)]
         for number, order in by_round.items()
     )
-    signals = {(row["name"], row["unit"]) for row in rows(found, "passive")}
+    signals = {(row["name"], row["unit"]) for row in rows(observations, "passive")}
     assert ("cpu_busy", "share") in signals
     assert ("memory_available_bytes", "bytes") in signals
 
@@ -103,8 +103,8 @@ def test_a_run_that_fails_is_kept_with_its_reason(
 def test_surrogates_that_fail_are_kept_with_their_reason(recording: Recording) -> None:
     recording.env["FAKE_MODE"] = "io-fails"
     assert recording.run("--for", "0.5s").returncode == 0
-    found = rows(recording.read(), "surrogate")
-    assert {r["name"]: (r["ok"], r["reason"]) for r in found} == {
+    surrogates = rows(recording.read(), "surrogate")
+    assert {r["name"]: (r["ok"], r["reason"]) for r in surrogates} == {
         "memory.random.8M": (True, None),
         "compute.int": (True, None),
         "iobench.read.4M": (False, "The folder is read-only."),
@@ -141,17 +141,17 @@ def test_kill_9_loses_the_step_under_way_alone(recording: Recording) -> None:
     process.kill()
     process.communicate(timeout=100)
     assert eventually(lambda: not recording.left())
-    kept = recording.steps()
+    steps_before = recording.steps()
     with recording.journal.open("ab") as journal:
         journal.write(b'{"at":"2026-01-01T00:00:00Z","position":9')
     process = recording.start("--for", "1h")
-    recording.after_steps(kept + 3, process)
+    recording.after_steps(steps_before + 3, process)
     err = ctrl_c(process)
     assert "continuing after" in err
-    found = recording.read()
-    positions = sorted(set(found.table["position"].to_pylist()))
+    observations = recording.read()
+    positions = sorted(set(observations.table["position"].to_pylist()))
     assert positions == list(range(len(positions)))
-    assert len(positions) >= kept + 3
+    assert len(positions) >= steps_before + 3
 
 
 def test_a_complete_file_goes_on_only_when_asked(recording: Recording) -> None:
@@ -268,11 +268,11 @@ def test_real_surrogates(recording: Recording) -> None:
     recording.env["KONGMING_MICROBENCH"] = str(HASTY)
     done = recording.run("--for", "0.1s")
     assert done.returncode == 0, done.stderr
-    found = recording.read()
-    measured = [row for row in rows(found, "surrogate") if row["ok"]]
+    observations = recording.read()
+    measured = [row for row in rows(observations, "surrogate") if row["ok"]]
     assert {row["unit"] for row in measured} == {"s"}
     assert all(0.0 < row["value"] < 60.0 and row["count"] > 0 for row in measured)
-    (session,) = found.sessions.values()
+    (session,) = observations.sessions.values()
     assert {row["name"] for row in measured} <= set(session["surrogates"])
     assert len(measured) > 3
 

@@ -88,9 +88,9 @@ def test_none_of_what_tells_whose_it_is_stays(tmp_path: Path) -> None:
     assert run(["observe", "export", str(given), "--anonymise", "--out", str(out)]) == 0
     text = _everything(out)
     assert [secret for secret in SECRETS if secret.encode() in text] == []
-    found = read_observations([out])
-    assert found.anonymised
-    (document,) = found.sessions.values()
+    exported = read_observations([out])
+    assert exported.anonymised
+    (document,) = exported.sessions.values()
     assert document["facts"]["hardware"]["cpu_model"] == "V 1000"
     assert document["facts"]["cgroup"] == {"memory_limit_bytes": 1 << 30}
     assert document["instance"]["type"] == "m1.small"
@@ -98,9 +98,9 @@ def test_none_of_what_tells_whose_it_is_stays(tmp_path: Path) -> None:
     assert document["tags"] == {}
     original = read_observations([given]).table
     for column in ("at", "position", "kind", "name", "value", "ok"):
-        assert found.table[column].equals(original[column])
-    assert [row["reason"] for row in rows(found, "program")] == [None, "exit status 2", "failed"]
-    assert set(found.table["machine"].to_pylist()) == {document["machine"]}
+        assert exported.table[column].equals(original[column])
+    assert [row["reason"] for row in rows(exported, "program")] == [None, "exit status 2", "failed"]
+    assert set(exported.table["machine"].to_pylist()) == {document["machine"]}
 
 
 def test_one_salt_gives_one_machine_one_id(

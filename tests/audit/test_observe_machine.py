@@ -26,10 +26,10 @@ class Handler(BaseHTTPRequestHandler):
     answer: Answer
 
     def do_GET(self) -> None:
-        said = type(self).answer(self)
-        if said is None:
+        response = type(self).answer(self)
+        if response is None:
             return
-        status, text, headers = said
+        status, text, headers = response
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -47,18 +47,18 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def service(answer: Answer) -> Iterator[tuple[str, list[str]]]:
     """A metadata service: its address, and what it was asked for."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def noting(handler: Handler) -> tuple[int, str, dict[str, str]] | None:
-        asked.append(f"{handler.command} {handler.path}")
+        requests.append(f"{handler.command} {handler.path}")
         return answer(handler)
 
-    made = type("Made", (Handler,), {"answer": staticmethod(noting)})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), made)
+    handler_class = type("NotingHandler", (Handler,), {"answer": staticmethod(noting)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_class)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"127.0.0.1:{server.server_address[1]}", asked
+        yield f"127.0.0.1:{server.server_address[1]}", requests
     finally:
         server.shutdown()
         server.server_close()
@@ -73,24 +73,24 @@ def ec2(handler: Handler) -> tuple[int, str, dict[str, str]]:
         return (200, "TOKEN==", {}) if good else (400, "", {})
     if handler.headers.get("X-aws-ec2-metadata-token") != "TOKEN==":
         return 401, "", {}
-    told = {
+    metadata = {
         "instance-type": "m1.small",
         "instance-id": "i-0abc",
         "placement/availability-zone": "us-east-1a",
     }
-    text = told.get(handler.path.removeprefix("/latest/meta-data/"))
+    text = metadata.get(handler.path.removeprefix("/latest/meta-data/"))
     return (404, "", {}) if text is None else (200, text, {})
 
 
 def gce(handler: Handler) -> tuple[int, str, dict[str, str]]:
     if handler.headers.get("Metadata-Flavor") != "Google":
         return 403, "", {}
-    told = {
+    metadata = {
         "machine-type": "projects/77/machineTypes/n2-standard-2",
         "id": "123456",
         "zone": "projects/77/zones/europe-west1-b",
     }
-    text = told.get(handler.path.removeprefix("/computeMetadata/v1/instance/"))
+    text = metadata.get(handler.path.removeprefix("/computeMetadata/v1/instance/"))
     flavour = {"Metadata-Flavor": "Google"}
     return (404, "", flavour) if text is None else (200, text, flavour)
 
@@ -98,8 +98,8 @@ def gce(handler: Handler) -> tuple[int, str, dict[str, str]]:
 def azure(handler: Handler) -> tuple[int, str, dict[str, str]]:
     if handler.headers.get("Metadata") != "true" or "api-version=" not in handler.path:
         return 400, "", {}
-    told = {"vmSize": "Standard_D2s_v5", "vmId": "aa-bb", "location": "westeurope", "zone": "2"}
-    return 200, json.dumps(told), {}
+    metadata = {"vmSize": "Standard_D2s_v5", "vmId": "aa-bb", "location": "westeurope", "zone": "2"}
+    return 200, json.dumps(metadata), {}
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def azure(handler: Handler) -> tuple[int, str, dict[str, str]]:
     ],
 )
 def test_each_cloud_tells_what_instance_it_is(answer: Answer, instance: Instance) -> None:
-    with service(answer) as (address, asked):
+    with service(answer) as (address, requests):
         assert cloud_instance(address, ROOMY_S) == instance
-    words = " ".join(asked).lower()
+    words = " ".join(requests).lower()
     # What would be a secret is never asked for.
     for secret in ("credential", "identity", "iam", "user-data", "service-accounts", "recursive"):
         assert secret not in words
@@ -168,7 +168,7 @@ def test_microcode(tmp_path: Path) -> None:
 def test_a_recording_keeps_the_instance(tmp_path: Path, kongming_env: dict[str, str]) -> None:
     recording = Recording(tmp_path, kongming_env)
     args = [arg for arg in OBSERVE if arg != "--no-metadata"]
-    with service(ec2) as (address, asked):
+    with service(ec2) as (address, requests):
         recording.env["KONGMING_METADATA"] = address
         instance = None
         # The bound holds in the test too: a slow machine has an instance in some recordings alone.
@@ -185,7 +185,7 @@ def test_a_recording_keeps_the_instance(tmp_path: Path, kongming_env: dict[str, 
             "id": "i-0abc",
             "zone": "us-east-1a",
         }
-        before = len(asked)
+        before = len(requests)
         recording.out.unlink()
         assert recording.run("--for", "0.3s").returncode == 0
-        assert len(asked) == before
+        assert len(requests) == before

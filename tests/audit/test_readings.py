@@ -44,15 +44,15 @@ def test_what_is_written_is_read_again_in_order_of_time(tmp_path: Path) -> None:
     ]
     rows.append(reading("chase.8M", None, at=later(20), position=20, round=6))
     random.Random(1).shuffle(rows)
-    found = read_observations([_write(tmp_path / "a.parquet", rows)])
-    assert found.table.schema.equals(SCHEMA)
-    assert found.table["position"].to_pylist() == [*range(9), 20]
-    assert found.select("surrogate").num_rows == 9
-    failed = found.select("surrogate", failed=True).to_pylist()[-1]
+    observations = read_observations([_write(tmp_path / "a.parquet", rows)])
+    assert observations.table.schema.equals(SCHEMA)
+    assert observations.table["position"].to_pylist() == [*range(9), 20]
+    assert observations.select("surrogate").num_rows == 9
+    failed = observations.select("surrogate", failed=True).to_pylist()[-1]
     assert (failed["value"], failed["reason"]) == (None, "it failed")
-    assert found.sessions["s1"]["facts"]["kernel"] == "6.1.0"
-    assert found.machines == ("m1",)
-    assert not found.anonymised
+    assert observations.sessions["s1"]["facts"]["kernel"] == "6.1.0"
+    assert observations.machines == ("m1",)
+    assert not observations.anonymised
     assert list(tmp_path.iterdir()) == [tmp_path / "a.parquet"]
 
 
@@ -70,21 +70,21 @@ def test_files_of_several_machines_are_put_together(tmp_path: Path) -> None:
         reading("b", 2.0, at=later(2 * k + 1), position=k, session="s2", machine="m2")
         for k in range(3)
     ]
-    one = _write(tmp_path / "1.parquet", first)
-    two = _write(tmp_path / "2.parquet", second, s2=session("m2"))
-    found = read_observations([two, one])
-    assert found.table["name"].to_pylist() == ["a", "b"] * 3
-    assert found.machines == ("m1", "m2")
+    first_file = _write(tmp_path / "1.parquet", first)
+    second_file = _write(tmp_path / "2.parquet", second, s2=session("m2"))
+    observations = read_observations([second_file, first_file])
+    assert observations.table["name"].to_pylist() == ["a", "b"] * 3
+    assert observations.machines == ("m1", "m2")
     both = tmp_path / "both.parquet"
-    write_observations(both, found.table, found.sessions)
-    assert read_observations([both]).table.equals(found.table)
+    write_observations(both, observations.table, observations.sessions)
+    assert read_observations([both]).table.equals(observations.table)
 
 
 def test_a_session_given_twice_is_refused(tmp_path: Path) -> None:
-    one = _write(tmp_path / "1.parquet", [reading("a", 1.0)])
-    two = _write(tmp_path / "2.parquet", [reading("a", 1.0)])
+    first_file = _write(tmp_path / "1.parquet", [reading("a", 1.0)])
+    second_file = _write(tmp_path / "2.parquet", [reading("a", 1.0)])
     with pytest.raises(InputError, match=r"2\.parquet holds the session s1.*1\.parquet"):
-        read_observations([one, two])
+        read_observations([first_file, second_file])
 
 
 def test_what_is_no_observation_is_refused(tmp_path: Path) -> None:
@@ -148,6 +148,10 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_a_machine_is() -> None:
     instance = {"provider": "ec2", "type": "c5.large", "id": "i-1", "zone": "z"}
-    found = machine_of(session(instance=instance))
-    assert (found["cpu_model"], found["microcode"], found["type"]) == ("V 1000", "0x1", "c5.large")
+    machine = machine_of(session(instance=instance))
+    assert (machine["cpu_model"], machine["microcode"], machine["type"]) == (
+        "V 1000",
+        "0x1",
+        "c5.large",
+    )
     assert machine_of({"machine": "m"})["cpu_model"] is None

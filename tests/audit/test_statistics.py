@@ -26,12 +26,12 @@ TRIALS = 400
 
 
 def first_order(random: np.random.Generator, n: int, correlation: float) -> Floats:
-    made = np.empty(n)
+    series = np.empty(n)
     value = random.normal()
     for k in range(n):
         value = correlation * value + sqrt(1.0 - correlation**2) * random.normal()
-        made[k] = value
-    return made
+        series[k] = value
+    return series
 
 
 def within(count: int, share: float, trials: int = TRIALS) -> bool:
@@ -111,29 +111,34 @@ def test_confirm_agrees_with_drawn_subsets() -> None:
 def test_more_noise_takes_more_repetitions() -> None:
     shape = special.ndtri((np.arange(3000) + 0.5) / 3000)
     counts = [repetitions(np.exp(noise * shape), 0.01) for noise in (0.001, 0.02, 0.05, 0.3)]
-    assert all(one is not None for one in counts)
-    needed = [one.needed for one in counts if one is not None]
+    assert all(estimate is not None for estimate in counts)
+    needed = [estimate.needed for estimate in counts if estimate is not None]
     assert needed == sorted(needed)
     assert needed[0] == 10
     # 1.96 x 1.2533 x noise / precision, squared, for a normal distribution.
     assert needed[2] == pytest.approx(151, rel=0.2)
-    assert [one.extrapolated for one in counts if one is not None] == [False, False, False, True]
+    assert [estimate.extrapolated for estimate in counts if estimate is not None] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=10, max_size=40), st.randoms())
 def test_the_order_of_readings_is_no_matter(values: list[float], random: object) -> None:
     mixed = list(values)
     random.shuffle(mixed)  # type: ignore[attr-defined]
-    one, other = (np.sort(np.array(given)) for given in (values, mixed))
-    assert repetitions(one, 0.05) == repetitions(other, 0.05)
-    assert quantile_interval(one, 0.5) == quantile_interval(other, 0.5)
-    assert histogram(one).counts.tolist() == histogram(other).counts.tolist()
+    original, shuffled = (np.sort(np.array(given)) for given in (values, mixed))
+    assert repetitions(original, 0.05) == repetitions(shuffled, 0.05)
+    assert quantile_interval(original, 0.5) == quantile_interval(shuffled, 0.5)
+    assert histogram(original).counts.tolist() == histogram(shuffled).counts.tolist()
 
 
 @given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=60))
 def test_histograms_count_everything(values: list[float]) -> None:
-    made = histogram(np.sort(np.array(values)))
-    assert made.counts.sum() + made.below + made.above == len(values)
+    bins = histogram(np.sort(np.array(values)))
+    assert bins.counts.sum() + bins.below + bins.above == len(values)
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30))
@@ -155,12 +160,12 @@ def test_missing_p_values_do_not_count() -> None:
 )
 def test_noise_that_lingers_is_no_change(correlation: float, n: int, most: float) -> None:
     random = np.random.default_rng(10)
-    found = 0
+    false_alarms = 0
     for _ in range(300):
         changes = change_points(np.exp(0.05 * first_order(random, n, correlation)))
         assert changes is not None
-        found += bool(changes.at)
-    assert found / 300 <= most
+        false_alarms += bool(changes.at)
+    assert false_alarms / 300 <= most
 
 
 def test_changes_are_found_where_they_are() -> None:

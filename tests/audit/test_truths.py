@@ -21,14 +21,16 @@ FOUR = machines(4)
 def claims(observations: Observations) -> dict[str, list[tuple[Any, ...]]]:
     """What is claimed, by kind; kinds without a claim are left out."""
     document = analyse(observations).document
-    made = {
+    claimed = {
         kind: [(row["machine"], row["name"]) for row in document[kind] if row["claimed"]]
         for kind in ("time_of_day", "drift", "place", "predecessor")
     }
-    made["changes"] = [(row["machine"], row["name"]) for row in document["changes"]]
-    made["slow"] = [(r["machine"], r["name"]) for r in document["slow_machines"] if r["slow"]]
-    made["explains"] = [(r["program"], r["name"]) for r in document["explanations"] if r["chosen"]]
-    return {kind: rows for kind, rows in made.items() if rows}
+    claimed["changes"] = [(row["machine"], row["name"]) for row in document["changes"]]
+    claimed["slow"] = [(r["machine"], r["name"]) for r in document["slow_machines"] if r["slow"]]
+    claimed["explains"] = [
+        (r["program"], r["name"]) for r in document["explanations"] if r["chosen"]
+    ]
+    return {kind: rows for kind, rows in claimed.items() if rows}
 
 
 @pytest.mark.parametrize("slow_noise", [0.0, 0.03])
@@ -53,9 +55,9 @@ def test_a_change() -> None:
 
 def test_a_slow_machine_is_dropped_first() -> None:
     observations = observe(FOUR, effects=[only("node-03", None, lambda m: 0.2)])
-    found = claims(observations)
-    assert set(found) == {"slow"}
-    assert {machine for machine, _ in found["slow"]} == {"node-03"}
+    claimed = claims(observations)
+    assert set(claimed) == {"slow"}
+    assert {machine for machine, _ in claimed["slow"]} == {"node-03"}
     drop = analyse(observations).document["dropping"][0]
     assert drop["machines"] == ["node-03"]
     assert drop["gain_pct"] == pytest.approx(drop["program_gain_pct"], abs=3.0)
@@ -69,7 +71,9 @@ def test_the_first_of_a_block() -> None:
 
 def test_what_ran_before() -> None:
     after = only(
-        None, "compute.int", lambda m: 0.05 * np.array([one == "sort" for one in m.predecessor])
+        None,
+        "compute.int",
+        lambda m: 0.05 * np.array([program == "sort" for program in m.predecessor]),
     )
     observations = observe(FOUR, effects=[after])
     assert claims(observations) == {"predecessor": [(None, "compute.int")]}
