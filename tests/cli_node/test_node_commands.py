@@ -55,8 +55,8 @@ def test_fingerprint_is_one_document_and_is_kept(kongming: Kongming, store_url: 
     assert printed["suite"] == "quick"
     assert printed["surrogates"]["compute.int"]["op"] == "one operation"
     with Store.open(store_url) as store:
-        (kept,) = store.fingerprints(purpose="adhoc")
-        assert kept.to_dict() == Fingerprint.from_dict(printed).to_dict()
+        (stored,) = store.fingerprints(purpose="adhoc")
+        assert stored.to_dict() == Fingerprint.from_dict(printed).to_dict()
         assert [node.id for node in store.nodes()] == [printed["node"]["id"]]
 
 
@@ -80,9 +80,9 @@ def test_the_coupling_is_one_line_in_words(
     coupling: float, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(builders.fingerprint({"compute.int": 1e-9}, passive={COUPLING: coupling}), None, {})
-    told = " ".join(capsys.readouterr().out.split())
-    assert f"Coupling {coupling:.2f}" in told
-    assert words in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert f"Coupling {coupling:.2f}" in output
+    assert words in output
 
 
 def test_a_broken_store_does_not_lose_the_measurement(kongming: Kongming, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
 def test_an_interrupted_reference_goes_on(
     kongming: Kongming, kongming_env: dict[str, str], store_url: str, tmp_path: Path
 ) -> None:
-    def kept() -> int:
+    def stored_count() -> int:
         try:
             with sqlite3.connect(f"file:{tmp_path / 'store.db'}?mode=ro", uri=True) as connection:
                 return int(connection.execute("select count(*) from fingerprint").fetchone()[0])
@@ -185,7 +185,7 @@ def test_an_interrupted_reference_goes_on(
 
     process = start(kongming_env, "reference", *QUICK, "--spread", "600", "--readings", "10")
     deadline = time.monotonic() + 60.0
-    while kept() == 0 and time.monotonic() < deadline:
+    while stored_count() == 0 and time.monotonic() < deadline:
         time.sleep(0.05)
     _, err = interrupt(process)
     assert process.returncode == 130

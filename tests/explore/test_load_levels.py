@@ -129,23 +129,23 @@ def test_a_campaign_resumes_with_the_levels_that_it_measured() -> None:
                 runs.append(run)
         return runs
 
-    whole = execute([], 10_000)
+    uninterrupted = execute([], 10_000)
     for most in (1, 7, 20):
         resumed = execute(execute([], most), 10_000)
         assert [(run.step, run.levels) for run in resumed] == [
-            (run.step, run.levels) for run in whole
+            (run.step, run.levels) for run in uninterrupted
         ]
     for app in APPS:
-        levels = [run.levels for run in whole if run.app == app and run.levels]
+        levels = [run.levels for run in uninterrupted if run.app == app and run.levels]
         assert len(set(levels)) == len(levels) > 2
     by_block: dict[int, set[object]] = {}
-    for step in plan(LevelChooser(LADDER, taught, whole)).steps:
-        ran = next((run for run in whole if run.step == step.index), None)
+    for step in plan(LevelChooser(LADDER, taught, uninterrupted)).steps:
+        ran = next((run for run in uninterrupted if run.step == step.index), None)
         if ran is not None and ran.levels:
             by_block.setdefault(step.block, set()).add(ran.levels)
     assert all(len(levels) == 1 for levels in by_block.values())
-    failed = replace(whole[-1], error="no room", metric=None)
-    assert execute([*whole[:-1], failed], 10_000)[-1] is failed
+    failed = replace(uninterrupted[-1], error="no room", metric=None)
+    assert execute([*uninterrupted[:-1], failed], 10_000)[-1] is failed
 
 
 def test_a_run_that_was_cut_off_is_no_slowdown_of_its_own() -> None:

@@ -66,13 +66,13 @@ def test_the_tree_samples_where_the_function_is_hard() -> None:
     profiler = DecisionTreeProfiler(
         SQUARE, budget=80, batch=8, policy="dta", weights=(1.0, 0.0, 0.0), model="lines"
     )
-    told = []
+    observed = []
     while points := profiler.suggest():
         for point in points:
-            told.append(point)
+            observed.append(point)
             bump = np.exp(-40 * ((point["x"] - 0.75) ** 2 + (point["y"] - 0.75) ** 2))
             profiler.tell(point, point["x"] + point["y"] + 5.0 * bump)
-    inside = np.mean([point["x"] > 0.5 and point["y"] > 0.5 for point in told])
+    inside = np.mean([point["x"] > 0.5 and point["y"] > 0.5 for point in observed])
     assert inside > 0.35
 
 

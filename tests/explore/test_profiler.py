@@ -38,18 +38,18 @@ def _profiled(space: Space = SPACE, **settings: Any) -> DecisionTreeProfiler:
 def test_a_resumed_profiler_goes_on_alike(policy: str) -> None:
     profiler = DecisionTreeProfiler(SPACE, budget=25, batch=4, policy=policy, model="pairs")
     while points := profiler.suggest():
-        told, late = points[1:], points[0]
-        for point in told:
+        early, late = points[1:], points[0]
+        for point in early:
             profiler.tell(point, _seconds(point) if point["mem_gb"] > 1 else None, cost=2.0)
         resumed = DecisionTreeProfiler.from_json(profiler.to_json())
         profiler.tell(late, _seconds(late))
         resumed.tell(late, _seconds(late))
         assert json.loads(resumed.to_json()) == json.loads(profiler.to_json())
         assert resumed.suggest(1) == DecisionTreeProfiler.from_json(profiler.to_json()).suggest(1)
-    asked = SPACE.decode(SPACE.draw(5, np.random.default_rng(0)))
-    again = DecisionTreeProfiler.from_json(profiler.to_json()).predict(asked)
-    assert np.array_equal(again.median, profiler.predict(asked).median)
-    assert np.array_equal(again.upper, profiler.predict(asked).upper)
+    queries = SPACE.decode(SPACE.draw(5, np.random.default_rng(0)))
+    again = DecisionTreeProfiler.from_json(profiler.to_json()).predict(queries)
+    assert np.array_equal(again.median, profiler.predict(queries).median)
+    assert np.array_equal(again.upper, profiler.predict(queries).upper)
 
 
 def test_pending_points_count_and_are_not_repeated() -> None:

@@ -22,9 +22,9 @@ LINKED = {
 
 def test_points_of_a_space_with_a_condition_and_a_forbidden_region() -> None:
     space = Space.from_dict(LINKED, forbid=["nodes * mem_gb > 256"])
-    pool, whole = space.pool(np.random.default_rng(0))
+    pool, exhaustive = space.pool(np.random.default_rng(0))
     points = space.decode(pool)
-    assert whole
+    assert exhaustive
     assert len(points) == space.size == (64 + 64 + 32) * (1 + 9)
     assert len({tuple(sorted(map(str, point.items()))) for point in points}) == len(points)
     for point in points:
