@@ -43,7 +43,7 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         self.refuse: set[str] = set()
         self.broken = ""
         self.crashing = ""
-        self.unbelieving = False
+        self.refuses_references = False
         self.registered: list[fleet_pb2.RegisterRequest] = []
         self.beats: list[fleet_pb2.Heartbeat] = []
         self.estimates: list[fleet_pb2.ReportedFingerprint] = []
@@ -67,7 +67,7 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         self, request: fleet_pb2.RegisterRequest, context: grpc.ServicerContext
     ) -> fleet_pb2.RegisterResponse:
         node_from_message(request.node)
-        if self.unbelieving and request.references:
+        if self.refuses_references and request.references:
             status = to_status(InputError("is implausible.", field="references"))
             context.abort_with_status(_Aborted(status))
         self.registered.append(request)
@@ -130,7 +130,7 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         answer.accepted.extend(self._commit(rows))
         return answer
 
-    def kept(self) -> list[tuple[Any, ...]]:
+    def stored(self) -> list[tuple[Any, ...]]:
         """(id, kind, sequence, purpose, domain) in the order of their commit."""
         with self._lock:
             return self._database.execute("SELECT * FROM kept ORDER BY rowid").fetchall()
@@ -149,9 +149,9 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         from kongming.rpc.v1 import records_pb2
 
         with self._lock:
-            row = self._database.execute("SELECT node FROM nodes WHERE id = ?", (node_id,))
-            found = row.fetchone()
-        return None if found is None else records_pb2.NodeFacts.FromString(found[0])
+            cursor = self._database.execute("SELECT node FROM nodes WHERE id = ?", (node_id,))
+            row = cursor.fetchone()
+        return None if row is None else records_pb2.NodeFacts.FromString(row[0])
 
     def _commit(self, rows: list[tuple[Any, ...]]) -> list[str]:
         with self._lock:

@@ -54,7 +54,7 @@ def test_once_takes_and_delivers_a_fingerprint(fleet: tuple[Fleet, str], fake: P
         "compute.int",
         "iobench.read.4M",
     }
-    assert [row[1] for row in servicer.kept()] == ["fingerprint"]
+    assert [row[1] for row in servicer.stored()] == ["fingerprint"]
 
 
 def run_here(
@@ -138,7 +138,7 @@ def test_it_probes_reports_serves_metrics_and_ends_in_order(
     process = agent_process(
         "--server", address, "--metrics", f"127.0.0.1:{port}", settings=settings
     )
-    wait_until(lambda: len(servicer.kept()) >= 5, what="five fingerprints")
+    wait_until(lambda: len(servicer.stored()) >= 5, what="five fingerprints")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=100) as answer:
         page = answer.read().decode()
     for declared in METRICS:
@@ -147,7 +147,7 @@ def test_it_probes_reports_serves_metrics_and_ends_in_order(
     assert re.search(PREFIX + r"server_connected 1.0", page)
     assert re.search(PREFIX + r"budget_cpu_ratio 1.0", page)
     wait_until(lambda: text.exists() and PREFIX in text.read_text(), what="the text file")
-    rows = servicer.kept()
+    rows = servicer.stored()
     assert [row[2] for row in rows] == sorted(row[2] for row in rows)
     assert len({row[0] for row in rows}) == len(rows)
     assert 0.0 <= servicer.beats[-1].passive["cpu_busy"] <= 1.0
@@ -201,7 +201,9 @@ def test_the_server_is_obeyed_within_the_nodes_own_list_only(
     servicer.orders = fleet_pb2.Instructions(profile_apps=["secret", "nap"])
     agent_process("--server", address, settings=settings)
     wait_until(
-        lambda: any(row[1] == "run" for row in servicer.kept()), 60.0, what="a run of the campaign"
+        lambda: any(row[1] == "run" for row in servicer.stored()),
+        60.0,
+        what="a run of the campaign",
     )
     assert servicer.registered[0].allowed_apps == ["nap"]
     wait_until(lambda: any("ended with status" in line for line in log_of(tmp_path)), 60.0)
@@ -260,14 +262,14 @@ def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(
                 f"[profile]\napps = '{profile.apps}'\nallow = ['nap']\n"
                 f"placement = 'same-core'\nminutes = {minutes}\n"
             )
-            asked = ("profile", "nap", "--config", file, "--state", tmp_path, "--json")
-            documents.append(json.loads(warm_start.run("kongming_agent.main", *asked).stdout))
+            arguments = ("profile", "nap", "--config", file, "--state", tmp_path, "--json")
+            documents.append(json.loads(warm_start.run("kongming_agent.main", *arguments).stdout))
         _, unbegun, last = documents
         assert (unbegun["complete"], unbegun["runs"]) == (False, 0)
         assert last["complete"]
         assert {document["campaign"] for document in documents} == {first.campaign}
-        kept = spool.oldest(limit=1000, most_bytes=1 << 30)
-    records = [record_of(entry) for entry in kept if entry.kind in ("run", "signature")]
+        entries = spool.oldest(limit=1000, most_bytes=1 << 30)
+    records = [record_of(entry) for entry in entries if entry.kind in ("run", "signature")]
     # Nothing can be run by this binary, and a first run that failed is tried again.
     assert isinstance(records[0], Run)
     assert (records[0].step, records[0].ok) == (0, False)
@@ -304,14 +306,14 @@ def test_the_budget_outlives_a_kill(
     state = tmp_path / "own"
     arguments = ("--server", address, "--state", str(state))
     process = agent_process(*arguments, settings=FAST)
-    wait_until(lambda: len(servicer.kept()) >= 2, what="two fingerprints")
+    wait_until(lambda: len(servicer.stored()) >= 2, what="two fingerprints")
     process.kill()
     process.wait()
     with closing(Spool(state / "spool.db")) as spool:
         written = spool.get("state")
         # As one that had spent far more than it may: days pass before it may probe again.
         spool.put("state", written | {"at": time.time(), "cpu_left": -1e6})
-        known = {entry.id for entry in spool.oldest(1000)} | {row[0] for row in servicer.kept()}
+        known = {entry.id for entry in spool.oldest(1000)} | {row[0] for row in servicer.stored()}
     assert 0.0 < written["cpu_left"] <= 600.0
 
     process = agent_process(*arguments, settings=FAST)
@@ -319,7 +321,7 @@ def test_the_budget_outlives_a_kill(
     wait_until(lambda: len(servicer.beats) > beats + 3, what="heartbeats")
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
-    assert {row[0] for row in servicer.kept()} <= known
+    assert {row[0] for row in servicer.stored()} <= known
     with closing(Spool(state / "spool.db")) as spool:
         assert spool.get("state")["cpu_left"] < -9e5
 
@@ -333,8 +335,8 @@ def test_it_does_not_probe_while_somebody_else_measures(
         agent_process("--server", address, "--state", state, settings=FAST)
         # Signals are sampled and reported meanwhile.
         wait_until(lambda: len(servicer.beats) >= 3, what="reports")
-        assert servicer.kept() == []
-    wait_until(lambda: servicer.kept() != [], what="a fingerprint once the CPU is free")
+        assert servicer.stored() == []
+    wait_until(lambda: servicer.stored() != [], what="a fingerprint once the CPU is free")
 
 
 def test_a_spool_on_a_full_disk_does_not_end_the_agent(
@@ -372,13 +374,13 @@ def test_it_probes_on_where_it_may_run_from_now_on(
     if len(allowed) < 2:
         pytest.skip("there is one CPU here")
     process = agent_process("--server", address, settings=FAST)
-    wait_until(lambda: len(servicer.kept()) >= 2, what="two fingerprints")
+    wait_until(lambda: len(servicer.stored()) >= 2, what="two fingerprints")
     for cpu in (max(allowed), min(allowed)):
         os.sched_setaffinity(process.pid, {cpu})
         wait_until(
             lambda cpu=cpu: list(servicer.registered[-1].node.cpus) == [cpu],
             what=f"news of CPU {cpu}",
         )
-        before = len(servicer.kept())
-        wait_until(lambda before=before: len(servicer.kept()) >= before + 2, what="fingerprints")
+        before = len(servicer.stored())
+        wait_until(lambda before=before: len(servicer.stored()) >= before + 2, what="fingerprints")
     assert not any("no fingerprint" in line for line in log_of(tmp_path)[-3:])

@@ -34,30 +34,30 @@ def names(done: Path) -> list[str]:
     return done.read_text().split()
 
 
-def until_idle(made: Campaigns) -> None:
-    wait_until(lambda: not made.watch()[0])
+def until_idle(runner: Campaigns) -> None:
+    wait_until(lambda: not runner.watch()[0])
 
 
 def test_each_is_carried_out_once_and_only_what_is_allowed(spool: Spool, done: Path) -> None:
-    made = campaigns(spool, done)
-    made.ask(["scan", "rm", "sort"])
-    made.ask(["scan"])
-    until_idle(made)
+    runner = campaigns(spool, done)
+    runner.ask(["scan", "rm", "sort"])
+    runner.ask(["scan"])
+    until_idle(runner)
     assert names(done) == ["scan", "sort"]
-    made.ask(["scan"])
-    until_idle(made)
+    runner.ask(["scan"])
+    until_idle(runner)
     assert names(done) == ["scan", "sort", "scan"]
 
 
 def test_one_that_has_ended_is_not_begun_again_at_once(spool: Spool, done: Path) -> None:
-    """A server that means harm asks for it with every answer."""
+    """A malicious server requests it with every answer."""
     command = [sys.executable, "-SE", "-c", WRITES, str(done)]
-    made = Campaigns(("sort", "scan"), done.parent / "state", spool, command, pause_s=3600.0)
+    runner = Campaigns(("sort", "scan"), done.parent / "state", spool, command, pause_s=3600.0)
     for _ in range(3):
-        made.ask(["sort"])
-        until_idle(made)
-    made.ask(["scan"])
-    until_idle(made)
+        runner.ask(["sort"])
+        until_idle(runner)
+    runner.ask(["scan"])
+    until_idle(runner)
     assert names(done) == ["sort", "scan"]
 
 
@@ -87,25 +87,25 @@ def test_a_campaign_is_told_the_id_that_its_runs_are_wanted_under(spool: Spool, 
 
 
 def test_one_that_is_killed_again_and_again_is_given_up(spool: Spool, done: Path) -> None:
-    made = campaigns(spool, done, DIES)
-    made.ask(["sort", "scan"])
-    until_idle(made)
+    runner = campaigns(spool, done, DIES)
+    runner.ask(["sort", "scan"])
+    until_idle(runner)
     assert sorted(names(done)) == ["scan"] * 5 + ["sort"] * 5
     assert campaigns(spool, done).watch() == (False, False)
 
 
 def test_what_the_node_no_longer_allows_is_forgotten(spool: Spool, done: Path) -> None:
     campaigns(spool, done, SLEEPS).ask(["sort"])
-    made = Campaigns(("scan",), done.parent / "state", spool, [sys.executable])
-    assert made.watch() == (False, False)
+    runner = Campaigns(("scan",), done.parent / "state", spool, [sys.executable])
+    assert runner.watch() == (False, False)
 
 
-def test_the_end_of_one_is_told(spool: Spool, done: Path) -> None:
-    made = campaigns(spool, done)
-    made.ask(["sort"])
-    assert made.watch() == (True, False)
+def test_the_end_of_a_campaign_is_reported(spool: Spool, done: Path) -> None:
+    runner = campaigns(spool, done)
+    runner.ask(["sort"])
+    assert runner.watch() == (True, False)
     deadline = time.monotonic() + 60.0
-    while made.watch() != (False, True):
+    while runner.watch() != (False, True):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -113,9 +113,9 @@ def test_the_end_of_one_is_told(spool: Spool, done: Path) -> None:
 def test_what_is_refused_is_one_line_of_the_log(
     spool: Spool, done: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = campaigns(spool, done)
+    runner = campaigns(spool, done)
     for _ in range(3):
-        made.ask([f"evil\n{number}" for number in range(2000)])
+        runner.ask([f"evil\n{number}" for number in range(2000)])
     (line,) = [text for text in caplog.messages if "not profiled" in text]
     assert line.endswith("and 1995 more")
     assert "\n" not in line

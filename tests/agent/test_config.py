@@ -91,8 +91,8 @@ def test_the_state_folder_is_the_one_that_systemd_gives(
 def test_a_node_may_be_told_who_it_is() -> None:
     facts = builders.node(id="made-of-hardware", name="host")
     assert config.Node().identified(facts) == facts
-    told = declared.parse(
+    identified = declared.parse(
         config.Settings, {"node": {"id": "second", "name": "node-2"}}
     ).node.identified(facts)
-    assert (told.id, told.name) == ("second", "node-2")
-    assert told.cpus == facts.cpus
+    assert (identified.id, identified.name) == ("second", "node-2")
+    assert identified.cpus == facts.cpus

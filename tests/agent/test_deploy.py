@@ -31,8 +31,8 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     done = subprocess.run(
         [tool, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
     )
-    said = [line for line in done.stderr.splitlines() if UNIT.name in line]
-    assert said == []
+    complaints = [line for line in done.stderr.splitlines() if UNIT.name in line]
+    assert complaints == []
 
 
 def test_the_unit_is_notified_watched_and_without_a_quota() -> None:

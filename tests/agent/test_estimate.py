@@ -106,9 +106,9 @@ def test_estimates_are_finite_and_positive_whatever_was_read(
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.floats(allow_nan=True, allow_infinity=True)))
 def test_features_are_finite_whatever_the_kernel_says(system: dict[str, float]) -> None:
-    found = features(system)
-    assert len(found) == len(NAMES)
-    assert all(math.isfinite(value) and value >= 0.0 for value in found)
+    values = features(system)
+    assert len(values) == len(NAMES)
+    assert all(math.isfinite(value) and value >= 0.0 for value in values)
 
 
 def test_a_step_names_the_signal_that_changed_most() -> None:

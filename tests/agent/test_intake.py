@@ -53,10 +53,10 @@ def assignments() -> Iterator[tuple[Assignments, str]]:
 def intake(
     tmp_path: Path, spool: Spool, assignments: tuple[Assignments, str]
 ) -> Iterator[Callable[..., Intake]]:
-    made: list[Intake] = []
+    intakes: list[Intake] = []
 
     def make(latest: dict[int, Fingerprint] | None = None) -> Intake:
-        made.append(
+        intakes.append(
             Intake(
                 tmp_path / "local",
                 lambda: grpc.insecure_channel(assignments[1]),
@@ -70,10 +70,10 @@ def intake(
                 rng=random.Random(0),
             )
         )
-        return made[-1]
+        return intakes[-1]
 
     yield make
-    for each in made:
+    for each in intakes:
         each.close()
 
 
@@ -180,7 +180,7 @@ def test_an_assignment_that_is_refused_is_given_up(
     assert left(tmp_path) == []
 
 
-def test_a_run_is_kept_whether_its_assignment_was_told_or_not(
+def test_a_run_is_kept_whether_its_assignment_was_reported_or_not(
     tmp_path: Path,
     spool: Spool,
     assignments: tuple[Assignments, str],
@@ -218,14 +218,14 @@ def test_what_is_no_report_is_told_and_removed(
 
 
 def test_files_of_earlier_versions_are_read_and_newer_ones_named(tmp_path: Path) -> None:
-    said = {"kind": "run", "app": "xz", "at": 1.0, "wall_s": 2.5}
+    common = {"kind": "run", "app": "xz", "at": 1.0, "wall_s": 2.5}
     for name, document in (
         ("1", {"format": 1, "placement_id": "job-1"}),
         ("2", {"format": 1, "assignment_id": "job-2"}),
         ("3", {"format": 2, "kind": "placement", "assignment_id": "job-3"}),
         ("4", {"format": handover.FORMAT + 1, "assignment_id": "job-4"}),
     ):
-        (tmp_path / f"{name}.report").write_text(json.dumps(said | document))
+        (tmp_path / f"{name}.report").write_text(json.dumps(common | document))
     *earlier, newer = (report for _, report in handover.waiting(tmp_path))
     assert [
         (report.assignment_id, report.kind) for report in earlier if isinstance(report, Report)

@@ -29,7 +29,7 @@ from tests.builders import fingerprint, node, run, signature
 TIMES = {"memory.random.8M": 2e-8, "compute.int": 1e-9}
 
 
-class Told:
+class FakeNode:
     """A node without anything behind it."""
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class Told:
 
 @contextmanager
 def linked(
-    address: str, spool: Spool, told: Told | None = None, least_heartbeat_s: float = 0.1
+    address: str, spool: Spool, fake_node: FakeNode | None = None, least_heartbeat_s: float = 0.1
 ) -> Iterator[Link]:
     link = Link(
         lambda: grpc.insecure_channel(address),
         spool,
-        told or Told(),
+        fake_node or FakeNode(),
         timeout_s=5.0,
         longest_retry_s=0.2,
         rng=random.Random(1),
@@ -82,7 +82,7 @@ def test_everything_is_delivered_in_order_and_leaves_the_spool(
         link.step()
         assert link.connected
         assert link.delivered == {"fingerprint": 3, "run": 3, "signature": 3}
-    assert [row[0] for row in servicer.kept()] == [each.id for each in added]
+    assert [row[0] for row in servicer.stored()] == [each.id for each in added]
     assert spool.oldest() == []
     assert servicer.beats[0].probe_cost == 0.004
     assert servicer.beats[0].passive == {"load1": 0.5}
@@ -94,7 +94,7 @@ def test_a_large_spool_goes_out_in_batches(fleet: tuple[Fleet, str], spool: Spoo
         spool.add_fingerprint(fingerprint(TIMES), "live", 0)
     with linked(address, spool) as link:
         link.step()
-    sequences = [row[2] for row in servicer.kept()]
+    sequences = [row[2] for row in servicer.stored()]
     assert sequences == sorted(sequences)
     assert len(sequences) == 150
 
@@ -106,8 +106,8 @@ def test_a_server_that_is_away_is_tried_again_and_nothing_is_lost(
     server, port = serve(first)
     server.stop(None).wait()
     first.close()
-    kept = run("sort", 1.0)
-    spool.add_run(kept)
+    spooled = run("sort", 1.0)
+    spool.add_run(spooled)
     with linked(f"127.0.0.1:{port}", spool) as link:
         assert 0.0 < link.step() <= 0.5
         assert not link.connected
@@ -115,7 +115,7 @@ def test_a_server_that_is_away_is_tried_again_and_nothing_is_lost(
         again = Fleet(tmp_path / "fleet")
         server, _ = serve(again, port)
         assert link.flush(10.0)
-        assert [row[0] for row in again.kept()] == [kept.id]
+        assert [row[0] for row in again.stored()] == [spooled.id]
         server.stop(None).wait()
         again.close()
 
@@ -131,7 +131,7 @@ def test_what_the_server_refuses_is_put_aside_and_the_rest_goes_on(
     with linked(address, spool) as link:
         link.step()
         assert link.refused == 1
-    assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
+    assert [row[0] for row in servicer.stored()] == [runs[0].id, runs[2].id]
     assert refused_records(spool) == [(runs[1].id, "run: refused")]
 
 
@@ -146,7 +146,7 @@ def test_one_record_that_spoils_a_call_does_not_hold_up_the_others(
     with linked(address, spool) as link:
         link.step()
         assert link.connected
-    assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
+    assert [row[0] for row in servicer.stored()] == [runs[0].id, runs[2].id]
     ((id, reason),) = refused_records(spool)
     assert id == runs[1].id
     assert "implausible" in reason
@@ -167,7 +167,7 @@ def test_a_record_that_the_server_never_copes_with_does_not_hold_up_the_others_f
         for _ in range(20):
             link.step()
         assert link.connected
-    assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
+    assert [row[0] for row in servicer.stored()] == [runs[0].id, runs[2].id]
     ((id, _),) = refused_records(spool)
     assert id == runs[1].id
 
@@ -188,7 +188,7 @@ def test_a_damaged_record_is_put_aside_and_holds_up_no_other(
     with linked(address, spool) as link:
         link.step()
         assert link.connected
-    assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
+    assert [row[0] for row in servicer.stored()] == [runs[0].id, runs[2].id]
     ((id, reason),) = refused_records(spool)
     assert id == runs[1].id
     assert "damaged" in reason
@@ -203,12 +203,12 @@ def test_an_impossible_acknowledgement_changes_no_number(
     with linked(address, spool) as link:
         link.step()
         assert link.connected
-    assert [row[2] for row in servicer.kept()] == [1]
+    assert [row[2] for row in servicer.stored()] == [1]
 
 
 def test_the_thread_survives_what_nobody_foresaw(fleet: tuple[Fleet, str], spool: Spool) -> None:
     servicer, address = fleet
-    told = Told()
+    fake_node = FakeNode()
     failures = iter([OverflowError, ValueError])
 
     def beat() -> Beat:
@@ -216,10 +216,10 @@ def test_the_thread_survives_what_nobody_foresaw(fleet: tuple[Fleet, str], spool
             raise failure("unforeseen")
         return Beat(0.004, {})
 
-    told.beat = beat  # type: ignore[method-assign]
+    fake_node.beat = beat  # type: ignore[method-assign]
     spool.add_run(run("sort", 1.0))
     stopping = threading.Event()
-    with linked(address, spool, told) as link:
+    with linked(address, spool, fake_node) as link:
         thread = threading.Thread(target=link.run, args=(stopping,))
         thread.start()
         deadline = time.monotonic() + 60.0
@@ -237,15 +237,15 @@ def test_it_registers_again_when_the_reference_changed_or_the_server_forgot(
     fleet: tuple[Fleet, str], spool: Spool
 ) -> None:
     servicer, address = fleet
-    told = Told()
-    with linked(address, spool, told) as link:
+    fake_node = FakeNode()
+    with linked(address, spool, fake_node) as link:
         link.step()
         link.step()
         assert len(servicer.registered) == 1
-        told.reference = fingerprint({"compute.int": 2e-9})
+        fake_node.reference = fingerprint({"compute.int": 2e-9})
         link.step()
         assert len(servicer.registered) == 2
-        assert servicer.registered[-1].references[0].id == told.reference.id
+        assert servicer.registered[-1].references[0].id == fake_node.reference.id
         servicer.forget()
         spool.add_run(run("sort", 1.0))
         assert link.flush(5.0)
@@ -257,17 +257,17 @@ def test_it_registers_again_when_the_reference_changed_or_the_server_forgot(
         assert len(servicer.registered) == 4
 
 
-def test_a_reference_that_is_not_believed_does_not_keep_the_runs_back(
+def test_a_reference_that_is_refused_does_not_hold_the_runs_back(
     fleet: tuple[Fleet, str], spool: Spool
 ) -> None:
     servicer, address = fleet
-    servicer.unbelieving = True
-    kept = run("sort", 1.0)
-    spool.add_run(kept)
+    servicer.refuses_references = True
+    spooled = run("sort", 1.0)
+    spool.add_run(spooled)
     with linked(address, spool) as link:
         link.step()
         assert link.connected
-    assert [row[0] for row in servicer.kept()] == [kept.id]
+    assert [row[0] for row in servicer.stored()] == [spooled.id]
     assert not servicer.registered[0].references
 
 
@@ -278,10 +278,10 @@ def test_orders_reach_the_node(fleet: tuple[Fleet, str], spool: Spool) -> None:
         probe_now=True,
         assignment_ids=["job-1"],
     )
-    told = Told()
-    with linked(address, spool, told) as link:
+    fake_node = FakeNode()
+    with linked(address, spool, fake_node) as link:
         link.step()
-    assert told.orders == [
+    assert fake_node.orders == [
         Orders(("sort",), True, frozenset({"job-1"})),
     ]
 
@@ -295,7 +295,7 @@ def test_a_server_cannot_have_the_agent_speak_more_often_than_its_settings_allow
     servicer.orders = again
     with linked(address, spool, least_heartbeat_s=60.0) as link:
         link.step()
-        # Once at once, as a server asks that was started anew.
+        # Once at once, as a server requests that was started anew.
         servicer.orders = again
         link.step()
         assert (len(servicer.registered), len(servicer.beats)) == (2, 2)
@@ -309,8 +309,8 @@ def test_orders_without_end_are_cut(
     fleet: tuple[Fleet, str], spool: Spool, caplog: pytest.LogCaptureFixture
 ) -> None:
     servicer, address = fleet
-    told = Told()
-    with linked(address, spool, told) as link:
+    fake_node = FakeNode()
+    with linked(address, spool, fake_node) as link:
         for _ in range(2):
             servicer.orders = fleet_pb2.Instructions(
                 profile_apps=["x" * 300, *(f"app-{n}" for n in range(2000))],
@@ -318,7 +318,7 @@ def test_orders_without_end_are_cut(
             )
             time.sleep(0.25)
             link.step()
-    for orders in told.orders:
+    for orders in fake_node.orders:
         assert 0 < len(orders.profile_apps) <= MOST_PROFILES
         assert len(orders.assignment_ids) == MOST_ASSIGNMENTS
         assert all(len(name) < 300 for name in orders.profile_apps)
@@ -329,12 +329,12 @@ def test_estimates_are_sent_without_a_place_in_the_spool(
     fleet: tuple[Fleet, str], spool: Spool
 ) -> None:
     servicer, address = fleet
-    told = Told()
-    told.estimates = {1: fingerprint(TIMES)}
-    with linked(address, spool, told) as link:
+    fake_node = FakeNode()
+    fake_node.estimates = {1: fingerprint(TIMES)}
+    with linked(address, spool, fake_node) as link:
         link.step()
     assert [(each.sequence, each.domain) for each in servicer.estimates] == [(0, 1)]
-    assert servicer.kept() == []
+    assert servicer.stored() == []
 
 
 def test_a_heartbeat_goes_with_a_fingerprint(fleet: tuple[Fleet, str], spool: Spool) -> None:
@@ -356,23 +356,23 @@ def test_a_spool_that_was_lost_does_not_repeat_numbers_that_the_server_has_seen(
     spool.add_run(run("sort", 1.0))
     with linked(address, spool) as link:
         link.step()
-    assert [row[2] for row in servicer.kept()] == [501]
+    assert [row[2] for row in servicer.stored()] == [501]
 
 
 def test_a_repeat_after_a_lost_answer_is_one_record(
     fleet: tuple[Fleet, str], spool: Spool, tmp_path: Path
 ) -> None:
     servicer, address = fleet
-    kept = run("sort", 1.0)
-    spool.add_run(kept)
+    spooled = run("sort", 1.0)
+    spool.add_run(spooled)
     with linked(address, spool) as link:
         link.step()
     other = Spool(tmp_path / "copy.db")
-    other.add_run(kept)
+    other.add_run(spooled)
     with linked(address, other) as link:
         link.step()
     other.close()
-    assert [row[0] for row in servicer.kept()] == [kept.id]
+    assert [row[0] for row in servicer.stored()] == [spooled.id]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -27,13 +27,13 @@ def test_silent_connections_keep_nobody_out() -> None:
         before = _files()
         with ExitStack() as open_ones:
             for number in range(STRANGERS):
-                made = socket.create_connection(("127.0.0.1", exporter.port or 0), timeout=60)
-                open_ones.callback(made.close)
+                connection = socket.create_connection(("127.0.0.1", exporter.port or 0), timeout=60)
+                open_ones.callback(connection.close)
                 if number % 2:
-                    made.sendall(b"GET /metrics HTTP/1.1\r\nHost: l")
+                    connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: l")
             with urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=60) as answer:
                 assert b'kongming_agent_probes_total{suite="quick"} 3.0' in answer.read()
-            # Those of the strangers are ours as well; none that asks nothing stays at the server.
+            # Those of the strangers are ours as well; none without a request stays at the server.
             eventually(lambda: _files() - before - STRANGERS <= 0)
     finally:
         exporter.close()
@@ -56,14 +56,16 @@ def test_a_flood_has_a_small_share_of_a_core_and_keeps_nobody_out() -> None:
                 came += 1
             if len(open_ones) > STRANGERS:
                 open_ones.popleft().close()
-        for one in open_ones:
-            one.close()
+        for connection in open_ones:
+            connection.close()
 
     thread = threading.Thread(target=flood)
     thread.start()
     try:
         eventually(lambda: came > STRANGERS)
-        [server] = (one for one in threading.enumerate() if one.name == "kongming-metrics")
+        [server] = (
+            candidate for candidate in threading.enumerate() if candidate.name == "kongming-metrics"
+        )
         clock = time.pthread_getcpuclockid(server.ident or 0)
         begun, used = time.monotonic(), time.clock_gettime(clock)
         for _ in range(5):

@@ -18,7 +18,7 @@ from tests.builders import node
 WRITING = "iobench.write.4M"
 
 
-def made(tmp_path: Path, *, carry_s: float = 900.0, writing: bool = True) -> Prober:
+def new_prober(tmp_path: Path, *, carry_s: float = 900.0, writing: bool = True) -> Prober:
     """A prober on the made-up binary, in whose quick suite a surrogate writes."""
     facts = node_facts()
     suite = load_suite(facts, tmp_path)
@@ -33,7 +33,7 @@ def made(tmp_path: Path, *, carry_s: float = 900.0, writing: bool = True) -> Pro
 
 @pytest.fixture
 def prober(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prober:
-    prober = made(tmp_path)
+    prober = new_prober(tmp_path)
     # The library asks the binary anew, which knows of no such suite.
     monkeypatch.setattr("kongming.probes.fingerprinting.load_suite", lambda *_: prober.suite)
     return prober
@@ -82,15 +82,15 @@ def test_the_coupling_is_measured_on_idle_cpus_only(
     # The made-up chase takes twice as long next to a load.
     monkeypatch.setenv("FAKE_MODE", "shared")
     fingerprint = prober.take(quick(writes=False), cpu, coupling=True).fingerprint
-    said = [words for words in fingerprint.warnings if "coupling" in words]
+    coupling_warnings = [words for words in fingerprint.warnings if "coupling" in words]
     loads = [line for line in (tmp_path / "calls").read_text().splitlines() if '"induce"' in line]
     if reason is None:
         assert fingerprint.passive[COUPLING] == pytest.approx(2.0)
-        assert (said, len(loads)) == ([], 1)
+        assert (coupling_warnings, len(loads)) == ([], 1)
     else:
         assert COUPLING not in fingerprint.passive
-        assert len(said) == 1
-        assert reason in said[0]
+        assert len(coupling_warnings) == 1
+        assert reason in coupling_warnings[0]
         assert loads == []
 
 

@@ -15,14 +15,14 @@ def idle(seconds: float, **changes: object) -> Fingerprint:
 
 def test_a_reference_is_the_lower_quartile_of_each_surrogate_as_it_was_measured() -> None:
     readings = [idle(seconds * 1e-9) for seconds in (20, 21, 22, 23, 90)]
-    made = references.reference(readings)
-    assert made is not None
-    assert made.times() == {"a": pytest.approx(21e-9), "b": 1e-9}
-    assert made.surrogates["a"] == readings[1].surrogates["a"]
-    assert made.id not in {each.id for each in readings}
+    reference = references.reference(readings)
+    assert reference is not None
+    assert reference.times() == {"a": pytest.approx(21e-9), "b": 1e-9}
+    assert reference.surrogates["a"] == readings[1].surrogates["a"]
+    assert reference.id not in {each.id for each in readings}
     again = references.reference(readings)
-    assert again == made
-    assert "5 readings" in made.warnings[0]
+    assert again == reference
+    assert "5 readings" in reference.warnings[0]
 
 
 def test_one_reading_stands_for_itself_and_none_makes_none() -> None:
@@ -35,9 +35,9 @@ def test_a_surrogate_that_failed_is_taken_where_it_succeeded() -> None:
     failed = replace(
         idle(1e-9), surrogates={"a": Reading(name="a", family="cache", error="no room")}
     )
-    made = references.reference([idle(3e-9), failed])
-    assert made is not None
-    assert made.times() == {"a": 3e-9}
+    reference = references.reference([idle(3e-9), failed])
+    assert reference is not None
+    assert reference.times() == {"a": 3e-9}
 
 
 def test_readings_of_another_suite_are_dropped_and_the_newest_kept() -> None:

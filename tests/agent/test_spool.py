@@ -31,23 +31,23 @@ def test_what_was_added_comes_out_in_its_order_as_it_went_in(spool: Spool) -> No
     first = spool.add_fingerprint(records[0], "live", 1)
     spool.add_run(records[1], assignment_id="job-7")
     spool.add_signature(records[2])
-    found = spool.oldest()
-    assert [record_of(entry) for entry in found] == records
-    assert [entry.sequence for entry in found] == [first, first + 1, first + 2]
-    kept = reported(found[0])
-    assert (kept.purpose, kept.domain) == (fleet_pb2.PURPOSE_LIVE, 1)
-    assert assignment_of(found[1]) == "job-7"
+    entries = spool.oldest()
+    assert [record_of(entry) for entry in entries] == records
+    assert [entry.sequence for entry in entries] == [first, first + 1, first + 2]
+    report = reported(entries[0])
+    assert (report.purpose, report.domain) == (fleet_pb2.PURPOSE_LIVE, 1)
+    assert assignment_of(entries[1]) == "job-7"
     assert spool.counts() == {"fingerprint": 1, "run": 1, "signature": 1}
 
 
 def test_it_is_all_there_after_it_was_opened_again(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.db")
-    kept = run("sort", 2.0)
-    spool.add_run(kept)
+    spooled = run("sort", 2.0)
+    spool.add_run(spooled)
     spool.put("state", {"left": 3})
     spool.close()
     again = Spool(tmp_path / "spool.db")
-    assert [entry.id for entry in again.oldest()] == [kept.id]
+    assert [entry.id for entry in again.oldest()] == [spooled.id]
     assert again.get("state") == {"left": 3}
     again.close()
 
@@ -72,12 +72,12 @@ def test_above_its_bound_the_oldest_fingerprints_are_thinned_and_runs_never(
         spool.add_fingerprint(each, "live", 0)
     left = [entry.id for entry in spool.oldest(limit=1000, most_bytes=1 << 30)]
     assert [id for id in left if id in {r.id for r in runs}] == [r.id for r in runs]
-    kept = [number for number, each in enumerate(prints) if each.id in left]
+    remaining = [number for number, each in enumerate(prints) if each.id in left]
     assert spool.bytes() <= 20_000
-    assert spool.thinned == 100 - len(kept)
-    # The newest are all there, and the first still tells how it was.
-    assert kept[-5:] == [95, 96, 97, 98, 99]
-    assert kept[0] == 0
+    assert spool.thinned == 100 - len(remaining)
+    # The newest are all there, and the first still shows how it was.
+    assert remaining[-5:] == [95, 96, 97, 98, 99]
+    assert remaining[0] == 0
     spool.close()
 
 
@@ -150,20 +150,20 @@ def test_what_add_has_returned_for_survives_a_kill(tmp_path: Path) -> None:
         "from tests.builders import run\n"
         f"spool = Spool(Path({str(path)!r}))\n"
         "while True:\n"
-        "    kept = run('sort', 1.0); spool.add_run(kept); print(kept.id, flush=True)\n"
+        "    record = run('sort', 1.0); spool.add_run(record); print(record.id, flush=True)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=os.environ
     )
     assert process.stdout is not None
-    told = [process.stdout.readline().strip() for _ in range(20)]
+    acknowledged = [process.stdout.readline().strip() for _ in range(20)]
     process.send_signal(signal.SIGKILL)
-    told += process.stdout.read().split()
+    acknowledged += process.stdout.read().split()
     process.wait()
     process.stdout.close()
     spool = Spool(path)
-    found = {entry.id for entry in spool.oldest(limit=100_000, most_bytes=1 << 30)}
-    assert set(told) <= found
+    stored = {entry.id for entry in spool.oldest(limit=100_000, most_bytes=1 << 30)}
+    assert set(acknowledged) <= stored
     spool.close()
 
 
@@ -221,16 +221,20 @@ def test_a_spool_of_version_1_is_upgraded_without_loss(tmp_path: Path, renamed: 
     entries = spool.oldest()
     kinds = {"fingerprint": Fingerprint, "run": Run, "signature": Signature}
     assert [(entry.sequence, entry.kind, record_of(entry)) for entry in entries] == [
-        (one["sequence"], one["kind"], kinds[one["kind"]].from_dict(one["record"]))
-        for one in held["records"]
+        (
+            expected["sequence"],
+            expected["kind"],
+            kinds[expected["kind"]].from_dict(expected["record"]),
+        )
+        for expected in held["records"]
     ]
-    for entry, one in zip(entries, held["records"], strict=True):
+    for entry, expected in zip(entries, held["records"], strict=True):
         if entry.kind == "fingerprint":
             purpose = fleet_pb2.Purpose.Name(reported(entry).purpose)
-            assert purpose == f"PURPOSE_{one['purpose'].upper()}"
-            assert reported(entry).domain == one["domain"]
+            assert purpose == f"PURPOSE_{expected['purpose'].upper()}"
+            assert reported(entry).domain == expected["domain"]
         elif entry.kind == "run":
-            assert assignment_of(entry) == one["assignment_id"]
+            assert assignment_of(entry) == expected["assignment_id"]
     assert refused_records(spool) == [("run-refused", "run.metric: cannot be true.")]
     assert spool.steps_done("campaign:abc") == {3, 4}
     assert spool.get("state") == {"left": 3}
@@ -254,11 +258,11 @@ def test_an_older_row_that_fits_no_message_is_put_aside(tmp_path: Path) -> None:
 
 
 def test_what_was_spooled_is_sent_as_it_lies(spool: Spool) -> None:
-    kept = run("sort", 1.5, TIMES)
-    spool.add_run(kept, assignment_id="job-7")
+    spooled = run("sort", 1.5, TIMES)
+    spool.add_run(spooled, assignment_id="job-7")
     (entry,) = spool.oldest()
     expected = fleet_pb2.ReportedRun(
-        sequence=entry.sequence, run=run_to_message(kept), assignment_id="job-7"
+        sequence=entry.sequence, run=run_to_message(spooled), assignment_id="job-7"
     )
     assert list(runs_of("node-1", [entry]).runs) == [expected]
 
@@ -274,8 +278,8 @@ def test_a_newer_spool_is_refused(tmp_path: Path) -> None:
 
 def test_a_full_disk_refuses_what_is_new_and_keeps_what_is_there(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.db")
-    kept = run("sort", 1.0)
-    spool.add_run(kept)
+    earlier = run("sort", 1.0)
+    spool.add_run(earlier)
     pages = spool._database.execute("PRAGMA page_count").fetchone()[0]
     spool._database.execute(f"PRAGMA max_page_count = {pages}")
 
@@ -289,5 +293,5 @@ def test_a_full_disk_refuses_what_is_new_and_keeps_what_is_there(tmp_path: Path)
     spool._database.execute("PRAGMA max_page_count = 1000000")
     spool.add_run(run("sort", 1.0))
     assert spool.counts()["run"] == before + 1
-    assert kept.id in {entry.id for entry in spool.oldest(limit=1000, most_bytes=1 << 30)}
+    assert earlier.id in {entry.id for entry in spool.oldest(limit=1000, most_bytes=1 << 30)}
     spool.close()

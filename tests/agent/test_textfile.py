@@ -65,17 +65,17 @@ def test_what_cannot_be_read_or_written_is_tried_again(
 def test_an_agent_that_is_stuck_has_an_old_file(tmp_path: Path) -> None:
     text, ending = tmp_path / "kongming.prom", threading.Event()
     alive_at = [time.monotonic() - 3600.0]
-    asked: list[float] = []
+    returned: list[float] = []
 
     def alive() -> float:
-        asked.append(alive_at[0])
+        returned.append(alive_at[0])
         return alive_at[0]
 
     exporter = Exporter(dict, textfile=str(text))
     stuck_s = main._stuck_s(2.0)
     writer = threading.Thread(target=main._write, args=(exporter, ending, 0.01, alive, stuck_s))
     writer.start()
-    eventually(lambda: len(asked) > 3)
+    eventually(lambda: len(returned) > 3)
     assert not text.exists()
     alive_at[0] = time.monotonic()
     eventually(text.exists)
