@@ -131,8 +131,8 @@ def _campaign(folder: Path, apps: str, surrogates: Mapping[str, str]) -> Profile
         "IO": str(io),
         **surrogates,
     }
-    made = Profiled(folder, env, {})
-    return Profiled(folder, env, made.json("profile", made.file, *QUICK))
+    empty = Profiled(folder, env, {})
+    return Profiled(folder, env, empty.json("profile", empty.file, *QUICK))
 
 
 @pytest.fixture

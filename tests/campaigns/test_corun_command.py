@@ -20,16 +20,16 @@ def mine(profiled: Profiled, tmp_path: Path) -> Profiled:
 
 
 def test_untrained_programs_are_measured_all_the_same(mine: Profiled) -> None:
-    told = mine.json("corun", "count", "lines")
-    assert set(told) == {"placement", "predictions", "measured", "noise_floor_pct"}
-    assert told["placement"] == "cross-core"
+    report = mine.json("corun", "count", "lines")
+    assert set(report) == {"placement", "predictions", "measured", "noise_floor_pct"}
+    assert report["placement"] == "cross-core"
     # Two runs of a real program never take just as long.
-    assert told["noise_floor_pct"] > 0
-    for entries in (told["predictions"], told["measured"]):
+    assert report["noise_floor_pct"] > 0
+    for entries in (report["predictions"], report["measured"]):
         assert [e["app"] for e in entries] == ["count", "lines"]
-    assert [e["neighbours"][0]["app"] for e in told["predictions"]] == ["lines", "count"]
-    assert [e["neighbour"] for e in told["measured"]] == ["lines", "count"]
-    for predicted, measured in zip(told["predictions"], told["measured"], strict=True):
+    assert [e["neighbours"][0]["app"] for e in report["predictions"]] == ["lines", "count"]
+    assert [e["neighbour"] for e in report["measured"]] == ["lines", "count"]
+    for predicted, measured in zip(report["predictions"], report["measured"], strict=True):
         assert measured["runs"] == 2
         assert measured["slowdown"] > 0
         better_is_higher = measured["app"] == "lines"
@@ -39,8 +39,8 @@ def test_untrained_programs_are_measured_all_the_same(mine: Profiled) -> None:
         assert predicted["measured"] == measured
         assert (predicted["slowdown"], predicted["error_pct"]) == (None, None)
         assert "kongming train" in " ".join(predicted["warnings"])
-    kept = mine.json("runs", "--kind", "corun")["runs"]
-    assert sorted((run["app"], *run["neighbours"]) for run in kept) == [
+    runs = mine.json("runs", "--kind", "corun")["runs"]
+    assert sorted((run["app"], *run["neighbours"]) for run in runs) == [
         *[("count", "lines")] * 2,
         *[("lines", "count")] * 2,
     ]
@@ -52,14 +52,14 @@ def test_untrained_programs_are_measured_all_the_same(mine: Profiled) -> None:
 
 def test_after_training_predicted_and_measured_are_compared(mine: Profiled) -> None:
     mine.train("count", "rate")
-    told = mine.json("corun", "count", "rate", "--model", "MEAN")
-    for predicted, measured in zip(told["predictions"], told["measured"], strict=True):
+    report = mine.json("corun", "count", "rate", "--model", "MEAN")
+    for predicted, measured in zip(report["predictions"], report["measured"], strict=True):
         assert predicted["model"] == "MEAN"
         median = predicted["slowdown"]["median"]
         wanted = 100 * abs(median - measured["slowdown"]) / measured["slowdown"]
         assert predicted["error_pct"] == pytest.approx(wanted)
-    # No inducer ran: nothing slowed it down, and it tells so itself.
-    assert told["measured"][1]["slowdown"] == pytest.approx(1.0)
+    # No inducer ran: nothing slowed it down, as its own output says.
+    assert report["measured"][1]["slowdown"] == pytest.approx(1.0)
 
 
 def test_a_prediction_that_cannot_be_made_hides_nothing_measured(mine: Profiled) -> None:
@@ -67,20 +67,20 @@ def test_a_prediction_that_cannot_be_made_hides_nothing_measured(mine: Profiled)
     # Nobody profiled the neighbour, so nothing is known of what it does to others.
     short = mine.folder / "short.toml"
     short.write_text('[apps.count]\ncommand = "sleep 0.1"\n[apps.new]\ncommand = "sleep 0.1"\n')
-    told = mine.json("corun", "count", "new", "--apps", short, "--repeats", "1")
-    assert [entry["slowdown"] is not None for entry in told["measured"]] == [True, True]
-    assert all(entry["slowdown"] is None and entry["warnings"] for entry in told["predictions"])
+    report = mine.json("corun", "count", "new", "--apps", short, "--repeats", "1")
+    assert [entry["slowdown"] is not None for entry in report["measured"]] == [True, True]
+    assert all(entry["slowdown"] is None and entry["warnings"] for entry in report["predictions"])
 
 
 @pytest.mark.thorough
-def test_a_program_beside_itself(mine: Profiled) -> None:
-    told = mine.json("corun", "count", "count", "--repeats", "1")
-    first, second = told["measured"]
+def test_a_program_colocated_with_itself(mine: Profiled) -> None:
+    report = mine.json("corun", "count", "count", "--repeats", "1")
+    first, second = report["measured"]
     assert first == second
     assert (first["app"], first["neighbour"], first["runs"]) == ("count", "count", 1)
-    assert len(told["predictions"]) == 2
-    kept = mine.json("runs", "--kind", "corun")["runs"]
-    assert [run["neighbours"] for run in kept] == [["count"]]
+    assert len(report["predictions"]) == 2
+    runs = mine.json("runs", "--kind", "corun")["runs"]
+    assert [run["neighbours"] for run in runs] == [["count"]]
 
 
 def test_an_unknown_name_gets_the_nearest_suggested(profiled: Profiled) -> None:
@@ -101,7 +101,9 @@ def test_wrong_options_are_refused(profiled: Profiled, option: tuple[str, str]) 
     assert profiled.json("runs", "--kind", "corun")["total"] == 0
 
 
-def test_a_neighbour_that_fails_is_told(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:
+def test_a_neighbour_that_fails_is_reported(
+    kongming: Kongming, tmp_path: Path, hasty: Path
+) -> None:
     file = tmp_path / "apps.toml"
     file.write_text(
         '[apps.good]\ncommand = "sleep 0.1"\n[apps.bad]\ncommand = "echo a sad end; exit 3"\n'
@@ -111,8 +113,8 @@ def test_a_neighbour_that_fails_is_told(kongming: Kongming, tmp_path: Path, hast
     assert done.returncode == 1
     assert "the neighbour bad failed" in done.stderr
     assert "a sad end" in done.stderr
-    told = json.loads(done.stdout)
-    assert [entry["slowdown"] for entry in told["measured"]] == [None, None]
+    report = json.loads(done.stdout)
+    assert [entry["slowdown"] for entry in report["measured"]] == [None, None]
     runs = json.loads(kongming("runs", "--json").stdout)["runs"]
     errors = {(run["app"], run["kind"]): run["error"] for run in runs}
     assert len(runs) == len(errors) == 4
@@ -122,7 +124,7 @@ def test_a_neighbour_that_fails_is_told(kongming: Kongming, tmp_path: Path, hast
     assert "exit status 3" in errors["bad", "corun"]
 
 
-def test_a_set_up_that_fails_is_told(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:
+def test_a_set_up_that_fails_is_reported(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:
     file = tmp_path / "apps.toml"
     file.write_text(
         '[apps.good]\ncommand = "sleep 0.1"\n'

@@ -99,13 +99,15 @@ def test_it_profiles_trains_and_judges_real_programs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["levels"], set(document["programs"])) == (6, {"stream", "log"})
-    for name, told in document["programs"].items():
+    for name, report in document["programs"].items():
         # Each load level at least once, and runs without a load.
-        assert told["runs"] > 6, name
-        assert (told["first"] is None) == (told["slowdown"] < SLOWED or not told["drivers"])
-        if told["first"] is None:
-            assert told["met"] is None
+        assert report["runs"] > 6, name
+        assert (report["first"] is None) == (report["slowdown"] < SLOWED or not report["drivers"])
+        if report["first"] is None:
+            assert report["met"] is None
             continue
-        assert told["met"] == (told["first"] in told["expected"])
-        assert told["drivers"][told["first"]] == max(told["drivers"].values())
-        assert sum(told["drivers"].values()) == pytest.approx(1.0, abs=0.001 * len(told["drivers"]))
+        assert report["met"] == (report["first"] in report["expected"])
+        assert report["drivers"][report["first"]] == max(report["drivers"].values())
+        assert sum(report["drivers"].values()) == pytest.approx(
+            1.0, abs=0.001 * len(report["drivers"])
+        )

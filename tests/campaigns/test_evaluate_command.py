@@ -31,7 +31,7 @@ Json = Callable[..., Any]
 
 
 @pytest.fixture
-def asked(kongming: Kongming, tmp_path: Path, hasty: Path) -> Json:
+def run_json(kongming: Kongming, tmp_path: Path, hasty: Path) -> Json:
     """What a command over two tiny programs answers, by its exit status if that is not 0."""
     (tmp_path / "apps.toml").write_text(TWO)
 
@@ -45,25 +45,25 @@ def asked(kongming: Kongming, tmp_path: Path, hasty: Path) -> Json:
 
 @pytest.mark.thorough
 def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
-    asked: Json, kongming: Kongming, tmp_path: Path, one_cpu: None
+    run_json: Json, kongming: Kongming, tmp_path: Path, one_cpu: None
 ) -> None:
-    profiled = asked("profile", "apps.toml", *QUICK, "--placement", "same-core")
+    profiled = run_json("profile", "apps.toml", *QUICK, "--placement", "same-core")
     common = ("--placement", "same-core", "--repeats", "1", "--models", "RIDGE")
     evaluate = ("evaluate", "apps.toml", "--pairs", *common)
-    before = asked("runs")["total"]
+    before = run_json("runs")["total"]
 
-    plan = asked(*evaluate, "--dry-run")
+    plan = run_json(*evaluate, "--dry-run")
     assert (plan["runs"], plan["profile"]["apps"], plan["pairs"]["pairs"]) == (4, [], 2)
     assert plan["seconds"] > 0
-    missing = asked(*evaluate, "--dry-run", "--plan", "paper")
+    missing = run_json(*evaluate, "--dry-run", "--plan", "paper")
     assert missing["profile"]["apps"] == ["count", "rate"]
     assert missing["runs"] > 300
-    assert asked("runs")["total"] == before
+    assert run_json("runs")["total"] == before
 
     part = kongming(*evaluate, "--budget", "6ms")
     assert part.returncode == 1
     assert "The same command continues" in part.stdout + part.stderr
-    assert asked("runs")["total"] == before + 1
+    assert run_json("runs")["total"] == before + 1
 
     done = kongming(*evaluate, "--out", "out")
     assert done.returncode == 0, done.stderr
@@ -75,62 +75,64 @@ def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
         ("count", "rate"),
         ("rate", "count"),
     }
-    # No inducer runs next to them: this one tells itself that nothing slowed it down.
+    # No inducer runs next to them: the output of this one says that nothing slowed it down.
     (rate,) = (pair for pair in document["pairs"] if pair["app"] == "rate")
     assert rate["slowdown"] == pytest.approx(1.0)
     assert rate["predictions"]["MEAN"]["value"] > 1.1
-    assert {one["campaign"] for one in document["profiles"].values()} == {profiled["campaign"]}
-    assert asked("runs")["total"] == before + 4
+    assert {profile["campaign"] for profile in document["profiles"].values()} == {
+        profiled["campaign"]
+    }
+    assert run_json("runs")["total"] == before + 4
 
-    again = asked(*evaluate, "--scored", "raw")
+    again = run_json(*evaluate, "--scored", "raw")
     assert again["campaign"] == document["campaign"]
     assert again["table"]["rate"]["SOLO"]["median_pct"] == pytest.approx(0.0)
-    assert asked("runs")["total"] == before + 4
+    assert run_json("runs")["total"] == before + 4
     # Again, with what is expected written down before: four of each at the least, for precision.
     precise = ("--placement", "same-core", "--models", "RIDGE", "--precision", "50%")
     known = ("evaluate", "apps.toml", "--pairs", *precise, "--preregister", "plan.json")
-    anew = asked(*known)
+    anew = run_json(*known)
     assert anew["campaign"] != document["campaign"]
     assert anew["preregistered"]["before_first_run"] is True
     assert anew["preregistered"]["code_changed"] == []
     assert {len(pair["repeats"]) for pair in anew["pairs"]} == {4}
     assert [entry["kind"] for entry in anew["order"]].count("corun") == 8
-    total = asked("runs")["total"]
+    total = run_json("runs")["total"]
     # It is precise enough: the same command measures nothing, and another list is refused.
-    assert asked(*known)["campaign"] == anew["campaign"]
-    assert asked("runs")["total"] == total
+    assert run_json(*known)["campaign"] == anew["campaign"]
+    assert run_json("runs")["total"] == total
     other = kongming(*known, "--plan", "paper")
     assert other.returncode == 2
     assert "other settings" in other.stderr
 
     # One that does not work is left out of the pairs; the others' are those that are there.
     (tmp_path / "apps.toml").write_text(f'{TWO}[apps.bad]\ncommand = "echo a sad end; exit 3"\n')
-    without = asked(*evaluate, status=1)
+    without = run_json(*evaluate, status=1)
     assert without["campaign"] == document["campaign"]
     assert "a sad end" in without["dropped"]["bad"]
     assert set(without["table"]) == {"count", "rate"}
 
 
 def test_a_sample_of_the_pairs_is_all_that_is_measured_and_scored(
-    asked: Json, kongming: Kongming, tmp_path: Path, one_cpu: None
+    run_json: Json, kongming: Kongming, tmp_path: Path, one_cpu: None
 ) -> None:
     (tmp_path / "apps.toml").write_text(f'{TWO}[apps.nap]\ncommand = "sleep 0.05"\n')
     common = ("--placement", "same-core", "--repeats", "1", "--models", "RIDGE", "--sample", "3")
-    asked("profile", "apps.toml", *QUICK, "--placement", "same-core")
+    run_json("profile", "apps.toml", *QUICK, "--placement", "same-core")
     evaluate = ("evaluate", "apps.toml", "--pairs", *common)
-    assert asked(*evaluate, "--dry-run")["pairs"] == {
+    assert run_json(*evaluate, "--dry-run")["pairs"] == {
         "pairs": 3,
         "runs": 6,
         "seconds": pytest.approx(1, abs=60),
     }
-    document = asked(*evaluate)
+    document = run_json(*evaluate)
     pairs = [(pair["app"], pair["neighbour"]) for pair in document["pairs"]]
     assert sorted(app for app, _ in pairs) == sorted(other for _, other in pairs)
     assert len(pairs) == 3
     assert document["sample"] == 3
     assert document["unmeasured"] == []
     # The same pairs again, and without measuring.
-    assert asked(*evaluate, "--score-only")["campaign"] == document["campaign"]
+    assert run_json(*evaluate, "--score-only")["campaign"] == document["campaign"]
     refused = kongming(*evaluate[:-1], "7")
     assert refused.returncode == 2
     assert "3 (one for each application) to 6" in refused.stderr
@@ -138,37 +140,47 @@ def test_a_sample_of_the_pairs_is_all_that_is_measured_and_scored(
     with (tmp_path / "apps.toml").open("a") as file:
         file.write('[apps.bad]\ncommand = "echo a sad end; exit 3"\n')
     every = (*evaluate[:-1], "12")
-    document = asked(*every, status=1)
+    document = run_json(*every, status=1)
     assert "a sad end" in document["dropped"]["bad"]
     assert len(document["pairs"]) == 6
     apps = ("--app", "count", "--app", "rate", "--app", "nap")
-    assert asked(*every, *apps, "--score-only")["campaign"] == document["campaign"]
+    assert run_json(*every, *apps, "--score-only")["campaign"] == document["campaign"]
 
 
 @pytest.mark.thorough
-def test_nodes_are_environments_of_this_machine(asked: Json) -> None:
+def test_nodes_are_environments_of_this_machine(run_json: Json) -> None:
     common = ("--environments", "6", "--repeats", "1", "--models", "RIDGE")
     evaluate = ("evaluate", "apps.toml", "--nodes", "--placement", "same-core", *common)
-    plan = asked(*evaluate, "--dry-run")
-    names = {made["name"] for made in plan["environments"] if made["unavailable"] is None}
+    plan = run_json(*evaluate, "--dry-run")
+    names = {
+        environment["name"]
+        for environment in plan["environments"]
+        if environment["unavailable"] is None
+    }
     assert "idle" in names
     assert len(names) in (6, 7)
     assert plan["runs"] == 2 * len(names)
-    document = asked(*evaluate)
-    kinds = {one["kind"] for one in document["environments"]}
-    assert kinds == {made["kind"] for made in plan["environments"] if made["unavailable"] is None}
+    document = run_json(*evaluate)
+    kinds = {environment["kind"] for environment in document["environments"]}
+    assert kinds == {
+        environment["kind"]
+        for environment in plan["environments"]
+        if environment["unavailable"] is None
+    }
     assert set(document["unavailable"]) == {
-        made["name"] for made in plan["environments"] if made["unavailable"] is not None
+        environment["name"]
+        for environment in plan["environments"]
+        if environment["unavailable"] is not None
     }
     assert document["complete"] is True
     assert document["runs"] == 2 * len(names)
     assert {"MEAN", "SOLO", "RIDGE", "auto"} == set(document["geomean_pct"])
     # The idle node is among the real environments, and this program takes no notice of limits.
     assert document["table"]["rate"]["SOLO"]["median_pct"] == pytest.approx(0.0)
-    total = asked("runs")["total"]
-    again = asked(*evaluate)
+    total = run_json("runs")["total"]
+    again = run_json(*evaluate)
     assert again["campaign"] == document["campaign"]
-    assert asked("runs")["total"] == total
+    assert run_json("runs")["total"] == total
 
 
 def test_ctrl_c_while_it_profiles_leaves_nothing_and_keeps_what_was_measured(
@@ -190,13 +202,13 @@ def test_ctrl_c_while_it_profiles_leaves_nothing_and_keeps_what_was_measured(
     assert "Interrupted" in err
     assert campaign.left() == []
     assert scratch_folders(hasty) == []
-    kept = steps(store_url)
-    assert kept
+    steps_before = steps(store_url)
+    assert steps_before
     # The next one goes on, and runs no pairs before the profiles are complete.
     done = kongming(*evaluate, "--budget", "6ms", "--json")
     assert done.returncode == 1
     assert "before every application was profiled" in json.loads(done.stdout)["error"]["message"]
-    assert len(kept) < len(steps(store_url))
+    assert len(steps_before) < len(steps(store_url))
     with Store.open(store_url) as store:
         campaigns = store.campaigns()
     assert [c.document["plan"] for c in campaigns if "plan" in c.document] == ["quick"]

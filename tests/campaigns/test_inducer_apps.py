@@ -41,37 +41,45 @@ command = "sleep 0.7; exit 3"
 def test_a_program_as_a_load_is_an_environment_of_its_own_signature(
     kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
 ) -> None:
-    asked = ("profile", programs(tmp_path), "--app", "rate", "--inducer-app", "press", *SAME_CORE)
+    args = (
+        "profile",
+        programs(tmp_path),
+        "--app",
+        "rate",
+        "--inducer-app",
+        "press",
+        *SAME_CORE,
+    )
 
     def planned() -> dict[str, object]:
-        document: dict[str, object] = json.loads(kongming(*asked, "--dry-run", "--json").stdout)
+        document: dict[str, object] = json.loads(kongming(*args, "--dry-run", "--json").stdout)
         return document
 
     before = planned()
     assert before["steps"] == 8
     assert before["assumed_seconds"] == {"press": 5.0, "rate": 5.0}
-    part = kongming(*asked, "--budget", "1ms", "--json")
+    part = kongming(*args, "--budget", "1ms", "--json")
     assert part.returncode == 0, part.stderr
     assert json.loads(part.stdout)["complete"] is False
-    whole = json.loads(kongming(*asked, "--json").stdout)
-    assert (whole["complete"], whole["failed"]) == (True, 0)
-    assert set(whole["apps"]) == {"rate"}
+    complete = json.loads(kongming(*args, "--json").stdout)
+    assert (complete["complete"], complete["failed"]) == (True, 0)
+    assert set(complete["apps"]) == {"rate"}
     assert steps(store_url) == list(range(8))
     with Store.open(store_url) as store:
-        (beside,) = [run for run in store.runs(app="rate") if run.neighbours]
+        (colocated,) = [run for run in store.runs(app="rate") if run.neighbours]
         (signature,) = store.signatures(app="press")
-    assert (beside.kind, beside.neighbours, beside.levels) == ("induced", ("press",), ())
-    assert (beside.metric, beside.families) == (50.0, frozenset())
-    assert beside.fingerprint is not None
-    assert beside.fingerprint.times() == signature.fingerprint.times()
-    assert beside.before is not None
-    assert beside.after is not None
+    assert (colocated.kind, colocated.neighbours, colocated.levels) == ("induced", ("press",), ())
+    assert (colocated.metric, colocated.families) == (50.0, frozenset())
+    assert colocated.fingerprint is not None
+    assert colocated.fingerprint.times() == signature.fingerprint.times()
+    assert colocated.before is not None
+    assert colocated.after is not None
     # Its signature is there by now: another campaign has one step less.
     assert planned()["steps"] == 7
 
 
 @pytest.mark.thorough
-def test_a_program_that_fails_or_is_too_short_as_a_load_is_said_so(
+def test_a_program_that_fails_or_is_too_short_as_a_load_is_reported(
     kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
 ) -> None:
     file = programs(tmp_path)
@@ -87,14 +95,14 @@ def test_a_program_that_fails_or_is_too_short_as_a_load_is_said_so(
     with Store.open(store_url) as store:
         failed = [run for run in store.runs() if not run.ok]
     assert sorted(run.kind for run in failed) == ["induced", "induced", "signature"]
-    for words, said in (
+    for words, expected in (
         (("--app", "press", "--inducer-app", "press"), ("--inducer-app", "'press'", "--app")),
         (("--inducer-app", "pres"), ("--inducer-app", "Did you mean press")),
         (("--inducer-app", "press", "--plan", "adaptive", "--runs", "9"), ("--plan quick",)),
     ):
         refused = kongming("profile", file, *words, "--dry-run")
         assert refused.returncode == 2
-        for word in said:
+        for word in expected:
             assert word in refused.stderr
     with Store.open(store_url) as store:
         store.add_run(builders.run("blink", 0.01, node_id=failed[0].node_id))

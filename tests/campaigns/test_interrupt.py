@@ -57,17 +57,17 @@ class Campaign:
 
     def left(self) -> list[psutil.Process]:
         """What still runs and has this campaign's mark in its environment."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             try:
                 if (
                     process.environ().get(MARK) == self.mark
                     and process.status() != psutil.STATUS_ZOMBIE
                 ):
-                    found.append(process)
+                    processes.append(process)
             except psutil.Error:
                 continue
-        return found
+        return processes
 
     def wait_until(self, reached: Phase) -> None:
         def seen() -> bool:
@@ -112,9 +112,9 @@ def test_ctrl_c_leaves_nothing_and_the_same_command_resumes(
         assert "Traceback" not in err
         assert campaign.left() == [], name
         assert scratch_folders(hasty) == [], name
-        kept = steps(store_url)
-        assert set(before) <= set(kept), name
-        before = kept
+        completed = steps(store_url)
+        assert set(before) <= set(completed), name
+        before = completed
     assert 0 < len(before) < 6
 
     done = kongming(*COMMAND, "--json")

@@ -19,7 +19,7 @@ def test_each_is_slowed_and_presses_equally_often(n: int, data: st.DataObject) -
     seed = data.draw(st.integers(0, 1000))
     pairs = balanced_pairs(apps, count, seed)
     assert len(set(pairs)) == len(pairs) == count
-    assert all(one != other for one, other in pairs)
+    assert all(app != other for app, other in pairs)
     for side in (0, 1):
         often = Counter(pair[side] for pair in pairs)
         assert set(often) == set(apps)
@@ -47,6 +47,11 @@ def test_a_number_that_cannot_be_is_refused(count: int) -> None:
 
 def test_a_dropped_program_takes_its_pairs_out_of_the_sample() -> None:
     drawn = balanced_pairs(list("abcdef"), 12, 3)
-    kept = {"apps": dict.fromkeys("abcde", ""), "sample": 12, "seed": 3, "drawn_from": [*"abcdef"]}
-    assert pairs_of(kept) == [pair for pair in drawn if "f" not in pair]
+    document = {
+        "apps": dict.fromkeys("abcde", ""),
+        "sample": 12,
+        "seed": 3,
+        "drawn_from": [*"abcdef"],
+    }
+    assert pairs_of(document) == [pair for pair in drawn if "f" not in pair]
     assert pairs_of({"apps": dict.fromkeys("abcdef", ""), "sample": 12, "seed": 3}) == drawn

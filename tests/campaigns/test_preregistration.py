@@ -33,13 +33,13 @@ def test_it_is_written_once_and_says_what_changed(package: Path, tmp_path: Path)
     code = code_digests(package)
     assert list(code) == [".", "evaluate", "learning"]
     document = preregister(file, code, ["RIDGE"], SETTINGS)
-    told = statement(document, code, "2999-01-01T00:00:00Z")
-    assert (told["before_first_run"], told["code_changed"]) == (True, [])
+    stated = statement(document, code, "2999-01-01T00:00:00Z")
+    assert (stated["before_first_run"], stated["code_changed"]) == (True, [])
     (package / "learning" / "model.py").write_text("# another")
     # The file stays as it was written; the change is stated.
     assert preregister(file, code_digests(package), ["RIDGE"], SETTINGS) == document
-    told = statement(registered(file), code_digests(package), "2000-01-01T00:00:00Z")
-    assert (told["before_first_run"], told["code_changed"]) == (False, ["learning"])
+    stated = statement(registered(file), code_digests(package), "2000-01-01T00:00:00Z")
+    assert (stated["before_first_run"], stated["code_changed"]) == (False, ["learning"])
 
 
 @pytest.mark.parametrize(

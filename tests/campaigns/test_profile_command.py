@@ -36,7 +36,7 @@ def test_good_programs_are_run_alone_and_under_load_and_get_a_signature(
     assert (document["complete"], document["failed"]) == (True, 0)
     assert sorted(document["apps"]) == ["count", "lines", "rate"]
     with Store.open(profiled.env["KONGMING_STORE"]) as store:
-        for app, told in document["apps"].items():
+        for app, report in document["apps"].items():
             runs = store.runs(app=app)
             assert Counter(run.kind for run in runs) == STEPS
             assert all(run.ok and run.campaign == document["campaign"] for run in runs)
@@ -48,11 +48,11 @@ def test_good_programs_are_run_alone_and_under_load_and_get_a_signature(
             assert signature.iterations >= SIGNATURE_ITERATIONS[0]
             steps = [run.step for run in runs] + [signature.step]
             assert len(set(steps)) == 6
-            assert (told["runs"], told["failed"], told["signatures"]) == (5, 0, 1)
-            assert told["solo_s"] > 0
+            assert (report["runs"], report["failed"], report["signatures"]) == (5, 0, 1)
+            assert report["solo_s"] > 0
             # One of them always prints the same rate; the others are really timed.
-            assert (told["noise_pct"] == 0) == (app == "rate")
-            assert (told["dropped"], told["reasons"]) == (None, [])
+            assert (report["noise_pct"] == 0) == (app == "rate")
+            assert (report["dropped"], report["reasons"]) == (None, [])
         assert {"level", "idle"} <= set(store.fingerprint_purposes().values())
 
 
@@ -71,10 +71,10 @@ def test_surrogates_of_full_size_measure_a_campaign(profiled_at_full_size: Profi
 
 
 def test_a_slowdown_is_above_one_for_worse_where_higher_is_better(profiled: Profiled) -> None:
-    told = profiled.document["apps"]["rate"]
-    assert told["solo_s"] == pytest.approx(100.0)
-    assert told["metric_unit"] == "ops/s"
-    assert told["worst_slowdown"] == pytest.approx(2.0)
+    report = profiled.document["apps"]["rate"]
+    assert report["solo_s"] == pytest.approx(100.0)
+    assert report["metric_unit"] == "ops/s"
+    assert report["worst_slowdown"] == pytest.approx(2.0)
     runs = profiled.json("runs", "--app", "rate")["runs"]
     assert {(run["kind"], run["metric"], run["slowdown"]) for run in runs} == {
         ("solo", 100.0, 1.0),
@@ -94,26 +94,26 @@ def test_a_finished_campaign_is_not_measured_again(profiled: Profiled) -> None:
     assert again.returncode == 0
     assert "complete" in again.stdout
     assert "--again" in again.stdout
-    told = profiled.json("profile", profiled.file, *QUICK)
-    assert told["campaign"] == profiled.document["campaign"]
-    assert told["complete"] is True
+    report = profiled.json("profile", profiled.file, *QUICK)
+    assert report["campaign"] == profiled.document["campaign"]
+    assert report["complete"] is True
     assert profiled.json("runs")["total"] == before
 
 
 def test_a_dry_run_tells_what_it_would_cost(profiled: Profiled) -> None:
     before = profiled.json("runs")["total"]
-    told = profiled.json("profile", profiled.file, *QUICK, "--dry-run")
-    assert set(told["runs"]) == {"count", "lines", "rate"}
-    assert all(runs >= 5 + SIGNATURE_ITERATIONS[0] for runs in told["runs"].values())
-    assert told["steps"] == 18
-    assert told["seconds"] > 0
-    # Those that are timed in seconds are known by now; a rate tells no duration.
-    assert set(told["assumed_seconds"]) == {"lines", "rate"}
+    plan = profiled.json("profile", profiled.file, *QUICK, "--dry-run")
+    assert set(plan["runs"]) == {"count", "lines", "rate"}
+    assert all(runs >= 5 + SIGNATURE_ITERATIONS[0] for runs in plan["runs"].values())
+    assert plan["steps"] == 18
+    assert plan["seconds"] > 0
+    # Those that are timed in seconds are known by now; from a rate no duration is known.
+    assert set(plan["assumed_seconds"]) == {"lines", "rate"}
     shown = profiled.run("profile", profiled.file, *QUICK, "--dry-run").stdout
     for word in ("runs", "min", "GB written"):
         assert word in shown
     writing = profiled.json("profile", profiled.file, "--levels", "5", "--dry-run")
-    assert writing["written_bytes"]["at_most"] > told["written_bytes"]["at_most"]
+    assert writing["written_bytes"]["at_most"] > plan["written_bytes"]["at_most"]
     assert writing["written_bytes"]["likely"] < writing["written_bytes"]["at_most"]
     limited = profiled.json(
         "profile", profiled.file, "--levels", "5", "--dry-run", "--write-limit", "1M"
@@ -128,11 +128,11 @@ def test_an_adaptive_plan_counts_every_start_and_resumes(
 ) -> None:
     file = tmp_path / "apps.toml"
     file.write_text('[apps.a]\ncommand = "sleep 0.4"\n')
-    asked = (file, "--plan", "adaptive", "--runs", "10", "--suite", "quick", *SAME_CORE[-2:])
-    first = told(kongming("profile", *asked, "--budget", "1ms", "--json"))
+    arguments = (file, "--plan", "adaptive", "--runs", "10", "--suite", "quick", *SAME_CORE[-2:])
+    first = document_of(kongming("profile", *arguments, "--budget", "1ms", "--json"))
     assert not first["complete"]
-    whole = told(kongming("profile", *asked, "--json"))
-    assert whole["complete"]
+    complete = document_of(kongming("profile", *arguments, "--json"))
+    assert complete["complete"]
     with Store.open(store_url) as store:
         runs = store.runs(app="a")
         (signature,) = store.signatures(app="a")
@@ -141,7 +141,7 @@ def test_an_adaptive_plan_counts_every_start_and_resumes(
     assert len({run.step for run in runs}) == len(runs)
     # One more than it counts may have begun when the signature's loop is stopped.
     assert len(runs) + signature.iterations <= 10
-    for wrong, said in (
+    for wrong, message in (
         (("--plan", "adaptive"), "--plan adaptive --runs N"),
         (("--runs", "10"), "--plan adaptive --runs N"),
         (("--plan", "adaptive", "--runs", "7"), "Allowed: 8 or more"),
@@ -151,7 +151,7 @@ def test_an_adaptive_plan_counts_every_start_and_resumes(
     ):
         refused = kongming("profile", file, *wrong, "--dry-run")
         assert refused.returncode == 2
-        assert said in refused.stderr
+        assert message in refused.stderr
 
 
 def test_a_write_limit_stops_early_and_the_same_command_goes_on(
@@ -159,7 +159,7 @@ def test_a_write_limit_stops_early_and_the_same_command_goes_on(
 ) -> None:
     file = tmp_path / "apps.toml"
     file.write_text('[apps.a]\ncommand = "sleep 0.1"\n')
-    limited = told(kongming("profile", file, *SAME_CORE, "--write-limit", "1M", "--json"))
+    limited = document_of(kongming("profile", file, *SAME_CORE, "--write-limit", "1M", "--json"))
     assert not limited["complete"]
     assert limited["left_out_steps"] > 0
     assert limited["written_bytes"] > 0
@@ -179,15 +179,15 @@ def test_a_budget_stops_early_and_the_same_command_goes_on(
     part = steps(store_url)
     assert 0 < len(part) < 6
 
-    rest = told(kongming(*command, "--json"))
+    rest = document_of(kongming(*command, "--json"))
     assert (rest["complete"], rest["apps"]["a"]["runs"]) == (True, 5)
     assert steps(store_url) == list(range(6))
 
-    complete = told(kongming(*command, "--json"))
+    complete = document_of(kongming(*command, "--json"))
     assert complete["apps"]["a"] == {"judged": rest["apps"]["a"]["judged"]}
     assert len(steps(store_url)) == 6
 
-    again = told(kongming(*command, "--again", "--budget", "1.2s", "--json"))
+    again = document_of(kongming(*command, "--again", "--budget", "1.2s", "--json"))
     assert again["campaign"] != rest["campaign"]
     assert again["complete"] is False
     assert len(steps(store_url)) > 6
@@ -318,23 +318,23 @@ def test_what_fails_under_load_is_kept_with_its_reason_and_the_campaign_goes_on(
 def test_on_one_cpu_there_is_the_same_core(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:
     file = tmp_path / "apps.toml"
     file.write_text('[apps.a]\ncommand = "true"\n')
-    one = min(os.sched_getaffinity(0))
+    cpu = min(os.sched_getaffinity(0))
 
     def on_one_cpu() -> None:
-        os.sched_setaffinity(0, {one})
+        os.sched_setaffinity(0, {cpu})
 
     refused = kongming("profile", file, *QUICK, preexec_fn=on_one_cpu)
     assert refused.returncode == 2
     for words in ("placement", "'cross-core'", "Allowed: same-core", "one CPU"):
         assert words in refused.stderr
-    done = told(kongming("profile", file, *SAME_CORE, "--json", preexec_fn=on_one_cpu))
+    done = document_of(kongming("profile", file, *SAME_CORE, "--json", preexec_fn=on_one_cpu))
     assert done["apps"]["a"]["signatures"] == 1
     with SiblingGroups() as groups:
         equal = groups.active
     for run in stored(kongming):
         assert run["placement"] == "same-core"
-        said = any("no sibling cgroups of equal weight" in text for text in run["warnings"])
-        assert said is not equal
+        warned = any("no sibling cgroups of equal weight" in text for text in run["warnings"])
+        assert warned is not equal
 
 
 def test_a_placement_that_does_not_exist_here_names_those_that_do(
@@ -353,10 +353,10 @@ def test_a_placement_that_does_not_exist_here_names_those_that_do(
     assert f"Allowed: {possible}" in done.stderr
 
 
-def told(done: Any) -> dict[str, Any]:
+def document_of(done: Any) -> dict[str, Any]:
     assert done.returncode == 0, done.stdout + done.stderr
     return dict(json.loads(done.stdout))
 
 
 def stored(kongming: Kongming) -> list[dict[str, Any]]:
-    return list(told(kongming("runs", "--json"))["runs"])
+    return list(document_of(kongming("runs", "--json"))["runs"])

@@ -44,20 +44,20 @@ def test_a_quiet_system_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_it_waits_until_little_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([900 * MIB, 900 * MIB, 300 * MIB, 100 * MIB])
-    asked = []
+    readings = []
 
     def dirty() -> int:
-        asked.append(next(left, MIB))
-        return asked[-1]
+        readings.append(next(left, MIB))
+        return readings[-1]
 
     sync_that(tmp_path, monkeypatch, "exit 0")
     monkeypatch.setattr(module, "dirty_bytes", dirty)
     # What ends it is the little that is left: its limit is far away.
     assert settle(limit_s=1e6) > 0.0
-    assert asked[-1] == MIB
+    assert readings[-1] == MIB
 
 
-def test_it_writes_back_where_nothing_is_told(
+def test_it_writes_back_where_nothing_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync_that(tmp_path, monkeypatch, f"touch {tmp_path}/called")

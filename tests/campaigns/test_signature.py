@@ -1,4 +1,4 @@
-"""Which surrogates a signature has heard of by now, and how it ends when the program fails."""
+"""Which surrogates a signature has readings of by now, and how it ends when the program fails."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def test_joined_windows_hold_the_same_and_small_gaps_only(
     for low, high in drawn:
         windows.append((start + low, start + high))
         start += high
-    made = joined(windows, gap)
-    assert len(made) <= len(windows)
+    merged = joined(windows, gap)
+    assert len(merged) <= len(windows)
     for window in windows:
-        assert any(low <= window[0] and window[1] <= high for low, high in made)
-    added = sum(high - low for low, high in made) - sum(high - low for low, high in windows)
-    assert 0 <= added <= gap * (len(windows) - len(made))
+        assert any(low <= window[0] and window[1] <= high for low, high in merged)
+    added = sum(high - low for low, high in merged) - sum(high - low for low, high in windows)
+    assert 0 <= added <= gap * (len(windows) - len(merged))

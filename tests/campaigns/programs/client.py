@@ -1,4 +1,4 @@
-"""Sends so many lines to the server in this folder and tells how many a second came back."""
+"""Sends so many lines to the server in this folder and prints how many a second came back."""
 
 import os
 import socket
