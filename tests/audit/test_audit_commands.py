@@ -113,7 +113,7 @@ def test_a_page_without_its_libraries_names_the_extra(
 
 
 PICTURES = Path(__file__).parents[2] / "build" / "pictures"
-"""Where a person finds what the browser drew."""
+"""The folder of the screenshots, for a person to look at."""
 
 CUT_LABELS = """[...document.querySelectorAll("svg")].flatMap(svg => {
   const box = svg.getBoundingClientRect();

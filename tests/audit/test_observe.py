@@ -93,7 +93,7 @@ def test_a_run_that_fails_is_kept_with_its_reason(
     assert {(run["ok"], run["value"]) for run in bad} == {(False, None)}
     assert "exit status 3" in bad[0]["reason"]
     assert [run["ok"] for run in runs if run["name"] == "nap"].count(True) > 3
-    # What failed is said by the status, too.
+    # The status, too, says that something failed.
     recording.out.unlink()
     recording.journal.unlink()
     done = recording.run("--for", "0.1s", "--json")

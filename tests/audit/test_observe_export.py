@@ -1,4 +1,4 @@
-"""``kongming observe export``: files put together, and what anonymised ones no longer tell."""
+"""``kongming observe export``: files put together, and what anonymised ones no longer hold."""
 
 from __future__ import annotations
 

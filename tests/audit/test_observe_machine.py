@@ -1,4 +1,4 @@
-"""What a machine is: its microcode, and the cloud instance that a local service tells of."""
+"""What a machine is: its microcode, and the cloud instance that a local service reports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def service(answer: Answer) -> Iterator[tuple[str, list[str]]]:
-    """A metadata service: its address, and what it was asked for."""
+    """A metadata service: its address, and the requests that it got."""
     requests: list[str] = []
 
     def noting(handler: Handler) -> tuple[int, str, dict[str, str]] | None:
@@ -152,7 +152,7 @@ def test_a_slow_service_is_not_waited_for(drip: bool) -> None:
             pass
 
     with service(slow) as (address, _):
-        # The service answers for as long as nobody says that it is over, which is said later.
+        # The service goes on answering until it is ended below.
         assert cloud_instance(address, 0.2) is None
         through.set()
 

@@ -1,4 +1,4 @@
-"""Stores as evaluations leave them: made-up programs that really ran, as it were."""
+"""Stores as evaluations leave them, with runs of made-up programs."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def fill_nodes(
     """Runs of all programs in all environments; returns the campaign's id."""
     identities = {name: identity(app) for name, app in applications(file).items()}
     store.put_node(builders.node())
-    made = [
+    environments = [
         {"name": name, "kind": kind, "parameters": {}, "synthetic": kind == synthetic_kind}
         for name, (kind, _) in ENVIRONMENTS.items()
     ]
@@ -168,13 +168,15 @@ def fill_nodes(
         "suite_version": SUITE,
         "node": "node-1",
         "apps": identities,
-        "environments": len(made),
+        "environments": len(environments),
     }
     missing = {"name": "memory", "kind": "memory", "unavailable": "no memory controller"}
-    campaign = store.open_campaign("nodes", settings | {"seed": 3, "made": [*made, missing]})
+    campaign = store.open_campaign(
+        "nodes", settings | {"seed": 3, "made": [*environments, missing]}
+    )
     random = np.random.default_rng(6)
     for step, (_, environment, name) in enumerate(
-        product(range(repeats), made, sorted(identities))
+        product(range(repeats), environments, sorted(identities))
     ):
         times = synthetic.environment(ENVIRONMENTS[environment["name"]][1], random)
         quick = {known: times[known] for known in synthetic.QUICK}

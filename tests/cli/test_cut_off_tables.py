@@ -88,12 +88,12 @@ def test_the_answer_for_a_pod_shows_lower_bounds_as_such(
 
 
 def test_predictions_that_may_be_larger_are_shown_without_an_upper_end() -> None:
-    said = Interval(5.0, 4.0, 6.0, at_least=True, expected_lower=4.5, expected_upper=5.5)
-    assert slowdown_text(said) == ">=5.00 (4.00 or more)"
-    assert slowdown_text(replace(said, at_least=False)) == "5.00 (4.00 to 6.00)"
+    predicted = Interval(5.0, 4.0, 6.0, at_least=True, expected_lower=4.5, expected_upper=5.5)
+    assert slowdown_text(predicted) == ">=5.00 (4.00 or more)"
+    assert slowdown_text(replace(predicted, at_least=False)) == "5.00 (4.00 to 6.00)"
     grid = Table.grid()
-    add_runtime(grid, said.scaled(2.0), "s")
-    add_slowdown(grid, said, 2.0, "s")
+    add_runtime(grid, predicted.scaled(2.0), "s")
+    add_slowdown(grid, predicted, 2.0, "s")
     console = Console(file=io.StringIO(), width=100)
     console.print(grid)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
@@ -102,6 +102,6 @@ def test_predictions_that_may_be_larger_are_shown_without_an_upper_end() -> None
     assert "4.00 or more, over 2.00 s alone" in shown
     assert "6.00" not in shown
     metric = Table.grid()
-    add_runtime(metric, said.inverse(100.0), "ops/s")
+    add_runtime(metric, predicted.inverse(100.0), "ops/s")
     console.print(metric)
     assert "16.67 ops/s to 25 ops/s" in console.file.getvalue()  # type: ignore[attr-defined]

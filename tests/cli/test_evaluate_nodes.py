@@ -20,11 +20,11 @@ PROGRAMS = ("chaser", "writer")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("nodes")
-    file = evaluated.applications_file(made, PROGRAMS)
-    with Store.open(f"sqlite:///{made / 'store.db'}") as store:
+    path = tmp_path_factory.mktemp("nodes")
+    file = evaluated.applications_file(path, PROGRAMS)
+    with Store.open(f"sqlite:///{path / 'store.db'}") as store:
         evaluated.fill_nodes(store, file, synthetic_kind="mix")
-    return made
+    return path
 
 
 def command(folder: Path, *args: str | Path) -> tuple[str, ...]:
@@ -44,7 +44,9 @@ def test_each_environment_is_predicted_by_models_of_the_others(
     document: dict[str, Any] = json.loads((out / "document.json").read_text())
     assert (document["kind"], document["scored"], document["complete"]) == ("nodes", "raw", True)
     assert document["runs"] == 2 * len(evaluated.ENVIRONMENTS) * 3
-    assert {one["name"] for one in document["environments"]} == set(evaluated.ENVIRONMENTS)
+    assert {environment["name"] for environment in document["environments"]} == set(
+        evaluated.ENVIRONMENTS
+    )
     assert set(document["geomean_pct"]) == {"MEAN", "SOLO", "RIDGE", "auto"}
     # Only those that are real are in the table.
     assert set(document["per_environment"]) == {
@@ -54,7 +56,7 @@ def test_each_environment_is_predicted_by_models_of_the_others(
     assert document["synthetic"]["geomean_pct"]["auto"] > 0
     chosen = document["chosen_by_environment"]
     assert set(chosen) == set(PROGRAMS)
-    assert all(set(one) == set(evaluated.ENVIRONMENTS) for one in chosen.values())
+    assert all(set(models) == set(evaluated.ENVIRONMENTS) for models in chosen.values())
     assert (out / "runs.csv").read_text().count("\n") == 1 + document["runs"] * 4
     assert (out / "error-cdf-light.svg").exists()
 
@@ -76,7 +78,7 @@ def test_nothing_of_an_environment_is_in_what_its_models_learn_from(folder: Path
         assert {name for group in data.groups for name in group} == {
             f"in:{name}" for name in names - {solo}
         }
-        assert {name for one in data.inducers for name in one} == names - {solo}
+        assert {name for inducers in data.inducers for name in inducers} == names - {solo}
         assert data.kinds.count("solo") == 3
         assert data.solo.median == pytest.approx(
             sorted(run.cost for run in task.runs if run.config["environment"] == solo)[1]
@@ -87,8 +89,8 @@ def test_nothing_of_an_environment_is_in_what_its_models_learn_from(folder: Path
 
 def _fastest(runs: Any) -> str:
     costs: dict[str, list[float]] = {}
-    for one in runs:
-        costs.setdefault(one.config["environment"], []).append(math.log(one.cost))
+    for measured in runs:
+        costs.setdefault(measured.config["environment"], []).append(math.log(measured.cost))
     return min(costs, key=lambda name: sorted(costs[name])[1])
 
 
@@ -109,7 +111,7 @@ def test_what_cannot_be_done_says_the_way_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(command(folder, *arguments)) == status
-    told = capsys.readouterr()
-    assert told.out == ""
+    captured = capsys.readouterr()
+    assert captured.out == ""
     for word in words:
-        assert word in told.err
+        assert word in captured.err

@@ -32,12 +32,12 @@ Asks = Callable[..., Any]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Stores of pairs: all of four times each, and half of twice each."""
-    made = tmp_path_factory.mktemp("pairs")
-    file = evaluated.applications_file(made)
+    path = tmp_path_factory.mktemp("pairs")
+    file = evaluated.applications_file(path)
     for name, repeats, done in (("whole", 4, 1.0), ("half", 2, 0.5)):
-        with Store.open(f"sqlite:///{made / name}.db") as store:
+        with Store.open(f"sqlite:///{path / name}.db") as store:
             evaluated.fill_pairs(store, file, repeats=repeats, done=done, drift=DRIFT)
-    return made
+    return path
 
 
 def command(folder: Path, store: str, *args: str | Path) -> tuple[str, ...]:
@@ -69,11 +69,11 @@ def others(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def documents(folder: Path, others: Path) -> dict[str, dict[str, Any]]:
     """What the command wrote and what it printed, by what is scored."""
-    asked = (*MODELS, "--predictions", others)
+    arguments = (*MODELS, "--predictions", others)
     out = folder / "bracketed"
-    assert run(command(folder, "whole", *asked, "--scored", "bracketed", "--out", out)) == 0
+    assert run(command(folder, "whole", *arguments, "--scored", "bracketed", "--out", out)) == 0
     with contextlib.redirect_stdout(io.StringIO()) as printed, on_one_cpu():
-        assert run(command(folder, "whole", *asked, "--scored", "raw", "--json")) == 0
+        assert run(command(folder, "whole", *arguments, "--scored", "raw", "--json")) == 0
     return {
         "bracketed": json.loads((out / "document.json").read_text()),
         "raw": json.loads(printed.getvalue()),
@@ -101,7 +101,7 @@ def test_every_ordered_pair_is_scored_by_every_model(documents: dict[str, dict[s
     # What profiles are made of is known; pairs are run with solo runs between them.
     assert document["runs"] == 4 * 28 + 4 * (12 + 4)
     assert document["elapsed_s"] > (4 * (12 + 4) - 1) * evaluated.EVERY_S
-    assert all(one["signatures"] == 3 for one in document["profiles"].values())
+    assert all(profile["signatures"] == 3 for profile in document["profiles"].values())
 
 
 def test_what_was_learned_under_load_holds_beside_programs(
@@ -169,18 +169,18 @@ def test_the_scale_is_of_what_is_scored(documents: dict[str, dict[str, Any]]) ->
         document = documents[scored]
         assert document["scored"] == scored
         for pair in document["pairs"]:
-            said = pair["predictions"]
-            assert said["SOLO"]["value"] == pytest.approx(solo, rel=0.05)
-            assert said["MEAN"]["value"] > said["SOLO"]["value"]
-            assert said["MEAN"]["value"] < 2.0 * said["SOLO"]["value"]
-            auto = said["auto"]
+            predictions = pair["predictions"]
+            assert predictions["SOLO"]["value"] == pytest.approx(solo, rel=0.05)
+            assert predictions["MEAN"]["value"] > predictions["SOLO"]["value"]
+            assert predictions["MEAN"]["value"] < 2.0 * predictions["SOLO"]["value"]
+            auto = predictions["auto"]
             assert auto["lower"] <= auto["value"] <= auto["upper"]
             truth = evaluated.slowdown(pair["app"], pair["neighbour"])
-            assert auto["value"] == pytest.approx(truth * said["SOLO"]["value"], rel=0.1)
+            assert auto["value"] == pytest.approx(truth * predictions["SOLO"]["value"], rel=0.1)
     chosen = documents["raw"]["chosen"]
     for pair in documents["raw"]["pairs"]:
-        said = pair["predictions"]
-        assert said["auto"]["value"] == said[chosen[pair["app"]]]["value"]
+        predictions = pair["predictions"]
+        assert predictions["auto"]["value"] == predictions[chosen[pair["app"]]]["value"]
 
 
 def test_intervals_are_widened_by_what_other_programs_need(
@@ -189,8 +189,8 @@ def test_intervals_are_widened_by_what_other_programs_need(
     widening = documents["bracketed"]["widening"]
     assert set(widening) == set(evaluated.PROGRAMS)
     # Of twelve pairs six are left without a program, of the three others, with four runs each.
-    assert {(one["groups"], one["pairs"]) for one in widening.values()} == {(3, 24)}
-    assert all(one["factor"] >= 1.0 for one in widening.values())
+    assert {(factors["groups"], factors["pairs"]) for factors in widening.values()} == {(3, 24)}
+    assert all(factors["factor"] >= 1.0 for factors in widening.values())
 
 
 def test_files_hold_the_document_tables_every_case_and_figures(
@@ -218,7 +218,7 @@ def test_without_matplotlib_there_are_tables_all_the_same(
         "raise ModuleNotFoundError(\"No module named 'matplotlib'\", name='matplotlib')"
     )
     root = Path(__file__).resolve().parents[2]
-    asked = (
+    arguments = (
         "--models",
         "MEAN",
         "--app",
@@ -229,7 +229,8 @@ def test_without_matplotlib_there_are_tables_all_the_same(
         tmp_path / "out",
     )
     done = kongming(
-        *command(folder, "whole", *asked), env={"PYTHONPATH": f"{blocked}:{root}", "COLUMNS": "60"}
+        *command(folder, "whole", *arguments),
+        env={"PYTHONPATH": f"{blocked}:{root}", "COLUMNS": "60"},
     )
     assert done.returncode == 0, done.stderr
     assert "No figures" in " ".join(done.stdout.split())
@@ -248,7 +249,7 @@ def test_without_matplotlib_there_are_tables_all_the_same(
     assert {word for line in heads for word in line.split()} >= {"MEAN", "PAIRMEDIAN", "auto"}
 
 
-def test_what_is_not_complete_is_scored_and_said(
+def test_what_is_not_complete_is_scored_and_reported(
     folder: Path, one_cpu: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(command(folder, "half", "--models", "MEAN")) == 1
@@ -267,8 +268,8 @@ def test_what_was_trained_next_to_a_program_is_not_scored_next_to_it(
     shutil.copy(folder / "apps.toml", tmp_path)
     with Store.open(f"sqlite:///{tmp_path / 'loaded'}.db") as store:
         evaluated.fill_pairs(store, tmp_path / "apps.toml", load="writer")
-    asked = ("--models", "MEAN", "--inducer-app", "writer", "--json")
-    assert run(command(tmp_path, "loaded", *asked)) == 0
+    arguments = ("--models", "MEAN", "--inducer-app", "writer", "--json")
+    assert run(command(tmp_path, "loaded", *arguments)) == 0
     document = json.loads(capsys.readouterr().out)
     show(document, Console(file=(shown := io.StringIO())))
     assert "chaser next to writer" in " ".join(shown.getvalue().split())
@@ -315,10 +316,10 @@ def test_what_cannot_be_done_says_the_way_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(command(folder, "whole", *arguments)) == status
-    told = capsys.readouterr()
-    assert told.out == ""
+    captured = capsys.readouterr()
+    assert captured.out == ""
     for word in words:
-        assert word in told.err
+        assert word in captured.err
 
 
 def test_neither_pairs_nor_nodes_is_no_question(
@@ -365,9 +366,9 @@ def test_wrong_predictions_are_explained(
     if content is not None:
         file.write_text(content)
     assert run(command(folder, "whole", "--predictions", file)) == 2
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     for word in words:
-        assert word in told
+        assert word in message
 
 
 def test_nothing_is_written_where_nothing_is_measured(folder: Path, tmp_path: Path) -> None:

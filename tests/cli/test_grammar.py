@@ -43,7 +43,7 @@ def test_shares(text: str, share: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "said"),
+    ("kind", "text", "message"),
     [
         (SHARE, "1.5", r"above 0, up to 1 \(100 %\)"),
         (SHARE, "50", r"Did you mean 50%\?"),
@@ -54,8 +54,8 @@ def test_shares(text: str, share: float) -> None:
         (SHARE, "half", "not an allowed share"),
     ],
 )
-def test_no_shares(kind: Share, text: str, said: str) -> None:
-    with pytest.raises(click.BadParameter, match=said):
+def test_no_shares(kind: Share, text: str, message: str) -> None:
+    with pytest.raises(click.BadParameter, match=message):
         kind.convert(text, None, None)
 
 
@@ -118,7 +118,7 @@ def test_a_number_with_a_decimal_comma(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["apps", "--store", ""], "'' names no store"),
         (["apps", "--store", "sqlite://"], "'sqlite://' names no store"),
@@ -127,7 +127,7 @@ def test_a_number_with_a_decimal_comma(capsys: pytest.CaptureFixture[str]) -> No
 )
 def test_a_name_that_is_empty_is_not_the_default(
     args: list[str],
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -135,7 +135,7 @@ def test_a_name_that_is_empty_is_not_the_default(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs.csv").write_text("machines,seconds\n1,2\n2,1\n")
     assert run(args) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def options() -> Iterator[tuple[str, click.Option]]:
@@ -145,9 +145,9 @@ def options() -> Iterator[tuple[str, click.Option]]:
         if isinstance(command, click.Group):
             context = click.Context(command)
             for child in command.list_commands(context):
-                found = command.get_command(context, child)
-                assert found is not None
-                waiting.append((f"{name} {child}", found))
+                subcommand = command.get_command(context, child)
+                assert subcommand is not None
+                waiting.append((f"{name} {child}", subcommand))
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 yield f"{name} {parameter.opts[0]}", parameter

@@ -116,7 +116,7 @@ def test_options_of_another_kind_are_not_suggested(kongming: Kongming) -> None:
 def test_standard_streams_may_be_closed(
     kongming_env: dict[str, str], tmp_path: Path, closed: str
 ) -> None:
-    """A file that is opened later must not become stdout, and nothing is said in a traceback."""
+    """A file that is opened later must not become stdout, and no error is a traceback."""
     code = "from kongming.cli.start import main; main()"
     script = f'"$0" -c "$1" runs {closed}'
     done = subprocess.run(

@@ -68,7 +68,7 @@ def test_what_is_written_by_hand_is_found() -> None:
 
 
 def test_one_function_writes_per_cent() -> None:
-    found = {
+    offenders = {
         f"{name}:{line}"
         for path in SOURCES
         if "%" in (text := path.read_text())
@@ -76,4 +76,4 @@ def test_one_function_writes_per_cent() -> None:
         if name not in WRITES_ITSELF
         for line in _written_by_hand(text)
     }
-    assert found == set(), "write it with kongming.quantities.per_cent"
+    assert offenders == set(), "write it with kongming.quantities.per_cent"

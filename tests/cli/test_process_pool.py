@@ -80,7 +80,7 @@ def test_an_error_is_raised_here_and_ends_the_others() -> None:
     assert not _workers(os.getpid())
 
 
-def test_a_process_that_was_killed_is_said() -> None:
+def test_a_process_that_was_killed_is_reported() -> None:
     with pytest.raises(KongmingError, match="--jobs 1"):
         list(in_order(ended, range(9), 2))
     assert not _workers(os.getpid())
@@ -117,8 +117,8 @@ def trained(name: str) -> dict[str, Any]:
 
 @pytest.mark.thorough
 def test_a_model_is_the_same_from_any_process() -> None:
-    one, two = (list(in_order(trained, ["first", "second"], jobs)) for jobs in (1, 2))
-    assert one == two
+    serial, parallel = (list(in_order(trained, ["first", "second"], jobs)) for jobs in (1, 2))
+    assert serial == parallel
 
 
 @pytest.mark.thorough
@@ -130,8 +130,8 @@ def test_models_do_not_depend_on_how_many_processes_train_them(
         done = kongming("train", *profiled[:2], "--jobs", jobs, "--json")
         assert done.returncode == 0, done.stderr
         with Store.open(store_url) as store:
-            found = [store.model(name, "cross-core") for name in profiled[:2]]
-        documents.append([_without_time(document) for document in found])
+            models = [store.model(name, "cross-core") for name in profiled[:2]]
+        documents.append([_without_time(document) for document in models])
     assert documents[0] == documents[1]
 
 
@@ -207,11 +207,11 @@ def _training(
 
 
 def _marked(mark: str) -> list[str]:
-    found = []
+    command_lines = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(" ".join(process.cmdline()))
+                command_lines.append(" ".join(process.cmdline()))
         except psutil.Error:
             continue
-    return found
+    return command_lines

@@ -61,8 +61,8 @@ def test_runs_with_filters(kongming: Kongming) -> None:
     newest = listed(kongming, "runs", "--limit", "1", "--fingerprints")
     assert newest["total"] == 6
     assert [run["app"] for run in newest["runs"]] == ["serve"]
-    whole = listed(kongming, "runs", "--app", "sort", "--fingerprints")["runs"][0]
-    assert whole["fingerprint"]["surrogates"].keys() == TIMES.keys()
+    complete = listed(kongming, "runs", "--app", "sort", "--fingerprints")["runs"][0]
+    assert complete["fingerprint"]["surrogates"].keys() == TIMES.keys()
 
 
 @pytest.mark.usefixtures("filled")
@@ -168,7 +168,7 @@ def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize(
-    ("args", "status", "told"),
+    ("args", "status", "message"),
     [
         (["runs", "--app", "srot"], 2, "Did you mean sort?"),
         (["runs", "--kind", "slo"], 2, "--kind"),
@@ -195,14 +195,14 @@ def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_gets_a_sentence(
-    kongming: Kongming, tmp_path: Path, args: list[str], status: int, told: str
+    kongming: Kongming, tmp_path: Path, args: list[str], status: int, message: str
 ) -> None:
     (tmp_path / "letter.txt").write_text("Dear reader, " * 100)
     (tmp_path / "apps.toml").touch()
     (tmp_path / "lost.sqlite").touch()
     done = kongming(*args)
     assert done.returncode == status, done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 2
     assert not list(tmp_path.glob("*.parquet"))

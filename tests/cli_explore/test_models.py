@@ -81,11 +81,11 @@ def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -
     again = answer(kongming, "predict", "m.json", "--at", AT)
     for name, value in again["predictions"][0].items():
         assert value == (first[name] if name == "at" else pytest.approx(first[name]))
-    told = " ".join(kongming("explore", "show", "m.json").stdout.split())
-    assert "40 runs of seconds; model: least squares" in told
-    assert "points those that remove most of the error" in told
-    assert " failed 1 run " in told
-    assert "_" not in told
+    output = " ".join(kongming("explore", "show", "m.json").stdout.split())
+    assert "40 runs of seconds; model: least squares" in output
+    assert "points those that remove most of the error" in output
+    assert " failed 1 run " in output
+    assert "_" not in output
     shown = answer(kongming, "show", "m.json")
     shares = shown["importances"]
     assert set(shares) == {"nodes", "mem", "codec", "level", "fast"}
@@ -116,7 +116,7 @@ def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("row", "column", "text", "said"),
+    ("row", "column", "text", "message"),
     [
         (
             3,
@@ -138,7 +138,7 @@ def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Pa
     ],
 )
 def test_wrong_cells(
-    kongming: Kongming, runs: Path, row: int, column: str, text: str, said: str
+    kongming: Kongming, runs: Path, row: int, column: str, text: str, message: str
 ) -> None:
     with runs.open(newline="") as file:
         table = list(csv.reader(file))
@@ -146,16 +146,16 @@ def test_wrong_cells(
     with runs.open("w", newline="") as file:
         csv.writer(file).writerows(table)
     error = answer(kongming, "fit", "space.toml", runs, "--out", "m.json", status=2)["error"]
-    assert said in f"{error['message']} {error['hint']}"
+    assert message in f"{error['message']} {error['hint']}"
 
 
 def test_tables_that_no_model_is_made_of(kongming: Kongming, runs: Path, tmp_path: Path) -> None:
     lines = runs.read_text().splitlines()
-    asked = ("fit", "space.toml", runs, "--out", "m.json")
+    arguments = ("fit", "space.toml", runs, "--out", "m.json")
 
     def refused(rows: list[str], status: int) -> str:
         runs.write_text("\n".join([lines[0], *rows]) + "\n")
-        return str(answer(kongming, *asked, status=status)["error"]["message"])
+        return str(answer(kongming, *arguments, status=status)["error"]["message"])
 
     assert "too few runs for any model. Found 1. Allowed: 2 rows" in refused(lines[1:2], 2)
     ends = [line.rsplit(",", 2)[0] for line in lines[1:]]
@@ -168,7 +168,7 @@ def test_tables_that_no_model_is_made_of(kongming: Kongming, runs: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("at", "said"),
+    ("at", "message"),
     [
         ("nodes=4", "mem: is missing"),
         (AT + ",color=red", "no parameter named 'color'"),
@@ -179,10 +179,10 @@ def test_tables_that_no_model_is_made_of(kongming: Kongming, runs: Path, tmp_pat
         ("nodes=16,mem=16,codec=zst,fast=false", "forbid[0]: nodes * mem > 100"),
     ],
 )
-def test_wrong_points(kongming: Kongming, runs: Path, at: str, said: str) -> None:
+def test_wrong_points(kongming: Kongming, runs: Path, at: str, message: str) -> None:
     answer(kongming, "fit", "space.toml", runs, "--out", "m.json", "--model", "lines")
     error = answer(kongming, "predict", "m.json", "--at", at, status=2)["error"]
-    assert said in error["message"]
+    assert message in error["message"]
 
 
 def test_a_point_and_a_folder_that_are_refused(
@@ -204,7 +204,7 @@ def test_newer_and_damaged_models_are_refused(
     document = json.loads(path.read_text())
     newer = {**document, "version": document["version"] + 1}
     other = {**document, "target": "other"}
-    for content, said in (
+    for content, message in (
         (json.dumps(newer), f"has version {newer['version']}"),
         (json.dumps(other), "checksum does not match"),
         (json.dumps([]), KIND.name),
@@ -212,11 +212,11 @@ def test_newer_and_damaged_models_are_refused(
     ):
         path.write_text(content)
         error = answer(kongming, "predict", "m.json", "--at", AT, status=2)["error"]
-        assert said in error["message"]
+        assert message in error["message"]
 
 
 @pytest.mark.parametrize(
-    ("space", "said"),
+    ("space", "message"),
     [
         ("nodes = [1, 2]\nnodes = [3]\n", "cannot be read"),
         ("nodes = []\n", "nodes: has no values"),
@@ -228,6 +228,6 @@ def test_newer_and_damaged_models_are_refused(
         ("nodes = 3\n", "nodes: is not a dimension"),
     ],
 )
-def test_wrong_spaces(kongming: Kongming, tmp_path: Path, space: str, said: str) -> None:
+def test_wrong_spaces(kongming: Kongming, tmp_path: Path, space: str, message: str) -> None:
     (tmp_path / "space.toml").write_text(space)
-    assert said in answer(kongming, "next", "space.toml", status=2)["error"]["message"]
+    assert message in answer(kongming, "next", "space.toml", status=2)["error"]["message"]

@@ -47,9 +47,9 @@ def replay(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, 
 
 def test_the_document(kongming: Kongming, tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", HEADER, grid(lambda n, m: n == 16 and m < 3))
-    asked = (table, "--target", "seconds", "--budget", "16", "--batch", "8", "--repeats", "3")
-    asked += ("--policy", "uni", "--policy", "auto", "--model", "lines", "--cost", "nodes * 2")
-    document = replay(kongming, *asked)
+    arguments = (table, "--target", "seconds", "--budget", "16", "--batch", "8", "--repeats", "3")
+    arguments += ("--policy", "uni", "--policy", "auto", "--model", "lines", "--cost", "nodes * 2")
+    document = replay(kongming, *arguments)
     assert (document["rows"], document["budget"]) == (80, 16)
     assert list(document["policies"]) == ["uni", "auto"]
     for seen in document["policies"].values():
@@ -65,7 +65,7 @@ def test_the_document(kongming: Kongming, tmp_path: Path) -> None:
         assert 16 * 2 <= seen["cost"] <= 16 * 32
         assert sum(seen["models"].values()) == 3
         assert set(seen["seconds"]) == {"suggest_p50", "suggest_max", "fit"}
-    again = replay(kongming, *asked)
+    again = replay(kongming, *arguments)
     for policy, seen in again["policies"].items():
         assert seen["all"] == document["policies"][policy]["all"]
 
@@ -74,11 +74,11 @@ def test_the_errors_are_those_of_the_table(kongming: Kongming, tmp_path: Path) -
     """A line is learned exactly, so all errors vanish; and nothing is unseen once all was run."""
     rows = [(a, b, 10 + 2 * a - b) for a in range(8) for b in range(8)]
     table = write(tmp_path / "t.csv", ("a", "b", "y"), rows)
-    asked = (table, "--target", "y", "--policy", "uni", "--model", "lines", "--repeats", "2")
-    part = replay(kongming, *asked, "--rate", "25%")
+    arguments = (table, "--target", "y", "--policy", "uni", "--model", "lines", "--repeats", "2")
+    part = replay(kongming, *arguments, "--rate", "25%")
     assert part["budget"] == 16
     assert part["policies"]["uni"]["all"]["mae"]["median"] < 1e-3
-    every = replay(kongming, *asked, "--budget", "64")["policies"]["uni"]
+    every = replay(kongming, *arguments, "--budget", "64")["policies"]["uni"]
     assert every["unseen"]["mse"] == {"median": None, "iqr": [None, None]}
 
 
@@ -104,8 +104,8 @@ def test_any_table_works(
     table = columns_of(120)
     table |= {name: make(table) for name, make in more.items()}
     path = write(tmp_path / "t.csv", tuple(table), [*zip(*table.values(), strict=True)])
-    asked = ("--target", "y", "--budget", "12", "--batch", "6", "--repeats", "1")
-    document = replay(kongming, path, *asked, "--policy", "auto")
+    arguments = ("--target", "y", "--budget", "12", "--batch", "6", "--repeats", "1")
+    document = replay(kongming, path, *arguments, "--policy", "auto")
     for seen in document["policies"].values():
         assert np.isfinite(seen["all"]["mse"]["median"])
 
@@ -116,12 +116,12 @@ def test_twenty_thousand_rows_and_points_measured_twice(kongming: Kongming, tmp_
     path = tmp_path / "t.csv"
     rows = [*zip(*table.values(), strict=True)]
     write(path, tuple(table), [*rows, *((a, b, y + 0.1) for a, b, y in rows)])
-    asked = (path, "--target", "y", "--budget", "20", "--repeats", "1", "--policy", "uni")
-    assert replay(kongming, *asked)["rows"] == 20_000
+    arguments = (path, "--target", "y", "--budget", "20", "--repeats", "1", "--policy", "uni")
+    assert replay(kongming, *arguments)["rows"] == 20_000
 
 
 @pytest.mark.parametrize(
-    ("cells", "args", "said"),
+    ("cells", "args", "message"),
     [
         ({(3, "seconds"): "fast"}, (), "row 3 (line 4), column 'seconds': is not a finite number"),
         ({(3, "seconds"): "nan"}, (), "row 3 (line 4), column 'seconds'"),
@@ -153,7 +153,7 @@ def test_bad_input(
     tmp_path: Path,
     cells: dict[tuple[int, str], str],
     args: tuple[str, ...],
-    said: str,
+    message: str,
 ) -> None:
     rows: list[list[object]] = [list(HEADER), *(list(row) for row in grid())]
     for (row, column), text in cells.items():
@@ -161,7 +161,7 @@ def test_bad_input(
     table = write(tmp_path / "t.csv", rows[0], rows[1:])
     first = () if "--target" in args else ("--target", "seconds")
     document = replay(kongming, table, *first, "--repeats", "1", *args, status=2)
-    assert said in document["error"]["message"]
+    assert message in document["error"]["message"]
 
 
 def test_parameters_that_never_vary_are_refused(kongming: Kongming, tmp_path: Path) -> None:
@@ -181,11 +181,11 @@ def test_a_short_row_is_no_failed_run(kongming: Kongming, tmp_path: Path) -> Non
     assert "row 2 (line 3), column 3: has 2 cells" in document["error"]["message"]
 
 
-def test_widths_beside_targets_of_zero(kongming: Kongming, tmp_path: Path) -> None:
+def test_widths_relative_to_targets_of_zero(kongming: Kongming, tmp_path: Path) -> None:
     rows = [(a, b, max(a - 4, 0) * b) for a in range(8) for b in range(8)]
     table = write(tmp_path / "t.csv", ("a", "b", "y"), rows)
-    asked = (table, "--target", "y", "--budget", "20", "--repeats", "1", "--policy", "uni")
-    document = replay(kongming, *asked, "--model", "lines")
+    arguments = (table, "--target", "y", "--budget", "20", "--repeats", "1", "--policy", "uni")
+    document = replay(kongming, *arguments, "--model", "lines")
     assert document["policies"]["uni"]["width_pct"] < 1e5
 
 

@@ -108,29 +108,29 @@ def test_killed_and_interrupted(
         ) as process:
             wait_for(lambda before=before: out.exists() and len(rows(out)) > before + 1)
             own = psutil.Process(process.pid).children(recursive=True)
-            kept = rows(out)
+            rows_before = rows(out)
             process.send_signal(end)
-            _, said = process.communicate(timeout=30)
+            _, message = process.communicate(timeout=30)
         assert process.returncode == (130 if end == signal.SIGINT else -end)
-        assert rows(out)[: len(kept)] == kept
+        assert rows(out)[: len(rows_before)] == rows_before
         wait_for(lambda own=own: not any(each.is_running() for each in own))
         if end == signal.SIGINT:
-            assert "Interrupted" in said
-            assert f"{len(rows(out))} runs are kept" in said
-            assert "the same command goes on" in said
+            assert "Interrupted" in message
+            assert f"{len(rows(out))} runs are kept" in message
+            assert "the same command goes on" in message
             assert list((tmp_path / "io").iterdir()) == []
     with out.open("a") as file:
         file.write("3,gz,0.5")  # what a process that was killed may leave
-    kept = rows(out)[:-1]
+    rows_before = rows(out)[:-1]
     document = run(kongming, *job, *OUT, "--budget", "10")
-    assert document["resumed"] == len(kept)
+    assert document["resumed"] == len(rows_before)
     table = rows(out)
-    assert table[: len(kept)] == kept
+    assert table[: len(rows_before)] == rows_before
     assert len({(row["n"], row["codec"]) for row in table}) == len(table) == 10
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
+    ("file", "old", "new", "message"),
     [
         ("apps.toml", "sleep {n}", "sleep 0{n}", "row 1 (line 2), column 'identity'"),
         ("apps.toml", 'MODE = "{codec}"', 'MODE = "x{codec}"', "the program, its set-up or"),
@@ -151,16 +151,16 @@ def test_another_program_space_or_table_is_refused(
     file: str,
     old: str,
     new: str,
-    said: str,
+    message: str,
 ) -> None:
     run(kongming, *job, *OUT, "--budget", "2")
     path = tmp_path / file
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
-    kept = (tmp_path / "runs.csv").read_text()
+    content = (tmp_path / "runs.csv").read_text()
     document = run(kongming, *job, *OUT, "--budget", "4", status=2)
-    assert said in document["error"]["message"]
-    assert (tmp_path / "runs.csv").read_text() == kept
+    assert message in document["error"]["message"]
+    assert (tmp_path / "runs.csv").read_text() == content
 
 
 def test_runs_get_cpus_of_their_own_or_are_refused(

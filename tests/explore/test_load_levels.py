@@ -1,4 +1,4 @@
-"""Load levels by what other programs taught: the chooser, and the adaptive plan that asks it."""
+"""Load levels learned from other programs: the chooser, and the adaptive plan that uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a profiler: suggested, told, saved, resumed, predicted."""
+"""The loop of a profiler: suggested, observed, saved, resumed, predicted."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_failures_are_learned_and_kept() -> None:
 
 
 def test_suggestions_avoid_where_runs_failed() -> None:
-    """20 runs told, of which those beyond an oblique line failed."""
+    """20 runs observed, of which those beyond an oblique line failed."""
     grid = [(at + 0.5) / 20 for at in range(20)]
     space = Space.from_dict({"x": grid, "y": grid})
 
@@ -283,7 +283,7 @@ def test_settings_that_are_refused(settings: Any, word: str) -> None:
         (1.0, {"error": "failed"}),
     ],
 )
-def test_what_cannot_be_told(value: Any, options: Any) -> None:
+def test_observations_that_are_refused(value: Any, options: Any) -> None:
     profiler = DecisionTreeProfiler(SPACE)
     with pytest.raises(ExploreError):
         profiler.tell({"nodes": 2, "mem_gb": 4, "codec": "gz"}, value, **options)
