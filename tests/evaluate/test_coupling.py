@@ -33,10 +33,10 @@ def test_only_clearly_unlike_profiles_are_named() -> None:
     pairs = [corun(1.0, 2.0), corun(1.0, 3.0), corun(None, 9.0)]
     for at, named in ((2.0, False), (1.2, True), (None, False)):
         passive = {} if at is None else {COUPLING: at}
-        told = section(pairs, [builders.run("a", 1.0, passive=passive)])
-        assert told["pairs"] == {"median": 2.5, "low": 2.0, "high": 3.0, "n": 2}
-        assert (told["profiles"] is None) is (at is None)
-        assert bool(told["unlike"]) is named
+        summary = section(pairs, [builders.run("a", 1.0, passive=passive)])
+        assert summary["pairs"] == {"median": 2.5, "low": 2.0, "high": 3.0, "n": 2}
+        assert (summary["profiles"] is None) is (at is None)
+        assert bool(summary["unlike"]) is named
 
 
 def test_recordings_without_it_say_nothing() -> None:

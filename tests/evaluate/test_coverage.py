@@ -51,13 +51,13 @@ def covered(held: dict[str, list[bool]], **changes: Any) -> dict[str, Any]:
 
 def test_share_width_and_interval_by_hand() -> None:
     held = {f"a{k}": [True, True, True, k < 5] for k in range(10)}
-    found = covered(held)
-    assert found["level"] == 0.9
-    assert found["actual"] == pytest.approx(35 / 40)
-    assert found["median_width_pct"] == pytest.approx(40.0)
+    coverage = covered(held)
+    assert coverage["level"] == 0.9
+    assert coverage["actual"] == pytest.approx(35 / 40)
+    assert coverage["median_width_pct"] == pytest.approx(40.0)
     # Clustered: 10/9 x 10 x 0.5^2 / 40^2 = 0.0017. Binomial, which is more: 37/44 x 7/44 / 44.
     reach = 2.262 * math.sqrt(37 / 44 * 7 / 44 / 44)
-    assert found["interval"] == pytest.approx([0.875 - reach, 0.875 + reach])
+    assert coverage["interval"] == pytest.approx([0.875 - reach, 0.875 + reach])
 
 
 def test_applications_that_are_all_or_nothing_widen_the_interval() -> None:
@@ -70,21 +70,21 @@ def test_applications_that_are_all_or_nothing_widen_the_interval() -> None:
 
 
 def test_endless_intervals_cover_everything() -> None:
-    found = covered({"a": [True, False], "b": [False, False]}, lower=0.0, upper=math.inf)
-    assert found["actual"] == 1.0
-    assert found["interval"][1] == 1.0
-    assert found["median_width_pct"] is None
+    coverage = covered({"a": [True, False], "b": [False, False]}, lower=0.0, upper=math.inf)
+    assert coverage["actual"] == 1.0
+    assert coverage["interval"][1] == 1.0
+    assert coverage["median_width_pct"] is None
 
 
 def test_one_application_says_nothing_about_others() -> None:
-    found = covered({"a": [True, False, True]})
-    assert found["actual"] == pytest.approx(2 / 3)
-    assert found["interval"] == [None, None]
+    coverage = covered({"a": [True, False, True]})
+    assert coverage["actual"] == pytest.approx(2 / 3)
+    assert coverage["interval"] == [None, None]
 
 
 def test_no_interval_no_coverage() -> None:
-    found = covered({"a": [True]}, lower=None, upper=None)
-    assert found == {
+    coverage = covered({"a": [True]}, lower=None, upper=None)
+    assert coverage == {
         "level": None,
         "actual": None,
         "interval": [None, None],
@@ -124,8 +124,8 @@ def test_single_runs_and_medians_of_many_are_covered_apart() -> None:
         predicted = [
             PairPrediction(app, "x", "auto", 1.0, 0.9, 1.1, expected=(0.95, 1.05)) for app in "ab"
         ]
-        found: dict[str, Any] = scored(measured, predicted)["coverage"]
-        return found
+        summaries: dict[str, Any] = scored(measured, predicted)["coverage"]
+        return summaries
 
     # The mean of repeats that differ so much may well be of a median within the interval.
     noisy = coverage((0.6, 1.09, 1.6))
@@ -138,7 +138,7 @@ def test_single_runs_and_medians_of_many_are_covered_apart() -> None:
 
 
 def test_what_is_slower_than_at_least_is_held_and_what_is_faster_is_missed() -> None:
-    """Said to be slowed at least 5 times, 4 or more in a run."""
+    """Predicted to be slowed at least 5 times, 4 or more in a run."""
     costs = {"above": (9.0, 9.0), "within": (4.5, 5.5), "below": (2.0, 2.0), "other": (9.0, 9.0)}
     measured = [PairMeasurement(app, name, costs[name]) for app in "ab" for name in costs]
     predicted = [
@@ -162,9 +162,9 @@ def test_what_is_slower_than_at_least_is_held_and_what_is_faster_is_missed() -> 
     assert coverage["expected"]["at_least"] == {"n": 6, "above": 2, "below": 2}
     # More than half of the intervals have no upper end.
     assert coverage["run"]["median_width_pct"] is None
-    said = [line for line in remarks(document) if '"at least"' in line]
-    assert "Of these, 12 are of predictions" in said[0]
-    assert "4 lie above the computed end, which is none, and count as held; 4 lie below" in said[0]
+    lines = [line for line in remarks(document) if '"at least"' in line]
+    assert "Of these, 12 are of predictions" in lines[0]
+    assert "4 lie above the computed end, which is none, and count as held; 4 lie below" in lines[0]
     closed = scored(measured, [replace(prediction, at_least=False) for prediction in predicted])
     assert closed["coverage"]["run"]["actual"] == 0.25
     assert not [line for line in remarks(closed) if "Of these" in line]

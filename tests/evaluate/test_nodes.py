@@ -24,10 +24,10 @@ def score(
     **changes: Any,
 ) -> dict[str, Any]:
     settings: dict[str, Any] = {
-        "solo": {one.app: 1.0 for one in measured},
+        "solo": {measurement.app: 1.0 for measurement in measured},
         "chosen": {},
         "node": {"id": "node-1"},
-        "runs": sum(len(one.values) for one in measured),
+        "runs": sum(len(measurement.values) for measurement in measured),
         "elapsed_s": 60.0,
         "scored": "raw",
     }
@@ -42,11 +42,11 @@ def quotas(app: str = "a", *, synthetic: bool = False) -> list[EnvironmentMeasur
 
 
 def test_errors_of_single_runs_by_hand() -> None:
-    said = [
+    predicted = [
         EnvironmentPrediction("a", "quota-50", "LM", (2.2, 2.0 * math.exp(0.1))),
         EnvironmentPrediction("a", "quota-80", "LM", (1.02, 1.04)),
     ]
-    document = score(quotas(), said)
+    document = score(quotas(), predicted)
     # 10, 0, 2 and 4 per cent off.
     assert document["table"]["a"]["LM"]["median_pct"] == pytest.approx(3.0)
     assert document["per_environment"]["quota-80"]["LM"] == pytest.approx(3.0)
@@ -66,7 +66,10 @@ def test_errors_of_single_runs_by_hand() -> None:
     assert document["ratio_to_mean"]["LM"]["value"] == pytest.approx(3.0 / mean)
     assert document["ratio_to_mean"]["MEAN"]["value"] == pytest.approx(1.0)
     assert list(document["all"]) == ["MEAN", "SOLO", "LM"]
-    assert [one["name"] for one in document["environments"]] == ["quota-50", "quota-80"]
+    assert [environment["name"] for environment in document["environments"]] == [
+        "quota-50",
+        "quota-80",
+    ]
 
 
 def test_synthetic_environments_are_scored_apart() -> None:
@@ -99,16 +102,16 @@ def test_intervals_and_marks_by_run() -> None:
         for app in "ab"
         for name in ("mix-1", "mix-2")
     ]
-    said = [
+    predicted = [
         EnvironmentPrediction(
-            *(one.app, one.environment, "auto", (1.0, 1.5)),
+            *(measurement.app, measurement.environment, "auto", (1.0, 1.5)),
             lower=(0.9, 1.2),
             upper=(1.1, 1.8),
             extrapolating=(False, True),
         )
-        for one in measured
+        for measurement in measured
     ]
-    document = score(measured, said)
+    document = score(measured, predicted)
     assert document["coverage"]["run"]["actual"] == 0.5
     assert document["coverage"]["run"]["median_width_pct"] == pytest.approx((20.0 + 40.0) / 2)
     assert document["geomean_pct"]["auto"] == pytest.approx((0.0 + 50.0) / 2)

@@ -34,8 +34,8 @@ def two_repeats() -> dict[tuple[str, str], tuple[float, float]]:
 
 
 def test_errors_of_two_repeats_by_hand() -> None:
-    said = {("a", "b"): 1.8, ("a", "c"): 1.05, ("a", "d"): 1.5}
-    document = score(two_repeats(), {"LM": said})
+    predicted = {("a", "b"): 1.8, ("a", "c"): 1.05, ("a", "d"): 1.5}
+    document = score(two_repeats(), {"LM": predicted})
     cell = document["table"]["a"]["LM"]
     # 10, 5 and 0 per cent off.
     assert cell["median_pct"] == pytest.approx(5.0)
@@ -66,12 +66,12 @@ def test_trivial_predictors_by_hand() -> None:
 def test_skill_by_hand() -> None:
     """Two applications whose repeats differ by 6 %."""
     values: dict[tuple[str, str], tuple[float, ...]] = {}
-    said: dict[tuple[str, str], float] = {}
+    predicted: dict[tuple[str, str], float] = {}
     for app, off in (("a", 1.06), ("b", 1.12)):
         for neighbour, cost in (("x", 1.0), ("y", 2.0)):
             values[app, neighbour] = (cost * math.exp(0.03), cost * math.exp(-0.03))
-            said[app, neighbour] = cost * off
-    document = score(values, {"LM": said})
+            predicted[app, neighbour] = cost * off
+    document = score(values, {"LM": predicted})
     # PAIRMEDIAN says 2 for 1 and 1 for 2: 100 and 50 %, the median of which is 75 in both.
     expected = (math.sqrt(6.0 * 12.0) - 3.0) / (75.0 - 3.0)
     assert document["skill"]["LM"]["value"] == pytest.approx(expected)
@@ -80,7 +80,7 @@ def test_skill_by_hand() -> None:
     assert low == pytest.approx((6.0 - 3.0) / 72.0)
     assert high == pytest.approx((12.0 - 3.0) / 72.0)
     # No error counts as less than the noise.
-    exact = score(values, {"LM": said | {("a", "x"): 1.0, ("a", "y"): 2.0}})
+    exact = score(values, {"LM": predicted | {("a", "x"): 1.0, ("a", "y"): 2.0}})
     assert exact["floored_geomean_pct"]["LM"] == pytest.approx(math.sqrt(3.0 * 12.0))
 
 
@@ -179,12 +179,12 @@ def test_excess_by_hand() -> None:
     document = score(values, {"LM": {("a", "b"): 1.6, ("c", "b"): 1.5}})
     noise = 0.01 + 0.0025
     solo = math.log(2) ** 2 + math.log(1.5) ** 2
-    found = document["excess"]["LM"]
-    assert found["value"] == pytest.approx((math.log(1.25) ** 2 - noise) / (solo - noise))
+    excess = document["excess"]["LM"]
+    assert excess["value"] == pytest.approx((math.log(1.25) ** 2 - noise) / (solo - noise))
     # One presser; of two victims one may be drawn twice.
     low = (0.0 - 0.0025) / (math.log(1.5) ** 2 - 0.0025)
     high = (math.log(1.25) ** 2 - 0.01) / (math.log(2) ** 2 - 0.01)
-    assert found["interval"] == pytest.approx([low, high])
+    assert excess["interval"] == pytest.approx([low, high])
     assert document["noise"] == {
         "share_of_solo": pytest.approx(noise / solo),
         "too_noisy": False,
@@ -235,12 +235,12 @@ def test_row_and_column_effects_are_found_without_the_scored_pair(seed: int, app
     values = {(a, b): (math.exp(row[a] + column[b]),) for a in names for b in names if a != b}
     values["xz", "stencil"] = (9.0,)
     document = score(values, {})
-    said = {
+    predicted = {
         (pair["app"], pair["neighbour"]): pair["predictions"]["ROW+COL"]["value"]
         for pair in document["pairs"]
     }
     # The scored pair is an outlier, and does not predict itself.
-    assert said["xz", "stencil"] == pytest.approx(math.exp(row["xz"] + column["stencil"]))
+    assert predicted["xz", "stencil"] == pytest.approx(math.exp(row["xz"] + column["stencil"]))
 
 
 def test_minutes_make_curves_of_error() -> None:
@@ -342,7 +342,7 @@ def test_bad_reference_times_are_refused(changes: dict[str, Any], field: str) ->
 
 def test_nothing_is_scored_twice() -> None:
     pair = PairMeasurement("a", "b", (1.0,))
-    said = PairPrediction("a", "b", "LM", 1.0)
+    prediction = PairPrediction("a", "b", "LM", 1.0)
     settings: dict[str, Any] = {
         **{"solo": {"a": 1.0}, "training_mean": {}, "repeats": 1, "chosen": {}},
         **{"placement": "", "node": {}, "runs": 1, "elapsed_s": 0.0, "scored": "raw"},
@@ -350,9 +350,9 @@ def test_nothing_is_scored_twice() -> None:
     with pytest.raises(InputError, match="a next to b"):
         score_pairs([pair, pair], [], **settings)
     with pytest.raises(InputError, match="LM for a next to b"):
-        score_pairs([pair], [said, said], **settings)
+        score_pairs([pair], [prediction, prediction], **settings)
     with pytest.raises(InputError, match="no pair"):
-        score_pairs([PairMeasurement("a", "b", ())], [said], **settings)
+        score_pairs([PairMeasurement("a", "b", ())], [prediction], **settings)
 
 
 @pytest.mark.parametrize(
@@ -387,11 +387,11 @@ def evaluations(draw: st.DrawFn) -> tuple[dict[Any, Any], dict[str, dict[Any, fl
         pair: draw(st.lists(costs, min_size=0, max_size=repeats).map(tuple)) for pair in pairs
     }
     values[pairs[0]] = (1.0, *values[pairs[0]][1:])
-    said = {
+    predicted = {
         model: {pair: draw(costs) for pair in pairs if draw(st.booleans())}
         for model in ("LM", "auto")
     }
-    return values, said, repeats
+    return values, predicted, repeats
 
 
 @settings(deadline=None, max_examples=30)
@@ -399,14 +399,14 @@ def evaluations(draw: st.DrawFn) -> tuple[dict[Any, Any], dict[str, dict[Any, fl
 def test_any_evaluation_is_json_and_free_of_the_order(
     evaluation: Any, shuffle: random.Random
 ) -> None:
-    values, said, repeats = evaluation
-    document = score(values, said, repeats=repeats)
+    values, predicted, repeats = evaluation
+    document = score(values, predicted, repeats=repeats)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     pairs = list(values)
     shuffle.shuffle(pairs)
     again = {
         model: {pair: by_pair[pair] for pair in pairs if pair in by_pair}
-        for model, by_pair in said.items()
+        for model, by_pair in predicted.items()
     }
     assert score({pair: values[pair] for pair in pairs}, again, repeats=repeats) == document
     for app, floor in document["noise_floor_pct"]["per_app"].items():
@@ -433,29 +433,29 @@ def test_saying_what_was_measured_has_no_error(seed: int, repeats: int, noise: f
 def test_a_constant_slowdown_ranks_nothing(slowdown: float, solo: float) -> None:
     values = noisy(truth(3), 0.1, 2)
     solos = {app: solo * (k + 1) for k, app in enumerate(NAMES[:3])}
-    said = {(app, neighbour): slowdown * solos[app] for app, neighbour in values}
-    document = score(values, {"LM": said}, solo=solos)
+    predicted = {(app, neighbour): slowdown * solos[app] for app, neighbour in values}
+    document = score(values, {"LM": predicted}, solo=solos)
     assert document["all"]["LM"]["spearman"] is None
     assert document["all"]["SOLO"]["spearman"] is None
 
 
 def test_a_predictor_that_ranks_one_application_of_two_gets_half() -> None:
     values = {(a, b): (cost,) for a in "ab" for b, cost in zip("xyz", (1.0, 1.2, 1.5), strict=True)}
-    said = {(a, b): values[a, b][0] if a == "a" else 1.0 for a, b in values}
-    assert score(values, {"LM": said})["all"]["LM"]["spearman"] == pytest.approx(0.5)
+    predicted = {(a, b): values[a, b][0] if a == "a" else 1.0 for a, b in values}
+    assert score(values, {"LM": predicted})["all"]["LM"]["spearman"] == pytest.approx(0.5)
 
 
 def test_ranks_with_ties_by_hand() -> None:
     """Ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4: a correlation of 4.5 over the root of 4.5 x 5."""
     values = {("a", name): (cost,) for name, cost in zip("bcde", (1.0, 1.2, 1.1, 1.3), strict=True)}
-    said = {("a", name): cost for name, cost in zip("bcde", (1.0, 1.5, 1.5, 2.0), strict=True)}
-    spearman = score(values, {"LM": said})["all"]["LM"]["spearman"]
+    predicted = {("a", name): cost for name, cost in zip("bcde", (1.0, 1.5, 1.5, 2.0), strict=True)}
+    spearman = score(values, {"LM": predicted})["all"]["LM"]["spearman"]
     assert spearman == pytest.approx(4.5 / math.sqrt(4.5 * 5.0))
 
 
 def test_another_seed_draws_other_intervals_and_the_same_values() -> None:
-    values, said = noisy(truth(), 0.05, 4), {"LM": dict.fromkeys(truth(), 1.5)}
-    one, same, other = (score(values, said, seed=seed) for seed in (1, 1, 2))
-    assert one == same
-    assert one["skill"]["LM"]["value"] == other["skill"]["LM"]["value"]
-    assert one["skill"]["LM"]["interval"] != other["skill"]["LM"]["interval"]
+    values, predicted = noisy(truth(), 0.05, 4), {"LM": dict.fromkeys(truth(), 1.5)}
+    first, same, other = (score(values, predicted, seed=seed) for seed in (1, 1, 2))
+    assert first == same
+    assert first["skill"]["LM"]["value"] == other["skill"]["LM"]["value"]
+    assert first["skill"]["LM"]["interval"] != other["skill"]["LM"]["interval"]

@@ -31,8 +31,8 @@ SELECTIONS = {
 
 
 def document(repeats: int = 4, **changes: Any) -> dict[str, Any]:
-    said = {pair: 1.1 * value for pair, value in truth().items()}
-    return score(noisy(truth(), 0.05, repeats), {"LM": said, "auto": truth()}, **changes)
+    predicted = {pair: 1.1 * value for pair, value in truth().items()}
+    return score(noisy(truth(), 0.05, repeats), {"LM": predicted, "auto": truth()}, **changes)
 
 
 def rows_of(markdown: str) -> list[list[str]]:
@@ -41,43 +41,43 @@ def rows_of(markdown: str) -> list[list[str]]:
 
 
 def test_the_headline_has_a_row_for_each_model_and_the_truth() -> None:
-    found = document()
-    rows = rows_of(to_markdown(found))
+    scores = document()
+    rows = rows_of(to_markdown(scores))
     assert rows[0][:6] == [
         *("model", "excess", "95 % interval"),
         *("floored %", "log error %", "Spearman"),
     ]
     names = [row[0] for row in rows[1:10]]
     assert names[0] == "auto"
-    assert set(names[:7]) == set(found["all"])
+    assert set(names[:7]) == set(scores["all"])
     assert names[7:] == ["truth", "any partner"]
     lm = rows[1 + names.index("LM")]
-    assert lm[1] == f"{found['excess']['LM']['value']:.2f}"
-    assert lm[3] == f"{found['floored_geomean_pct']['LM']:.2f}"
+    assert lm[1] == f"{scores['excess']['LM']['value']:.2f}"
+    assert lm[3] == f"{scores['floored_geomean_pct']['LM']:.2f}"
     assert rows[8][1] == "0.00"
 
 
 def test_the_table_of_applications_is_table_v() -> None:
-    found = document()
-    rows = rows_of(to_markdown(found))
+    scores = document()
+    rows = rows_of(to_markdown(scores))
     rows = rows[next(k for k, row in enumerate(rows) if row[0] == "application") :]
     header = ["application", "MEAN", "SOLO", "PAIRMEAN", "PAIRMEDIAN", "ROW+COL", "LM", "auto"]
     assert rows[0] == [*header, "noise floor"]
-    assert [row[0] for row in rows[1:9]] == [*found["apps"], "geo.mean", "noise floor"]
-    cell = found["table"]["xz"]["LM"]
+    assert [row[0] for row in rows[1:9]] == [*scores["apps"], "geo.mean", "noise floor"]
+    cell = scores["table"]["xz"]["LM"]
     xz = next(row for row in rows if row[0] == "xz")
     assert xz[6] == f"{cell['median_pct']:.1f} / {cell['iqr_pct']:.1f}"
-    assert rows[7][6].startswith(f"{found['geomean_pct']['LM']:.1f} / ")
-    assert rows[8][6] == f"{found['noise_floor_pct']['geomean']:.1f}"
+    assert rows[7][6].startswith(f"{scores['geomean_pct']['LM']:.1f} / ")
+    assert rows[8][6] == f"{scores['noise_floor_pct']['geomean']:.1f}"
     assert all(len(row) == len(header) + 1 for row in rows[:9])
 
 
 def test_the_conclusion_compares_with_trivial_answers_and_the_truth() -> None:
-    found = document()
-    sentence = str(conclusion(found))
+    scores = document()
+    sentence = str(conclusion(scores))
     for model in ("auto", "MEAN", "SOLO"):
-        assert f"({model}): {found['all'][model]['mean_abs_log_pct']:.1f} %" in sentence
-    assert sentence.endswith(f"repeats differ: {found['truth']['mean_abs_log_pct']:.1f} %.")
+        assert f"({model}): {scores['all'][model]['mean_abs_log_pct']:.1f} %" in sentence
+    assert sentence.endswith(f"repeats differ: {scores['truth']['mean_abs_log_pct']:.1f} %.")
     assert str(conclusion(document(repeats=1))).endswith("nothing was measured twice.")
 
 
@@ -91,10 +91,10 @@ def test_what_is_not_defined_is_a_dash() -> None:
 
 
 def test_the_csv_has_a_line_for_each_pair_and_model() -> None:
-    found = document()
-    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
+    scores = document()
+    rows = list(csv.DictReader(io.StringIO(to_csv(scores))))
     assert len(rows) == 30 * 7
-    first = found["pairs"][0]
+    first = scores["pairs"][0]
     mine = next(
         row
         for row in rows
@@ -121,20 +121,20 @@ def texts(path: Path) -> str:
 
 @pytest.mark.thorough
 def test_without_repeats_minutes_are_drawn_without_a_legend(tmp_path: Path) -> None:
-    found = document(repeats=1, minutes={"SOLO": 5.0, "ROW+COL": 60.0, "auto": 40.0})
-    found["measuring"] = {}
-    assert error_minutes(found, tmp_path) == files(tmp_path, "error-minutes")
+    scores = document(repeats=1, minutes={"SOLO": 5.0, "ROW+COL": 60.0, "auto": 40.0})
+    scores["measuring"] = {}
+    assert error_minutes(scores, tmp_path) == files(tmp_path, "error-minutes")
 
 
 def test_each_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None:
-    found = document(minutes={"SOLO": 5.0, "ROW+COL": 60.0, "auto": 40.0})
+    scores = document(minutes={"SOLO": 5.0, "ROW+COL": 60.0, "auto": 40.0})
     folder = tmp_path / "figures"
-    sensitivity = dict.fromkeys(found["apps"], 1.5)
+    sensitivity = dict.fromkeys(scores["apps"], 1.5)
     written = {
-        "error-cdf": error_cdf(found, folder),
-        "error-minutes": error_minutes(found, folder),
-        "heat-map": heat_map(found, folder),
-        "sensitivity-pressure": sensitivity_pressure(sensitivity, pressures(found), folder),
+        "error-cdf": error_cdf(scores, folder),
+        "error-minutes": error_minutes(scores, folder),
+        "heat-map": heat_map(scores, folder),
+        "sensitivity-pressure": sensitivity_pressure(sensitivity, pressures(scores), folder),
         "selection-lm-ga": selection(SELECTIONS, folder, model="LM.GA"),
         "selection-ridge": selection(
             {"xz": {"weights": {"stream.triad": -0.5, "os.switch": 0.1}}}, folder, model="RIDGE"
@@ -148,7 +148,7 @@ def test_each_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None
         assert all(
             path.read_bytes().startswith(b"\x89PNG") for path in paths if path.suffix == ".png"
         )
-    for app in found["apps"]:
+    for app in scores["apps"]:
         assert f"<!-- {app} -->" in texts(written["heat-map"][0])
         assert f"<!-- {app} -->" in texts(written["sensitivity-pressure"][0])
     assert "<!-- auto" in texts(written["error-cdf"][0])
@@ -158,9 +158,9 @@ def test_each_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None
 
 @pytest.mark.thorough
 def test_the_same_document_gives_the_same_files(tmp_path: Path) -> None:
-    found = document()
-    first = [path.read_bytes() for path in error_cdf(found, tmp_path / "1")]
-    assert [path.read_bytes() for path in error_cdf(found, tmp_path / "2")] == first
+    scores = document()
+    first = [path.read_bytes() for path in error_cdf(scores, tmp_path / "1")]
+    assert [path.read_bytes() for path in error_cdf(scores, tmp_path / "2")] == first
 
 
 def test_labels_keep_off_each_other(tmp_path: Path) -> None:
@@ -176,10 +176,10 @@ def test_labels_keep_off_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_single_pair_can_be_drawn(tmp_path: Path) -> None:
-    found = score({("a", "b"): (1.5,)}, {"auto": {("a", "b"): 1.5}})
-    assert len(error_cdf(found, tmp_path)) == 4
-    assert len(heat_map(found, tmp_path)) == 4
-    assert len(sensitivity_pressure({"b": 1.0}, pressures(found), tmp_path)) == 4
+    scores = score({("a", "b"): (1.5,)}, {"auto": {("a", "b"): 1.5}})
+    assert len(error_cdf(scores, tmp_path)) == 4
+    assert len(heat_map(scores, tmp_path)) == 4
+    assert len(sensitivity_pressure({"b": 1.0}, pressures(scores), tmp_path)) == 4
 
 
 def test_figures_say_what_they_lack(tmp_path: Path) -> None:

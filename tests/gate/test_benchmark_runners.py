@@ -111,10 +111,10 @@ def test_verdicts_on_disturbed_runs_are_withheld(
     quiet.stdout.fnmatch_lines(["1 watched, 0 disturbed, 0 comparisons withheld*"])
     (saved,) = Path(pytester.path).glob(".benchmarks/*/*_base.json")
     (benchmark,) = json.loads(saved.read_text())["benchmarks"]
-    kept = benchmark["extra_info"]["kongming"]
-    assert kept["before"] == kept["after"] == pytest.approx(TIMES)
-    assert kept["disturbed"] == []
-    assert 6 <= kept["rounds_needed"] <= kept["rounds"] == 20
+    stored = benchmark["extra_info"]["kongming"]
+    assert stored["before"] == stored["after"] == pytest.approx(TIMES)
+    assert stored["disturbed"] == []
+    assert 6 <= stored["rounds_needed"] <= stored["rounds"] == 20
 
     # Undisturbed, a true regression is one, and what did not change is none.
     assert regressed(bench, "--kongming")
@@ -123,11 +123,11 @@ def test_verdicts_on_disturbed_runs_are_withheld(
     assert "withheld:" not in str(same.outlines)
 
     # Disturbed by steal; and where the machine itself is slower than for the baseline.
-    for change, said in (({"steal": 0.2}, "steal"), ({"factor": 1.1}, "machine itself changed")):
+    for change, reason in (({"steal": 0.2}, "steal"), ({"factor": 1.1}, "machine itself changed")):
         machine.update(change)
         withheld = bench("--kongming", *CHECK, factor=1.1)
         assert withheld.ret == 0
-        withheld.stdout.fnmatch_lines([f"comparison withheld: test_it.py::test_sum*{said}*"])
+        withheld.stdout.fnmatch_lines([f"comparison withheld: test_it.py::test_sum*{reason}*"])
         machine.update(steal=0.0, factor=1.0)
     machine["steal"] = 0.2
     assert bench("--kongming", "--kongming-strict", *CHECK).ret == 1
@@ -144,7 +144,7 @@ def test_too_few_rounds_are_no_verdict(bench: Bench, machine: Machine) -> None:
     withheld = bench(*few, *CHECK, factor=1.0005)
     assert withheld.ret == 0
     withheld.stdout.re_match_lines([rf"comparison withheld: .*: {more} The baseline: {more}"])
-    # What is beyond doubt needs no more rounds.
+    # A clear difference needs no more rounds.
     assert regressed(bench, *few)
     for option in ("--kongming-effect=half", "--kongming-budget=soon"):
         assert bench("--kongming", option).ret == pytest.ExitCode.USAGE_ERROR
@@ -207,7 +207,7 @@ def test_surrogates_that_fail_fail_no_test(
     done.stdout.fnmatch_lines(["comparison withheld: *micro-benchmarks are gone*"])
 
 
-def test_nothing_watched_is_said(bench: Bench, machine: Machine) -> None:
+def test_nothing_watched_is_reported(bench: Bench, machine: Machine) -> None:
     bench("--kongming", "--benchmark-disable").stdout.fnmatch_lines(["Nothing was watched*"])
 
 

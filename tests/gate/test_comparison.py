@@ -1,4 +1,4 @@
-"""Verdicts on machines that drift, and what is said where there were too few runs."""
+"""Verdicts on machines that drift, and what is reported where there were too few runs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_too_few_runs_for_their_own_noise_are_no_verdict() -> None:
     many = math.ceil((judged.runs + judged.more) / len(wild)) + 1
     enough = compare(wild * many, a_little_quicker * many, GOAL)
     assert (enough.verdict, enough.more) == ("not slower", 0)
-    # What is beyond doubt needs no more.
+    # A clear difference needs no more.
     for factor, verdict in ((2.0, "slower"), (0.5, "not slower")):
         clear = compare(wild, [factor * time for time in wild], GOAL)
         assert (clear.verdict, clear.more) == (verdict, 0)

@@ -1,4 +1,4 @@
-"""Which signals and fingerprints count as a disturbance, and what is said of them."""
+"""Which signals and fingerprints count as a disturbance, and how they are reported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_signals_of_a_made_up_machine(tmp_path: Path, monkeypatch: pytest.Monkey
     # 200 + 140 ticks were busy, of which ours were 100 + 40 + 100: 100 of 200 on each CPU are left.
     assert signals.others == pytest.approx(0.5)
     assert signals.steal == pytest.approx(6 / 400)
-    assert [(one.pid, one.name, one.cpus) for one in signals.seen] == [(20, "other one", 0.45)]
+    assert [(process.pid, process.name, process.cpus) for process in signals.seen] == [
+        (20, "other one", 0.45)
+    ]
     assert from_signals(signals, 0.02)[0].resource == "steal"
     # What runs on a CPU that we may not use does not take ours.
     assert between(before, after, {0}, pid=10).cpus == 1

@@ -64,7 +64,7 @@ def test_beside_a_neighbour_and_without_extras(kongming: Kongming, tmp_path: Pat
     assert subject["repetitions_at_most"] >= subject["repetitions"]
 
 
-def test_what_it_cannot_do_is_said(kongming: Kongming, tmp_path: Path) -> None:
+def test_what_it_cannot_do_is_reported(kongming: Kongming, tmp_path: Path) -> None:
     failed = kongming("audit", "gate", "--command", "echo so; exit 3", "--budget", "1s")
     assert failed.returncode == 1
     assert "exit status 3" in failed.stderr
@@ -134,18 +134,18 @@ def test_one_measurement_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_ends_the_command_too(kongming_env: dict[str, str], tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     line = f"echo $$ > {mark}; exec sleep 60"
-    asked = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "kongming.cli.main", "audit", "gate", "--command", line],
         env=kongming_env,
         stderr=subprocess.PIPE,
     )
     while not (mark.exists() and mark.read_text()):
-        assert asked.poll() is None
+        assert process.poll() is None
         time.sleep(0.05)
-    asked.send_signal(signal.SIGINT)
-    assert asked.wait(30) == 130
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
     assert not Path(f"/proc/{mark.read_text().strip()}").exists()
-    asked.communicate()
+    process.communicate()
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])

@@ -40,15 +40,15 @@ def test_the_stated_rates_hold(shape: str) -> None:
     draw, r, goal = SHAPES[shape], random.Random(7), Goal(0.02)
     truth = noise(times(draw, r, 4000)).estimate
     needed, trials = repetitions(truth, goal), 500
-    called = found = covered = 0
+    called = detected = covered = 0
     for _ in range(trials):
         baseline = times(draw, r, needed)
         called += compare(baseline, times(draw, r, needed), goal).verdict == "slower"
-        found += compare(baseline, times(draw, r, needed, 1.02), goal).verdict == "slower"
+        detected += compare(baseline, times(draw, r, needed, 1.02), goal).verdict == "slower"
         covered += noise(times(draw, r, 10)).upper >= truth
     # Three standard errors of 500 trials: 0.03 at 5 %, 0.04 at 90 %.
     assert called / trials < 0.05 + 0.03
-    assert found / trials > 0.9 - 0.04
+    assert detected / trials > 0.9 - 0.04
     assert covered / trials > 0.8
 
 
@@ -107,14 +107,14 @@ def test_a_rare_second_peak_does_not_cost_the_power(share: float) -> None:
     def draw(r: random.Random) -> float:
         return (4.0 if r.random() < share else 0.0) + r.gauss(0.0, 0.2)
 
-    found = fit = 0
+    detected = fit = 0
     for _ in range(trials):
         needed = repetitions_at_most(times(draw, r, 20), goal)
         if needed <= 100:
             fit += 1
             baseline = times(draw, r, needed)
-            found += compare(baseline, times(draw, r, needed, 1.02), goal).verdict == "slower"
-    assert fit - found <= 0.1 * trials
+            detected += compare(baseline, times(draw, r, needed, 1.02), goal).verdict == "slower"
+    assert fit - detected <= 0.1 * trials
     assert fit > 0.9 * trials if share == 0.0 else fit < trials
 
 

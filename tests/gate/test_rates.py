@@ -19,7 +19,7 @@ RUNS, TRIALS = 18, 100
 
 
 class MadeUp(benchmark.Bench):
-    """Measures a program of 3 % noise that a neighbour, who shows himself by a signal or by slower
+    """Measures a program of 3 % noise that a neighbour, which shows by a signal or by slower
     fingerprints alone, slows by 30 %."""
 
     def __init__(self, machine: Machine, shown_by: str, drift: float = 0.0) -> None:

@@ -52,16 +52,20 @@ def test_the_workflow_goes_on_only_where_the_gate_says_so(
     program = tmp_path / "kongming"
     program.write_text(f"#!/bin/sh\nexit {gate_status}\n")
     program.chmod(0o755)
-    said = tmp_path / "output"
-    said.touch()
+    output_file = tmp_path / "output"
+    output_file.touch()
     done = subprocess.run(
         ["bash", "-e", "-c", step["run"]],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "EFFECT": "5%", "GITHUB_OUTPUT": str(said)},
+        env={
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "EFFECT": "5%",
+            "GITHUB_OUTPUT": str(output_file),
+        },
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, said.read_text()) == (status, output)
+    assert (done.returncode, output_file.read_text()) == (status, output)
     assert ("::warning::" in done.stdout) == (gate_status == 4)
 
 
@@ -86,10 +90,10 @@ def test_real_benchmarks_of_pyperf_and_pytest(tmp_path: Path) -> None:
     watched = python("pytest", "--kongming", "--benchmark-json=b.json", *limits)
     assert watched.returncode == 0, watched.stdout
     (benchmark,) = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
-    kept = benchmark["extra_info"]["kongming"]
-    assert {"compute.int", "compute.float"} <= kept["before"].keys() == kept["after"].keys()
+    stored = benchmark["extra_info"]["kongming"]
+    assert {"compute.int", "compute.float"} <= stored["before"].keys() == stored["after"].keys()
     # They are of all that was timed.
-    assert kept["signals"]["seconds"] > benchmark["stats"]["total"]
+    assert stored["signals"]["seconds"] > benchmark["stats"]["total"]
 
 
 def test_asv_skips_what_was_disturbed(machine: Machine) -> None:

@@ -34,7 +34,7 @@ def drift(deviation: float, time_s: float) -> Callable[[random.Random], Level]:
 
 
 def two_levels(size: float, time_s: float) -> Callable[[random.Random], Level]:
-    """A neighbour who comes and goes unseen, for ``time_s`` on average."""
+    """A neighbour that comes and goes unseen, for ``time_s`` on average."""
 
     def world(r: random.Random) -> Level:
         present = r.random() < 0.5
