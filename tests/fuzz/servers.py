@@ -21,7 +21,7 @@ from tests.server.stand import rpcs
 
 FAULTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE)
 SETTINGS = {
-    # An hour of one caller's inputs is no attack to be slowed down, and no node's day.
+    # Limits for callers and nodes must not slow down an hour of inputs from one caller.
     "limits.rate_per_peer": 1e6,
     "quotas.node_bytes": 1 << 40,
     # Nothing is trained: the machine is for what is tried.
@@ -60,7 +60,7 @@ def _targets(server: ServerProcess, connection: http.client.HTTPConnection) -> M
             answer = connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException):
-            # It may hang up on what is no HTTP; that it lives the next request shows.
+            # It may close a connection without HTTP; the next request shows that it still runs.
             connection.close()
         else:
             # Where headers promise another body, the wait for it ends.
@@ -89,7 +89,9 @@ def _calls() -> st.SearchStrategy[tuple[str, bytes]]:
     """Any message of any method, whole or damaged."""
 
     def drawn(method: str) -> st.SearchStrategy[tuple[str, bytes]]:
-        whole = messages(rpcs()[method].input_type).map(lambda made: made.SerializeToString())
-        return st.tuples(st.just(method), whole | whole.flatmap(lambda raw: contents([raw])))
+        encoded = messages(rpcs()[method].input_type).map(
+            lambda message: message.SerializeToString()
+        )
+        return st.tuples(st.just(method), encoded | encoded.flatmap(lambda raw: contents([raw])))
 
     return st.sampled_from(sorted(rpcs())).flatmap(drawn)

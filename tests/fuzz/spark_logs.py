@@ -41,14 +41,18 @@ def _lines(draw: st.DrawFn) -> bytes:
     """Lines dropped, doubled, out of order, with other values in them; cut at last."""
     events = list(draw(st.sampled_from([_events(), run()])))
     chance = random.Random(draw(st.integers(0, 2**32)))
-    kept = [event for event in events if chance.random() > draw(st.sampled_from([0.0, 0.02, 0.3]))]
+    remaining = [
+        event for event in events if chance.random() > draw(st.sampled_from([0.0, 0.02, 0.3]))
+    ]
     for _ in range(draw(st.integers(0, 3))):
-        at = chance.randrange(len(kept) + 1)
-        kept[at:at] = [chance.choice(events)]
+        at = chance.randrange(len(remaining) + 1)
+        remaining[at:at] = [chance.choice(events)]
     for _ in range(draw(st.integers(0, 3))):
-        at = chance.randrange(len(kept)) if kept else 0
-        kept[at : at + 1] = [draw(documents([event])) for event in kept[at : at + 1]]
-    lines = b"".join(json.dumps(event, separators=(",", ":")).encode() + b"\n" for event in kept)
+        at = chance.randrange(len(remaining)) if remaining else 0
+        remaining[at : at + 1] = [draw(documents([event])) for event in remaining[at : at + 1]]
+    lines = b"".join(
+        json.dumps(event, separators=(",", ":")).encode() + b"\n" for event in remaining
+    )
     return lines[: chance.choice((len(lines), chance.randrange(len(lines) + 1)))]
 
 

@@ -140,10 +140,10 @@ def _observed() -> bytes:
     reading = Reading("surrogate", "chase", 1e-9, "s", 1e-9, 2e-9, 30)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal"
-        with journal.Journal(path) as made:
-            made.begin(journal.Header("s1", 7, {"suite": "quick"}, sessions.session()))
+        with journal.Journal(path) as recording:
+            recording.begin(journal.Header("s1", 7, {"suite": "quick"}, sessions.session()))
             for position in range(2):
-                made.add(Step("2026-03-01T12:00:00.250Z", position, 0, 1, 1.5, (reading,)))
+                recording.add(Step("2026-03-01T12:00:00.250Z", position, 0, 1, 1.5, (reading,)))
         return path.read_bytes()
 
 
@@ -155,7 +155,7 @@ def observed_draws() -> st.SearchStrategy[bytes]:
 
 def _changed(lines: list[Any]) -> st.SearchStrategy[bytes]:
     return st.tuples(*(st.just(line) | documents([line]) for line in lines)).map(
-        lambda made: b"".join(json.dumps(one).encode() + b"\n" for one in made)
+        lambda parsed: b"".join(json.dumps(document).encode() + b"\n" for document in parsed)
     )
 
 
@@ -184,10 +184,10 @@ def observations(content: bytes) -> None:
 def _campaign() -> bytes:
     """As a campaign that was interrupted leaves it."""
     with tempfile.TemporaryDirectory() as folder:
-        with closing(Journal(Path(folder), "x", by="agent")) as made:
-            made.begin("c", {"app": "sort"})
-            made.add(builders.run("sort", 1.0))
-        return made.path.read_bytes()
+        with closing(Journal(Path(folder), "x", by="agent")) as campaign_journal:
+            campaign_journal.begin("c", {"app": "sort"})
+            campaign_journal.add(builders.run("sort", 1.0))
+        return campaign_journal.path.read_bytes()
 
 
 def campaign_draws() -> st.SearchStrategy[bytes]:
@@ -197,8 +197,8 @@ def campaign_draws() -> st.SearchStrategy[bytes]:
 def campaign(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "x.jsonl").write_bytes(content)
-        with closing(Journal(Path(folder), "x", by="agent")) as made:
-            assert len(made.records) <= content.count(b"\n")
+        with closing(Journal(Path(folder), "x", by="agent")) as campaign_journal:
+            assert len(campaign_journal.records) <= content.count(b"\n")
 
 
 @cache

@@ -43,11 +43,11 @@ from tests.server.profiles.profiled import campaign
 
 
 def _messages() -> dict[str, type[Message]]:
-    found: dict[str, type[Message]] = {}
+    classes: dict[str, type[Message]] = {}
     for module in (assignments_pb2, fleet_pb2, predictor_pb2, profiles_pb2, records_pb2):
         for name in module.DESCRIPTOR.message_types_by_name:
-            found[name] = getattr(module, name)
-    return found
+            classes[name] = getattr(module, name)
+    return classes
 
 
 DECODERS: dict[type[Message], Callable[[Any], object]] = {
@@ -197,11 +197,11 @@ def rows(drawn: Any) -> None:
     row = drawn if isinstance(drawn, dict) else {}
     columns = {name: [str(row.get(name))] for name in ("record", "kind")}
     columns["document"] = [json.dumps(row.get("document"), default=str)]
-    made = pyarrow.table(
+    table = pyarrow.table(
         {k: [v[0].encode("utf-8", "replace").decode()] for k, v in columns.items()}
     ).replace_schema_metadata({exports._FORMAT_KEY: str(exports.FORMAT).encode()})
     with tempfile.NamedTemporaryFile() as file:
-        pq.write_table(made, file.name)
+        pq.write_table(table, file.name)
         read_export(file.name)
 
 

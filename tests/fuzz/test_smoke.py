@@ -1,4 +1,4 @@
-"""Ten inputs for each target of ``make fuzz``, so that none of them rots."""
+"""Ten inputs for each target of ``make fuzz``, so that each of them keeps working."""
 
 from __future__ import annotations
 

