@@ -57,8 +57,8 @@ def test_tasks_go_to_the_unloaded_worker_and_hold_their_place_until_they_end(
 ) -> None:
     def assignments() -> list[dict[str, Any]]:
         shown = kongming("assignments", "--json", "--server", fleet.grpc).stdout
-        found: list[dict[str, Any]] = json.loads(shown)["assignments"]
-        return found
+        listed: list[dict[str, Any]] = json.loads(shown)["assignments"]
+        return listed
 
     with DaskPlacer(fleet.grpc, app="sort", limit=1.5, client=cluster.client) as placer:
         files = [tmp_path / name for name in "abc"]

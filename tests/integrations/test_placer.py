@@ -161,10 +161,10 @@ def test_nothing_is_left_of_programs_that_were_killed_or_interrupted(
         program.communicate("\n")
     assert program.returncode != 0
     assert held(service) == []
-    (found,) = [
+    (ended,) = [
         each for each in service.assignments(ended=True) if each.assignment_id == left.assignment_id
     ]
-    assert found.state == "released"
+    assert ended.state == "released"
 
 
 @pytest.mark.parametrize(

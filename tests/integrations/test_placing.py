@@ -43,12 +43,12 @@ def test_a_task_waits_for_a_fast_node_until_a_slow_one_would_end_it_first() -> N
     assert Counter(placed(8, {"fast": 3, "slow": 2})) == {"fast": 6, "slow": 2}
 
 
-def test_a_task_that_waits_never_runs_beside_the_one_that_it_waits_for() -> None:
+def test_a_task_that_waits_never_runs_next_to_the_one_that_it_waits_for() -> None:
     """The server's score of a node has our own task in it, which will have ended by then."""
     own, assigned = OwnTasks(), Counter[str]()
     slots = {"calm": 1, "slow": 1}
     for _ in range(11):
-        # A quarter slower beside a task, whoever's it is.
+        # A quarter slower next to a task, whosever it is.
         ranking = [
             replace(
                 ranked(name, slowdown * (1.25 if assigned[name] else 1.0)),
@@ -61,7 +61,7 @@ def test_a_task_that_waits_never_runs_beside_the_one_that_it_waits_for() -> None
         assert node is not None
         assigned[node.node_id] += 1
     assert assigned == {"calm": 11}
-    # Beside it in another slot it does run; and what came meanwhile is not ours.
+    # In another slot it does run next to it; and what came meanwhile is not ours.
     beside = replace(ranked("calm", 1.25), residents=1)
     free = choose(
         [beside, ranked("slow", 1.1)], {"calm": 2, "slow": 1}, {"calm": 1}, own=own.scores
@@ -142,17 +142,17 @@ def test_members_are_nodes_by_name_by_its_first_part_or_as_the_user_says() -> No
         Member("w6", ("n2",), 0),
         Member("w7", ("nobody",), 1),
     ]
-    found = targets(members, reports)
-    assert {node: [m.id for m in target.members] for node, target in found.items()} == {
+    by_node = targets(members, reports)
+    assert {node: [m.id for m in target.members] for node, target in by_node.items()} == {
         "id-n1.cluster": ["w1"],
         "id-n2": ["w2"],
         "new": ["w3", "w4"],
     }
-    assert found["new"].slots == 4
+    assert by_node["new"].slots == 4
     # What is not in the user's mapping keeps its own name.
-    said = targets(members, reports, {"nobody": "n1.cluster", "w3": "b"})
-    assert [m.id for m in said["id-n1.cluster"].members] == ["w1", "w7"]
-    assert [m.id for m in said["b"].members] == ["w3"]
+    mapped = targets(members, reports, {"nobody": "n1.cluster", "w3": "b"})
+    assert [m.id for m in mapped["id-n1.cluster"].members] == ["w1", "w7"]
+    assert [m.id for m in mapped["b"].members] == ["w3"]
     by_function = targets(members[:1], reports, lambda name: "n2" if name == "w1" else None)
     assert set(by_function) == {"id-n2"}
 

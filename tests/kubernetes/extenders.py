@@ -1,4 +1,4 @@
-"""An extender in the test's own loop, asked over HTTP as the scheduler asks it."""
+"""An extender in the test's own loop, queried over HTTP as by the scheduler."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ def test_the_newest_answers_are_remembered_up_to_a_number_of_nodes(
     assert last.get("1") is newest
     # A pod that was made anew under its name, for which the oldest makes room.
     last.put(answer("3", "a", 4))
-    found = last.get("default/a")
-    assert found is not None
-    assert found.pod.uid == "3"
+    remembered = last.get("default/a")
+    assert remembered is not None
+    assert remembered.pod.uid == "3"
     assert last.get("default/b") is None
     # One answer is kept, however many nodes it has.
     last.put(answer("4", "d", 20))

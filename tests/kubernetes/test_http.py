@@ -267,8 +267,8 @@ def test_the_command_serves_among_idle_strangers_and_ends_without_numerical_libr
         host, _, port = address.rpartition(":")
         with ExitStack() as open_ones:
             for _ in range(handles + 32):
-                made = socket.create_connection((host, int(port)), timeout=60)
-                open_ones.callback(made.close)
+                connection = socket.create_connection((host, int(port)), timeout=60)
+                open_ones.callback(connection.close)
             with urlopen(f"http://{address}/healthz", timeout=30) as answer:
                 assert answer.status == 200
         process.send_signal(signal.SIGTERM)

@@ -109,7 +109,7 @@ def test_a_watch_that_breaks_off_is_resumed(tmp_path: Path) -> None:
         await api.put(clusters.pod("four"))
         await listener.until(lambda: "four" in listener.pods)
         assert listener.lists == 1
-        # From the bookmark, or from the change where it came before the cut was listener.
+        # From the bookmark, or from the change where it came before the cut was noticed.
         assert api.watches[-1]["resourceVersion"] in (str(version), str(version + 1))
 
     play(tmp_path, scenario)
@@ -140,7 +140,7 @@ def test_what_the_api_server_has_forgotten_is_listed_again(
     play(tmp_path, scenario)
 
 
-def test_a_doubt_is_settled_soon_after_a_list(
+def test_a_needed_list_is_made_soon_after_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not only once a watch of minutes has ended."""
@@ -208,7 +208,7 @@ def test_an_api_server_that_is_named_outside_of_a_cluster_may_need_no_token(
             api.mute = False
             async with Extender(config("127.0.0.1:1", pods=watch)) as extender:
                 await extender.until(lambda: extender.sample("watch_connected"))
-                # From now on it does not let pods be watched, which is told and no more.
+                # From now on it does not let pods be watched, which is reported and no more.
                 api.refuse = 403
                 await api.cut()
                 await extender.until(lambda: not extender.sample("watch_connected"))

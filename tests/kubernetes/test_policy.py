@@ -79,9 +79,9 @@ def test_a_limit_refuses_what_is_above_it_and_nothing_else(
 
 def test_a_resident_beyond_its_limit_is_named_with_its_slowdown() -> None:
     web = Resident("u1", "web", "default/web-1", 1.3)
-    slow, kept = ResidentSlowdown(1.41), ResidentSlowdown(1.3)
+    slow, within_limit = ResidentSlowdown(1.41), ResidentSlowdown(1.3)
     assert resident_over_limit({"u1": slow}, {"u1": web}) == (web, slow)
-    assert resident_over_limit({"u1": kept, "other": slow}, {"u1": web}) is None
+    assert resident_over_limit({"u1": within_limit, "other": slow}, {"u1": web}) is None
     assert resident_over_limit({}, {"u1": web}) is None
 
 
@@ -135,8 +135,8 @@ def test_when_unknown_nodes_are_refused(
     demand = Demand(app="etl", limit=limit, unknown=unknown)
     names = ["unknown", *(name for name in known if name != "elsewhere")]
     over = {name for name, state in known.items() if state == "refused"}
-    found = unknown_nodes(names, nodes(dict.fromkeys(known, 0.5)), demand, over, judged=judged)
-    assert found == ({"unknown": "unknown"} if refused else {})
+    reasons = unknown_nodes(names, nodes(dict.fromkeys(known, 0.5)), demand, over, judged=judged)
+    assert reasons == ({"unknown": "unknown"} if refused else {})
 
 
 def test_only_nodes_where_a_limit_may_be_exceeded_are_checked() -> None:

@@ -91,13 +91,13 @@ def test_names_count_where_both_are_given() -> None:
 @given(NAMES, st.data())
 def test_the_response_divides_the_given_nodes(names: list[str], data: st.DataObject) -> None:
     failed = dict.fromkeys(data.draw(st.sets(st.sampled_from(names)) if names else st.just(())), "")
-    asked = clusters.pod()
-    by_name = json.loads(filter_result(read_args(clusters.args(asked, names)), failed))
+    pod = clusters.pod()
+    by_name = json.loads(filter_result(read_args(clusters.args(pod, names)), failed))
     assert by_name["Nodes"] is None
     assert by_name["NodeNames"] == [name for name in names if name not in failed]
     assert set(by_name["FailedNodes"]) == set(failed)
     complete = json.loads(
-        filter_result(read_args(clusters.args(asked, names, complete=True)), failed)
+        filter_result(read_args(clusters.args(pod, names, complete=True)), failed)
     )
     assert complete["NodeNames"] is None
     passing = [item["metadata"]["name"] for item in complete["Nodes"]["items"]]

@@ -70,8 +70,8 @@ def node_of(api: ApiServer, pod: Mapping[str, Any]) -> str:
 
 
 def test_so_many_nodes_are_shown_as_by_kubernetes() -> None:
-    found = [feasible_nodes_to_find(0, nodes) for nodes in (20, 150, 400, 5000)]
-    assert found == [20, 100, 188, 500]
+    counts = [feasible_nodes_to_find(0, nodes) for nodes in (20, 150, 400, 5000)]
+    assert counts == [20, 100, 188, 500]
     assert feasible_nodes_to_find(100, 400) == 400
 
 
@@ -97,8 +97,8 @@ def test_a_pod_that_no_node_suits_is_tried_again_only_when_that_may_have_changed
         )
         url = f"http://{extender.address}"
         arguments = ["explain", "--pod", "default/etl-1", "--extender", url]
-        for asked in ([*arguments, "--json"], arguments, [*arguments[:2], "a/b", *arguments[3:]]):
-            statuses.append(await asyncio.to_thread(run, asked))
+        for words in ([*arguments, "--json"], arguments, [*arguments[:2], "a/b", *arguments[3:]]):
+            statuses.append(await asyncio.to_thread(run, words))
         assert extender.sample("nodes_refused_total", reason="limit") == 36
         assert extender.sample("best_slowdown_over_limit_bucket", le="1.1") == 0
         assert extender.sample("best_slowdown_over_limit_count") == 2

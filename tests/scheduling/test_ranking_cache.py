@@ -33,7 +33,7 @@ class FakeClient:
 
     def __init__(self, nodes: int) -> None:
         self.slowdowns = {f"id-{n}": 1.0 + n / nodes for n in range(nodes)}
-        self.asked: list[tuple[str, ...]] = []
+        self.requested: list[tuple[str, ...]] = []
         self.questions: list[Question] = []
         self.listed = 0
         self.paused = False
@@ -50,7 +50,7 @@ class FakeClient:
         if self.failure is not None:
             raise self.failure
         nodes = tuple(call.request.nodes)
-        self.asked.append(nodes)
+        self.requested.append(nodes)
         for id_ in nodes:
             if id_ not in self.slowdowns:
                 raise UnknownNameError("node", id_, ())
@@ -98,11 +98,11 @@ async def background() -> None:
 def test_all_nodes_are_ranked_in_chunks() -> None:
     async def scenario(client: FakeClient, clock: Clock, rankings: RankingCache) -> None:
         first, second = await asyncio.gather(rankings.scores(KEY), rankings.scores(KEY))
-        assert [len(chunk) for chunk in client.asked] == [20, 20, 10]
+        assert [len(chunk) for chunk in client.requested] == [20, 20, 10]
         assert len(first.by_name) == len(second.by_name) == 50
         clock.now += 1.9
         await rankings.scores(KEY)
-        assert len(client.asked) == 3
+        assert len(client.requested) == 3
 
     play(scenario)
 
@@ -129,12 +129,12 @@ def test_nodes_with_other_assignments_are_ranked_before_the_next_lookup() -> Non
         client.slowdowns["id-7"] = 4.0
         rankings.invalidate(["node-7", "node-of-another-cluster"])
         scores = await rankings.scores(KEY)
-        assert client.asked[-1] == ("id-7",)
+        assert client.requested[-1] == ("id-7",)
         assert scores.by_name["node-7"].slowdown == 4.0
         assert scores.impacts == {}
-        count = len(client.asked)
+        count = len(client.requested)
         await rankings.scores(KEY)
-        assert len(client.asked) == count
+        assert len(client.requested) == count
 
     play(scenario)
 
@@ -188,10 +188,10 @@ def test_the_least_recently_used_ranking_is_dropped() -> None:
     async def scenario(client: FakeClient, clock: Clock, rankings: RankingCache) -> None:
         for app in ("a", "b", "a", "c"):
             await rankings.scores(RankingKey(app))
-        count = len(client.asked)
+        count = len(client.requested)
         await rankings.scores(RankingKey("a"))
-        assert len(client.asked) == count
+        assert len(client.requested) == count
         await rankings.scores(RankingKey("b"))
-        assert len(client.asked) > count
+        assert len(client.requested) > count
 
     play(scenario, nodes=10, apps=2)
