@@ -30,33 +30,37 @@ logs = st.floats(-3.0, 3.0)
 
 @given(logs, st.floats(-2.0, 0.0), shares, shares)
 def test_the_floor_is_the_factor_and_falls_with_the_share(
-    said: float, factor: float, one: float, other: float
+    predicted: float, factor: float, share: float, other_share: float
 ) -> None:
-    less, more = sorted((one, other))
+    less, more = sorted((share, other_share))
     low, high = (
-        with_awake_factor(np.array([said]), factor, np.array([s]))[0] for s in (more, less)
+        with_awake_factor(np.array([predicted]), factor, np.array([s]))[0] for s in (more, less)
     )
-    assert factor <= low <= high <= max(said, 0.0)
+    assert factor <= low <= high <= max(predicted, 0.0)
     assert high >= less * factor
-    assert with_awake_factor(np.array([said]), 0.0, np.array([one]))[0] == max(said, 0.0)
-    assert with_awake_factor(np.array([said]), factor, np.array([math.nan]))[0] == said
+    assert with_awake_factor(np.array([predicted]), 0.0, np.array([share]))[0] == max(
+        predicted, 0.0
+    )
+    assert with_awake_factor(np.array([predicted]), factor, np.array([math.nan]))[0] == predicted
 
 
 @given(st.lists(shares, max_size=5), shares)
-def test_another_neighbour_never_lets_a_cpu_sleep_more(several: list[float], one: float) -> None:
-    whole = together([*several, one])
-    assert -1e-12 <= together(several) <= whole + 1e-12 <= 1.0 + 2e-12
-    assert whole == pytest.approx(together([one, *reversed(several)]))
+def test_another_neighbour_never_lets_a_cpu_sleep_more(several: list[float], last: float) -> None:
+    combined = together([*several, last])
+    assert -1e-12 <= together(several) <= combined + 1e-12 <= 1.0 + 2e-12
+    assert combined == pytest.approx(together([last, *reversed(several)]))
     np.testing.assert_array_equal(
-        together((np.array(several), np.array(one))), [together([s, one]) for s in several]
+        together((np.array(several), np.array(last))), [together([s, last]) for s in several]
     )
 
 
 @given(st.lists(logs, max_size=12), st.one_of(st.none(), shares))
-def test_only_runs_that_agree_give_a_factor(found: list[float], waiting: float | None) -> None:
-    factor = awake_factor(np.array(found), waiting)
-    assert min([0.0, float(np.median(found))] if found else [0.0]) <= factor <= 0.0
-    if waiting is None or waiting < 0.2 or len(found) < 3:
+def test_only_runs_that_agree_give_a_factor(
+    log_slowdowns: list[float], waiting: float | None
+) -> None:
+    factor = awake_factor(np.array(log_slowdowns), waiting)
+    assert min([0.0, float(np.median(log_slowdowns))] if log_slowdowns else [0.0]) <= factor <= 0.0
+    if waiting is None or waiting < 0.2 or len(log_slowdowns) < 3:
         assert factor == 0.0
 
 
@@ -84,19 +88,17 @@ def company(waits: float | None = None) -> dict[str, list[Signature]]:
     return {"number": [signature]}
 
 
-def test_a_reader_is_predicted_faster_beside_a_busy_neighbour_and_not_beside_a_sleeping_one() -> (
-    None
-):
+def test_a_reader_is_predicted_faster_next_to_a_busy_neighbour_only() -> None:
     document = train_application(waiting_program(), models=("STACK",))
     assert document["awake"] == pytest.approx(FACTOR, abs=0.02)
     file = model_file.read(document)
-    said = [
+    predicted = [
         math.log(predict.predict_colocated(file, company(waits)).slowdown.median)
         for waits in (None, 0.0, 0.5, 1.0)
     ]
-    assert said[0] == said[1] == pytest.approx(FACTOR, abs=0.03)
-    assert said[2] == pytest.approx(FACTOR / 2, abs=0.03)
-    assert said[3] == pytest.approx(0.0, abs=0.02)
+    assert predicted[0] == predicted[1] == pytest.approx(FACTOR, abs=0.03)
+    assert predicted[2] == pytest.approx(FACTOR / 2, abs=0.03)
+    assert predicted[3] == pytest.approx(0.0, abs=0.02)
     pressing = synthetic.signature("writer", {"read": 0.6})
     slowed = predict.predict_colocated(file, {"writer": [pressing]}).slowdown.median
     assert math.log(slowed) == pytest.approx(0.3 + FACTOR, abs=0.06)

@@ -26,4 +26,4 @@ def test_a_fingerprint_of_another_coupling_is_warned_of() -> None:
     for document, now, warned in ((coupled, 1.2, 0), (coupled, 3.0, 1), (without, 3.0, 0)):
         environment = builders.fingerprint(times, passive={COUPLING: now})
         warnings = predict_environment(document, environment).warnings
-        assert len([one for one in warnings if "coupling of 3.00" in one]) == warned
+        assert len([warning for warning in warnings if "coupling of 3.00" in warning]) == warned

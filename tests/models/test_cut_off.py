@@ -104,22 +104,22 @@ def of_one_family(slowed: float, others: Sequence[float] = ()) -> list[Run]:
 def test_a_family_that_is_left_out_has_no_part_in_what_others_count_as(
     name: str, others: Sequence[float]
 ) -> None:
-    said = []
+    validations = []
     for slowed in (14.0, 28.0):
         data = dataset.build(of_one_family(slowed, others))
         assert data.completed
         fold = next(fold for fold in make_folds(data) if fold.name == "memory")
-        said.append(cross_validate(KINDS[name], data, [fold], noise=0.01))
-    np.testing.assert_array_equal(said[0].predictions, said[1].predictions)
-    loaded = said[0].measured > 0.5
+        validations.append(cross_validate(KINDS[name], data, [fold], noise=0.01))
+    np.testing.assert_array_equal(validations[0].predictions, validations[1].predictions)
+    loaded = validations[0].measured > 0.5
     assert loaded.any()
     if others:
-        assert said[1].measured[loaded] == pytest.approx(math.log(28.0), abs=0.1)
+        assert validations[1].measured[loaded] == pytest.approx(math.log(28.0), abs=0.1)
         return
     # Without the family nothing is known beyond five times: its runs count as no more, and one that
     # is predicted to take at least so long is right.
-    for one in said:
-        assert one.measured[loaded] == pytest.approx(math.log(ENDED_AT), abs=0.1)
+    for validation in validations:
+        assert validation.measured[loaded] == pytest.approx(math.log(ENDED_AT), abs=0.1)
 
 
 def test_what_the_heaviest_loads_take_at_least_is_not_said_of_lighter_ones() -> None:
@@ -219,32 +219,32 @@ def test_a_lower_bound_is_never_learned_as_less(under_load: Sequence[tuple[float
 
 
 def test_what_was_completed_has_no_part_in_the_width_of_intervals() -> None:
-    """Loads slow this program by 6 to 33 times, each as it likes: a run that is learned as slow as
-    the mean of six others says nothing of how far loads differ."""
+    """Loads slow this program by 6 to 33 times, each by its own factor: a run that is learned as
+    slow as the mean of six others says nothing of how far loads differ."""
     random = np.random.default_rng(3)
-    whole = [
+    uncut = [
         replace(run, metric=run.cost * factor, wall_s=run.cost * factor)
         if run.kind == "induced" and (factor := math.exp(0.5 * random.standard_normal()))
         else run
         for run in synthetic.campaign("differs", {}, law=waits_its_turn, solos=8)
     ]
-    loaded = [run.id for run in whole if run.kind == "induced"]
+    loaded = [run.id for run in uncut if run.kind == "induced"]
     ended = [
         replace(run, metric=ENDED_AT * 3.0, wall_s=ENDED_AT * 3.0, passive={CUT_OFF: 1.0})
         if run.id in loaded[6:]
         else run
-        for run in whole
+        for run in uncut
     ]
     data = dataset.build(ended)
     file = model_file.read(train_application(ended, models=("STACK",)))
     assert len(data.completed) == len(loaded) - 6
     frozen = file.variants["full"].model()
-    assert len(frozen.residuals) == len(whole) - len(data.completed)
+    assert len(frozen.residuals) == len(uncut) - len(data.completed)
     # Only these families had a run that came to its end.
     families = {run.levels[0].family for run in ended if run.levels and not run.cut_off}
     assert frozen.groups == len(families)
     inside = 0
-    for run, row in zip(whole, data.known, strict=True):
+    for run, row in zip(uncut, data.known, strict=True):
         if run.kind == "induced":
             times = dict(zip(data.columns, np.exp(row).tolist(), strict=True))
             interval = predict.predict_environment(file, times).slowdown

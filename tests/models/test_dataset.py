@@ -65,7 +65,7 @@ def test_a_program_as_a_load_is_a_family_of_its_own_and_its_signature_the_enviro
     times = synthetic.environment({"memory": 0.4}, np.random.default_rng(3))
     signature = builders.fingerprint(times, passive={WAITING_SHARE: 0.25})
     quick = builders.fingerprint({name: 2.0 * times[name] for name in synthetic.QUICK})
-    beside = builders.run(
+    colocated = builders.run(
         "a",
         6.0,
         kind="induced",
@@ -75,14 +75,14 @@ def test_a_program_as_a_load_is_a_family_of_its_own_and_its_signature_the_enviro
         after=quick,
         started_at=runs[0].started_at,
     )
-    data = dataset.build([*runs, beside])
-    at = data.run_ids.index(beside.id)
+    data = dataset.build([*runs, colocated])
+    at = data.run_ids.index(colocated.id)
     assert (data.groups[at], data.inducers[at]) == (frozenset({"neighbour:b"}), ("b",))
     expected = [times[name] for name in data.columns]
     assert data.times[at] == pytest.approx(expected)
     assert np.exp(data.known[at]) == pytest.approx(expected)
     # It keeps a CPU awake while it does not wait.
-    assert awake_shares([beside, *runs])[0] == 0.75
+    assert awake_shares([colocated, *runs])[0] == 0.75
     assert "neighbour:b" in {fold.name for fold in make_folds(data)}
 
 
@@ -132,11 +132,11 @@ def test_the_order_of_runs_and_of_surrogates_changes_nothing() -> None:
         turned = dict(reversed(list(run.fingerprint.surrogates.items())))
         fingerprint = dataclasses.replace(run.fingerprint, surrogates=turned)
         shuffled.append(dataclasses.replace(run, fingerprint=fingerprint))
-    one, other = dataset.build(runs), dataset.build(shuffled)
-    assert one.columns == other.columns
-    assert one.run_ids == other.run_ids
-    np.testing.assert_array_equal(one.X, other.X)
-    np.testing.assert_array_equal(one.y, other.y)
+    original, reordered = dataset.build(runs), dataset.build(shuffled)
+    assert original.columns == reordered.columns
+    assert original.run_ids == reordered.run_ids
+    np.testing.assert_array_equal(original.X, reordered.X)
+    np.testing.assert_array_equal(original.y, reordered.y)
 
 
 def test_failed_repeated_and_unmeasured_runs_are_left_out_with_the_reason() -> None:
@@ -238,8 +238,8 @@ def test_columns_can_be_chosen() -> None:
     data = dataset.build(runs, columns=["stream.triad", "os.switch", "no.such"])
     assert data.columns == ("os.switch", "stream.triad")
     assert [(d.name, d.reason) for d in data.dropped_columns] == [("no.such", "was not measured")]
-    whole = dataset.build(runs).select(["os.switch", "stream.triad"])
-    np.testing.assert_array_equal(whole.X, data.X)
+    selected = dataset.build(runs).select(["os.switch", "stream.triad"])
+    np.testing.assert_array_equal(selected.X, data.X)
 
 
 def test_the_quick_columns_are_those_of_the_runs_quick_fingerprints() -> None:

@@ -34,10 +34,10 @@ LAWS = {"powers": synthetic.slowdown, "parts": synthetic.sum_of_parts}
 
 def test_drivers_are_shares_of_the_log_slowdown() -> None:
     coef = np.array([0.3, 0.1, 0.2])
-    found = drivers(
+    ranked = drivers(
         lambda rows: np.log(rows / IDLE) @ coef, IDLE * np.array([2.0, 4.0, 8.0]), IDLE, FAMILIES
     )
-    assert [(d.family, pytest.approx(d.share)) for d in found] == [
+    assert [(d.family, pytest.approx(d.share)) for d in ranked] == [
         ("write", 0.6 / 1.1),
         ("cache", 0.5 / 1.1),
     ]
@@ -79,19 +79,19 @@ def test_the_one_resource_that_a_program_uses_comes_first(family: str, law: str)
     for seed in range(5):
         everything = dict.fromkeys(USES, 0.35)
         times = synthetic.environment(everything, np.random.default_rng(seed))
-        said = predict.predict_environment(file, times)
-        assert said.drivers[0].family == family
-        assert said.drivers[0].share > 0.5
-        assert sum(driver.share for driver in said.drivers) == pytest.approx(1.0)
+        prediction = predict.predict_environment(file, times)
+        assert prediction.drivers[0].family == family
+        assert prediction.drivers[0].share > 0.5
+        assert sum(driver.share for driver in prediction.drivers) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("family", USES)
 def test_under_the_load_of_its_own_resource_too(family: str) -> None:
     times = synthetic.environment({family: 0.7}, np.random.default_rng(9))
     for model in ("auto", *MODELS):
-        said = predict.predict_environment(trained(family, "powers"), times, model=model)
-        assert said.drivers[0].family == family
-        assert said.slowdown.median > 1.0
+        prediction = predict.predict_environment(trained(family, "powers"), times, model=model)
+        assert prediction.drivers[0].family == family
+        assert prediction.slowdown.median > 1.0
 
 
 @pytest.mark.parametrize("family", USES)
@@ -103,7 +103,7 @@ def test_a_neighbour_is_blamed_for_what_it_takes(family: str) -> None:
         "bystander": [synthetic.signature("bystander", {other: 0.6}, seed=1)],
     }
     file = trained(family, "powers")
-    said = predict.predict_colocated(file, company)
-    assert said.drivers[0].family == family
+    prediction = predict.predict_colocated(file, company)
+    assert prediction.drivers[0].family == family
     assert predict.predict_colocated(file, {"b": company["bystander"]}).slowdown.median < 1.1
     assert builders.family_of(USES[family]) == family

@@ -34,19 +34,22 @@ def scorer(file: model_file.ModelFile, name: str) -> Scorer:
 def test_no_environment_slows_a_program_more_than_its_slowest_resource(
     file: model_file.ModelFile, name: str, logs: list[float]
 ) -> None:
-    one = scorer(file, name)
-    row = one.log_idle + np.array(logs)
-    scores = one.score(row[None, :], np.zeros(1))
-    limit = max(one.frozen.worst, *(np.minimum(row, one.log_edge) - one.log_idle).tolist())
+    own_scorer = scorer(file, name)
+    row = own_scorer.log_idle + np.array(logs)
+    scores = own_scorer.score(row[None, :], np.zeros(1))
+    limit = max(
+        own_scorer.frozen.worst,
+        *(np.minimum(row, own_scorer.log_edge) - own_scorer.log_idle).tolist(),
+    )
     assert scores.limit[0] == pytest.approx(limit)
     assert scores.log_slowdown[0] <= limit + 1e-12
-    said = one.interval(
+    predicted = own_scorer.interval(
         float(scores.log_slowdown[0]), float(scores.error[0]), 0.9, limit=limit, at_least=True
     )
-    assert said.lower <= said.median <= said.upper
-    assert math.log(said.upper) <= limit + 5.0 * one.variant.noise
-    farther = one.score(np.maximum(row, one.log_edge)[None, :] + 1.0, np.zeros(1))
-    edge = one.score(np.maximum(row, one.log_edge)[None, :], np.zeros(1))
+    assert predicted.lower <= predicted.median <= predicted.upper
+    assert math.log(predicted.upper) <= limit + 5.0 * own_scorer.variant.noise
+    farther = own_scorer.score(np.maximum(row, own_scorer.log_edge)[None, :] + 1.0, np.zeros(1))
+    edge = own_scorer.score(np.maximum(row, own_scorer.log_edge)[None, :], np.zeros(1))
     assert farther.log_slowdown[0] == edge.log_slowdown[0]
 
 
@@ -58,14 +61,15 @@ def test_a_reading_beyond_the_edge_is_said_to_be_at_least_so_slow(
     inside = predict.predict_environment(file, high)
     assert not inside.slowdown.at_least
     beyond = high | {"memory.random.128M": 50.0 * high["memory.random.128M"]}
-    said = predict.predict_environment(file, beyond)
-    assert said.slowdown.at_least
-    assert said.extrapolating
+    prediction = predict.predict_environment(file, beyond)
+    assert prediction.slowdown.at_least
+    assert prediction.extrapolating
     assert any(
-        "edge of the training runs: it may be larger" in sentence for sentence in said.warnings
+        "edge of the training runs: it may be larger" in sentence
+        for sentence in prediction.warnings
     )
-    assert said.runtime_s.at_least
-    assert inside.slowdown.median <= said.slowdown.median < 3.0
+    assert prediction.runtime_s.at_least
+    assert inside.slowdown.median <= prediction.slowdown.median < 3.0
 
 
 @settings(deadline=None)
@@ -73,9 +77,9 @@ def test_a_reading_beyond_the_edge_is_said_to_be_at_least_so_slow(
 def test_no_program_is_said_to_be_slowed_much_more_than_in_its_worst_training_run(
     file: model_file.ModelFile, name: str, logs: list[float]
 ) -> None:
-    one = scorer(file, name)
-    scores = one.score((one.log_idle + np.array(logs))[None, :], np.zeros(1))
-    worst = one.frozen.worst
+    own_scorer = scorer(file, name)
+    scores = own_scorer.score((own_scorer.log_idle + np.array(logs))[None, :], np.zeros(1))
+    worst = own_scorer.frozen.worst
     assert scores.log_slowdown[0] <= worst + spaces.CEILING + 1e-12
     if scores.log_slowdown[0] >= worst + spaces.CEILING:
         assert scores.at_least[0]
@@ -97,8 +101,8 @@ def test_a_document_without_its_worst_run_is_held_to_the_same_bound(
 
 
 def test_what_the_model_does_not_use_makes_nothing_at_least(file: model_file.ModelFile) -> None:
-    one = scorer(file, "RIDGE")
-    unused = int(np.argmin(one.frozen.weights))
-    row = one.log_high.copy()
+    own_scorer = scorer(file, "RIDGE")
+    unused = int(np.argmin(own_scorer.frozen.weights))
+    row = own_scorer.log_high.copy()
     row[unused] += 5.0
-    assert not one.score(row[None, :], np.zeros(1)).at_least[0]
+    assert not own_scorer.score(row[None, :], np.zeros(1)).at_least[0]

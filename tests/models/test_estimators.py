@@ -115,8 +115,8 @@ def test_a_penalty_is_chosen_by_the_folds_given() -> None:
 @pytest.mark.parametrize("name", KIND_NAMES)
 def test_the_same_seed_gives_the_same_model(name: str) -> None:
     X, y = data(60)
-    one, two = (model_kind(name).make(7).fit(X, y).freeze() for _ in range(2))
-    assert one == two
+    first, second = (model_kind(name).make(7).fit(X, y).freeze() for _ in range(2))
+    assert first == second
 
 
 def test_an_unknown_model_gets_a_suggestion() -> None:

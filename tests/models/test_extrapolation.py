@@ -39,9 +39,9 @@ def test_what_lies_within_the_training_ranges_is_not_flagged(share: list[float])
 def test_a_surrogate_twice_beyond_its_range_is_flagged(column: int, weights: list[float]) -> None:
     times = IDLE.copy()
     times[column] *= [4.0, 2.4, 8.0][column]
-    found = far(times, weights)
-    assert found.outside
-    assert found.columns == (column,)
+    distance = far(times, weights)
+    assert distance.outside
+    assert distance.columns == (column,)
     fast = IDLE.copy()
     fast[column] /= 2.0
     assert far(fast, weights).outside
@@ -75,16 +75,16 @@ def test_repeats_within_the_nodes_own_spread_are_not_flagged(
     # Three times what the idle node itself differs by, or 30 %, whichever is more.
     allowed = np.minimum(np.maximum(3.0 * spread, math.log(1.3)), math.log(1.9))
     shift = np.array(data.draw(st.lists(st.floats(-1.0, 1.0), min_size=6, max_size=6)))
-    found = extrapolation.distance(
+    distance = extrapolation.distance(
         known * np.exp(0.999 * allowed * shift),
         low=low,
         high=low * np.exp(way),
         spread=spread,
         weights=weights,
     )
-    assert not found.outside
-    assert found.columns == ()
-    assert 0.0 <= found.value <= 1.0
+    assert not distance.outside
+    assert distance.columns == ()
+    assert 0.0 <= distance.value <= 1.0
 
 
 @given(
@@ -101,19 +101,19 @@ def test_any_surrogate_twice_beyond_its_range_is_flagged_whatever_the_model(
     high = low * np.exp(way)
     times = low * np.exp(way * np.array(place))
     times[column] = high[column] * beyond if slower else low[column] / beyond
-    found = extrapolation.distance(times, low=low, high=high, spread=spread, weights=weights)
-    assert found.outside
-    assert found.columns == (column,)
+    distance = extrapolation.distance(times, low=low, high=high, spread=spread, weights=weights)
+    assert distance.outside
+    assert distance.columns == (column,)
 
 
 @given(drawn=columns(4), times=st.lists(st.floats(-22.0, 4.0), min_size=4, max_size=4))
-def test_the_distance_is_told_in_order_and_knows_no_order_of_columns(
+def test_the_distance_does_not_depend_on_the_order_of_columns(
     drawn: tuple[np.ndarray, ...], times: list[float]
 ) -> None:
     low, way, spread, weights = drawn
     given_ = np.exp(np.array(times))
     high = low * np.exp(way)
-    found = extrapolation.distance(given_, low=low, high=high, spread=spread, weights=weights)
+    distance = extrapolation.distance(given_, low=low, high=high, spread=spread, weights=weights)
     turned = extrapolation.distance(
         given_[::-1],
         low=low[::-1],
@@ -121,9 +121,9 @@ def test_the_distance_is_told_in_order_and_knows_no_order_of_columns(
         spread=spread[::-1],
         weights=weights[::-1],
     )
-    assert turned.value == pytest.approx(found.value)
-    assert {3 - j for j in turned.columns} == set(found.columns)
-    assert found.outside == bool(found.columns)
+    assert turned.value == pytest.approx(distance.value)
+    assert {3 - j for j in turned.columns} == set(distance.columns)
+    assert distance.outside == bool(distance.columns)
 
 
 @functools.cache
@@ -141,10 +141,10 @@ def trained() -> persist.ModelFile:
 def test_the_environment_of_every_training_run_is_known(model: str, variant: str) -> None:
     for run in synthetic.campaign("chaser", {}):
         assert run.fingerprint is not None
-        said = predict.predict_environment(
+        prediction = predict.predict_environment(
             trained(), run.fingerprint, model=model, variant=variant, strict=True
         )
-        assert not said.extrapolating
+        assert not prediction.extrapolating
 
 
 @pytest.mark.parametrize("model", ["MEAN", "NNLOG", "RIDGE", "CART"])
@@ -170,11 +170,11 @@ def test_a_trained_model_flags_any_surrogate_twice_beyond_what_it_was_trained_on
 ) -> None:
     full = trained().variants["full"]
     most = dict(zip(full.columns, full.high.tolist(), strict=True))[name]
-    said = predict.predict_environment(
+    prediction = predict.predict_environment(
         trained(), {**synthetic.IDLE, name: beyond * most}, model=model
     )
-    assert said.extrapolating
-    assert any(name in warning for warning in said.warnings)
+    assert prediction.extrapolating
+    assert any(name in warning for warning in prediction.warnings)
 
 
 def test_a_neighbour_heavier_than_any_inducer_is_flagged() -> None:

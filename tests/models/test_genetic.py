@@ -109,18 +109,18 @@ def test_the_order_of_columns_does_not_matter(make: Any, seed: int, data: Any) -
     order = np.array(data.draw(st.permutations(range(X.shape[1]))))
     shuffled = replace(context, columns=tuple(context.columns[j] for j in order))
     settings_ = {**SMALL, "evaluations": 60, "patience": 3, "random_state": seed % 1000}
-    one = make(**settings_).fit(X, y, context=context)
-    two = make(**settings_).fit(X[:, order], y, context=shuffled)
-    assert one.findings() == two.findings()
-    np.testing.assert_allclose(one.predict(X), two.predict(X[:, order]), rtol=1e-12)
+    original = make(**settings_).fit(X, y, context=context)
+    permuted = make(**settings_).fit(X[:, order], y, context=shuffled)
+    assert original.findings() == permuted.findings()
+    np.testing.assert_allclose(original.predict(X), permuted.predict(X[:, order]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("make", ALL)
 def test_the_same_seed_gives_the_same_selection_and_model(make: Any) -> None:
     X, y, context = profile()
-    one, two = (make(**SMALL).fit(X, y, context=context) for _ in range(2))
-    assert one.findings() == two.findings()
-    assert one.freeze() == two.freeze()
+    first, second = (make(**SMALL).fit(X, y, context=context) for _ in range(2))
+    assert first.findings() == second.findings()
+    assert first.freeze() == second.freeze()
 
 
 @pytest.mark.parametrize("make", ALL)

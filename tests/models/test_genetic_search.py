@@ -93,8 +93,8 @@ def test_all_left_out_rows_are_scored_whatever_is_selected() -> None:
 def test_a_row_that_is_left_out_twice_counts_once() -> None:
     y = np.array([1.0, 2.0, 3.0])
     left_out = LeftOut.of([[0], [0, 1], [2]], y, relative=False)
-    found = np.concatenate(left_out.costs)
-    assert found == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])
+    costs = np.concatenate(left_out.costs)
+    assert costs == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])
     relative = LeftOut.of([[2]], y, relative=True)
     assert relative.costs[0] == pytest.approx([1.0 / 3.0])
 
@@ -116,8 +116,8 @@ class Known:
         wanted = np.zeros(columns.shape[1], dtype=bool)
         wanted[[1, 4]] = True
         spoiled = observations[:, LAYOUT.inducer == 1].sum(axis=1)
-        found = (wanted & columns).sum(axis=1)
-        return np.asarray(1.0 - 0.3 * found + 0.05 * spoiled)
+        hits = (wanted & columns).sum(axis=1)
+        return np.asarray(1.0 - 0.3 * hits + 0.05 * spoiled)
 
 
 LAYOUT = Layout.of(
@@ -134,20 +134,20 @@ def found_by(scorer: Any, seed: int, evaluations: int = 600, **changes: Any) -> 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_search_finds_columns_and_drops_what_spoils(seed: int) -> None:
-    found = found_by(Known(), seed)
-    assert np.flatnonzero(found.columns).tolist() == [1, 4]
-    assert found.counts[1] == 0
-    assert found.counts[2] >= 1
-    assert found.observations.sum() == found.counts.sum()
-    assert found.cost < 0.5
+    selection = found_by(Known(), seed)
+    assert np.flatnonzero(selection.columns).tolist() == [1, 4]
+    assert selection.counts[1] == 0
+    assert selection.counts[2] >= 1
+    assert selection.observations.sum() == selection.counts.sum()
+    assert selection.cost < 0.5
 
 
 @given(seed=st.integers(0, 10**6), evaluations=st.integers(1, 150))
 @settings(max_examples=25, deadline=None)
 def test_each_selection_is_scored_once_and_not_more_than_asked(seed: int, evaluations: int) -> None:
     scorer = Known()
-    found = found_by(scorer, seed, evaluations)
-    assert len(set(scorer.seen)) == len(scorer.seen) == found.evaluations <= evaluations
+    selection = found_by(scorer, seed, evaluations)
+    assert len(set(scorer.seen)) == len(scorer.seen) == selection.evaluations <= evaluations
 
 
 def test_more_evaluations_never_find_worse() -> None:
@@ -164,14 +164,14 @@ def test_the_same_seed_finds_the_same_and_the_global_generators_are_left_alone()
     random.seed(5)
     np.random.seed(5)
     wanted = random.random(), np.random.random()
-    one = found_by(Known(), 11)
+    first = found_by(Known(), 11)
     random.seed(5)
     np.random.seed(5)
-    two = found_by(Known(), 11)
+    second = found_by(Known(), 11)
     assert (random.random(), np.random.random()) == wanted
-    assert np.array_equal(one.observations, two.observations)
-    assert np.array_equal(one.columns, two.columns)
-    assert one.evaluations == two.evaluations
+    assert np.array_equal(first.observations, second.observations)
+    assert np.array_equal(first.columns, second.columns)
+    assert first.evaluations == second.evaluations
 
 
 def test_a_dearer_column_is_left_out() -> None:

@@ -62,16 +62,16 @@ def an_interval(
 def test_an_interval_holds_its_median_and_is_never_narrower_than_the_noise(
     log_slowdown: float, at: float, n: int, noise: float
 ) -> None:
-    found = an_interval(log_slowdown, at, n=n, noise=noise)
-    assert found.median == pytest.approx(math.exp(log_slowdown))
-    assert math.log(found.upper / found.median) >= 1.64 * noise
-    assert math.log(found.median / found.lower) >= 1.64 * noise
-    assert math.isfinite(found.upper)
+    bounds = an_interval(log_slowdown, at, n=n, noise=noise)
+    assert bounds.median == pytest.approx(math.exp(log_slowdown))
+    assert math.log(bounds.upper / bounds.median) >= 1.64 * noise
+    assert math.log(bounds.median / bounds.lower) >= 1.64 * noise
+    assert math.isfinite(bounds.upper)
 
 
 def test_an_interval_widens_with_its_level_and_with_the_load() -> None:
-    def width(found: Interval) -> float:
-        return found.upper / found.lower
+    def width(bounds: Interval) -> float:
+        return bounds.upper / bounds.lower
 
     assert width(an_interval(level=0.5)) < width(an_interval(level=0.9))
     assert width(an_interval(at=0.0)) < width(an_interval(at=0.3))
@@ -86,10 +86,10 @@ def test_it_says_when_it_is_not_calibrated() -> None:
 def test_it_does_not_reach_below_what_is_credible() -> None:
     residuals = np.linspace(-2.0, 2.0, 40)
     known = tails(residuals, np.full(40, 1.0), noise=0.01, level=0.9)
-    found = interval(0.05, 1.0, known=known, lowest=-0.02, groups=12)
-    assert found.expected_lower is not None
-    assert math.log(found.expected_lower) == pytest.approx(-0.02)
-    assert math.log(found.lower) == pytest.approx(0.05 - math.hypot(0.07, 1.645 * 0.01), abs=1e-4)
+    bounds = interval(0.05, 1.0, known=known, lowest=-0.02, groups=12)
+    assert bounds.expected_lower is not None
+    assert math.log(bounds.expected_lower) == pytest.approx(-0.02)
+    assert math.log(bounds.lower) == pytest.approx(0.05 - math.hypot(0.07, 1.645 * 0.01), abs=1e-4)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -1.0, math.nan])
@@ -104,8 +104,8 @@ def test_intervals_cover_what_they_promise_where_runs_are_exchangeable() -> None
     for _ in range(300):
         errors = random.normal(0.0, 0.1, 41)
         known = tails(errors[:40], np.full(40, 0.5), noise=0.005, level=0.9)
-        found = interval(0.0, 0.5, known=known, lowest=-9.0, groups=40)
-        inside += found.lower <= math.exp(errors[40]) <= found.upper
+        bounds = interval(0.0, 0.5, known=known, lowest=-9.0, groups=40)
+        inside += bounds.lower <= math.exp(errors[40]) <= bounds.upper
     assert 0.86 <= inside / 300 <= 0.98
 
 
@@ -137,12 +137,12 @@ def test_families_and_applications_are_not_added_up() -> None:
 def test_the_median_of_many_runs_is_surer_than_one_run(
     log_slowdown: float, at: float, limit: float, factor: float, expected: float
 ) -> None:
-    found = an_interval(
+    bounds = an_interval(
         log_slowdown, at, limit=limit, widening=Widening(factor, 7, 9, expected=expected)
     )
-    assert found.expected is not None
-    low, high = found.expected
-    assert found.lower <= low <= found.median <= high <= found.upper
+    assert bounds.expected is not None
+    low, high = bounds.expected
+    assert bounds.lower <= low <= bounds.median <= high <= bounds.upper
     assert math.log(high) <= max(limit, log_slowdown) + 1e-12
 
 
@@ -164,7 +164,9 @@ def test_widening_multiplies_both_halves_in_logs(
     wide = an_interval(log_slowdown, at, widening=Widening(factor))
     assert wide.median == plain.median
     for end in ("lower", "upper"):
-        half, widened = (abs(math.log(getattr(one, end) / one.median)) for one in (plain, wide))
+        half, widened = (
+            abs(math.log(getattr(bounds, end) / bounds.median)) for bounds in (plain, wide)
+        )
         assert widened == pytest.approx(min(factor * half, math.log(1e6)))
     assert 0.0 < wide.lower <= wide.median <= wide.upper < math.inf
 
@@ -203,13 +205,13 @@ def scores_of(
 
 
 def test_a_mean_counts_only_as_far_as_its_own_error_does_not_explain_it() -> None:
-    said = an_interval(0.2, 0.1)
-    assert said.expected is not None
-    high = math.log(said.expected[1])
-    assert expected_score(said, 0.25, 0.06) == 0.0
-    assert expected_score(said, high, 0.0) == pytest.approx(1.0)
+    predicted = an_interval(0.2, 0.1)
+    assert predicted.expected is not None
+    high = math.log(predicted.expected[1])
+    assert expected_score(predicted, 0.25, 0.06) == 0.0
+    assert expected_score(predicted, high, 0.0) == pytest.approx(1.0)
     missed = math.hypot(high - 0.2, 0.05)
-    assert expected_score(said, 0.2 + missed, 0.05) == pytest.approx(1.0)
+    assert expected_score(predicted, 0.2 + missed, 0.05) == pytest.approx(1.0)
 
 
 def test_without_co_runs_nothing_is_widened() -> None:
@@ -239,11 +241,11 @@ def test_few_applications_widen_by_the_worst_and_more_narrow_step_by_step() -> N
 def test_a_factor_knows_no_order_and_is_one_of_the_scores_where_it_widens(
     scores: dict[str, list[float]], level: float
 ) -> None:
-    found = widening_factor(scores, level)
-    assert found <= 1.0 or found in [value for values in scores.values() for value in values]
-    assert widening_factor(dict(reversed(list(scores.items()))), level) == found
-    assert widening_factor({app: values[::-1] for app, values in scores.items()}, level) == found
-    assert widening_factor(scores, min(level + 0.04, 0.99)) >= found
+    factor = widening_factor(scores, level)
+    assert factor <= 1.0 or factor in [value for values in scores.values() for value in values]
+    assert widening_factor(dict(reversed(list(scores.items()))), level) == factor
+    assert widening_factor({app: values[::-1] for app, values in scores.items()}, level) == factor
+    assert widening_factor(scores, min(level + 0.04, 0.99)) >= factor
 
 
 def test_an_application_counts_once_however_often_it_ran() -> None:
@@ -283,14 +285,14 @@ def test_what_is_no_score_is_refused(wrong: float) -> None:
 
 
 def test_what_lies_above_at_least_is_no_miss_and_what_lies_below_is() -> None:
-    said = Interval(5.0, 4.0, 6.0, at_least=True, expected_lower=4.5, expected_upper=5.5)
+    predicted = Interval(5.0, 4.0, 6.0, at_least=True, expected_lower=4.5, expected_upper=5.5)
     for slowdown in (6.0, 14.0, 1e4):
-        assert score(said, slowdown) == 1.0
-        assert expected_score(said, math.log(slowdown), 0.01) == 1.0
-    assert score(said, 5.0) == 0.0
-    assert score(said, 2.0) == score(replace(said, at_least=False), 2.0) > 4.0
-    assert expected_score(said, math.log(2.0), 0.01) > 4.0
-    held = {name: [score(said, 14.0)] * 4 for name in "abcdef"}
+        assert score(predicted, slowdown) == 1.0
+        assert expected_score(predicted, math.log(slowdown), 0.01) == 1.0
+    assert score(predicted, 5.0) == 0.0
+    assert score(predicted, 2.0) == score(replace(predicted, at_least=False), 2.0) > 4.0
+    assert expected_score(predicted, math.log(2.0), 0.01) > 4.0
+    held = {name: [score(predicted, 14.0)] * 4 for name in "abcdef"}
     assert widening_factor(held) == pytest.approx(1.0)
-    missed = {name: [score(said, 2.0)] * 4 for name in "abcdef"}
+    missed = {name: [score(predicted, 2.0)] * 4 for name in "abcdef"}
     assert widening_factor(missed) > 4.0

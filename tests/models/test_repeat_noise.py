@@ -25,9 +25,9 @@ def programs(n: int, degrees: float, between: float, seed: int = 0) -> list[Vari
 
 
 def test_a_pool_is_found_again_from_variances_that_are_drawn_from_it() -> None:
-    found = pool(programs(400, 5.0, 8.0))
-    assert math.sqrt(found.value) == pytest.approx(0.04, rel=0.05)
-    assert found.degrees == pytest.approx(8.0, rel=0.3)
+    pooled = pool(programs(400, 5.0, 8.0))
+    assert math.sqrt(pooled.value) == pytest.approx(0.04, rel=0.05)
+    assert pooled.degrees == pytest.approx(8.0, rel=0.3)
     alike = pool(programs(400, 5.0, 1e6))
     assert alike.degrees > 25.0
 
@@ -49,13 +49,13 @@ def test_a_shrunk_deviation_errs_less_than_a_programs_own() -> None:
     true = 0.04**2 * 4.0 / random.chisquare(4.0, 200)
     own = [Variance(v * random.chisquare(5.0) / 5.0, 5.0) for v in true.tolist()]
     others = pool(own)
-    drawn = np.log([shrunk(one, others) ** 2 for one in own] / true)
-    alone = np.log([one.value for one in own] / true)
+    drawn = np.log([shrunk(variance, others) ** 2 for variance in own] / true)
+    alone = np.log([variance.value for variance in own] / true)
     assert np.mean(drawn**2) < 0.8 * np.mean(alone**2)
 
 
 def test_repeats_are_compared_at_the_same_level_only() -> None:
     logs = np.array([0.0, 0.2, 1.0, 1.0, 5.0])
-    found = repeat_variance(["a", "a", "b", "b", "c"], logs)
-    assert (found.value, found.degrees) == (pytest.approx(0.01), 2.0)
+    variance = repeat_variance(["a", "a", "b", "b", "c"], logs)
+    assert (variance.value, variance.degrees) == (pytest.approx(0.01), 2.0)
     assert repeat_variance(["a", "b"], np.zeros(2)).degrees == 0.0

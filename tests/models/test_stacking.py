@@ -20,17 +20,19 @@ many = arrays.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(2, 8))
 
 
 @given(many)
-def test_a_consensus_lies_between_saying_nothing_and_the_mean(predictions: np.ndarray) -> None:
-    found, mean = consensus(predictions), predictions.mean(axis=1)
-    assert np.isfinite(found).all()
-    assert (np.abs(found) <= np.abs(mean)).all()
-    assert (found * mean >= 0.0).all()
+def test_a_consensus_lies_between_zero_and_the_mean(predictions: np.ndarray) -> None:
+    agreed, mean = consensus(predictions), predictions.mean(axis=1)
+    assert np.isfinite(agreed).all()
+    assert (np.abs(agreed) <= np.abs(mean)).all()
+    assert (agreed * mean >= 0.0).all()
 
 
 @given(st.floats(0.001, 3.0), st.floats(0.0, 2.0), st.floats(0.0, 2.0))
-def test_the_more_members_differ_the_less_is_said(mean: float, one: float, other: float) -> None:
+def test_the_more_members_differ_the_smaller_the_consensus(
+    mean: float, scale: float, other_scale: float
+) -> None:
     spread = np.array([[-1.0, 1.0]])
-    less, more = sorted((one, other))
+    less, more = sorted((scale, other_scale))
     assert consensus(mean + more * spread)[0] <= consensus(mean + less * spread)[0] + 1e-12
     assert consensus(mean + 0.0 * spread)[0] == pytest.approx(mean)
 
@@ -78,8 +80,14 @@ def test_the_smallest_profile_is_answered_by_the_mean_too(induced: int) -> None:
     assert {variant["chosen"] for variant in document["variants"].values()} == {"STACK"}
     file = model_file.read(document)
     idle = {name: 1.0 * seconds for name, seconds in synthetic.IDLE.items()}
-    said = predict_environment(file, idle).slowdown
-    assert said.expected is not None
-    assert said.lower < said.expected[0] <= said.median <= said.expected[1] < said.upper
-    assert said.median == pytest.approx(1.0, abs=0.05)
-    assert not said.calibrated
+    predicted = predict_environment(file, idle).slowdown
+    assert predicted.expected is not None
+    assert (
+        predicted.lower
+        < predicted.expected[0]
+        <= predicted.median
+        <= predicted.expected[1]
+        < predicted.upper
+    )
+    assert predicted.median == pytest.approx(1.0, abs=0.05)
+    assert not predicted.calibrated

@@ -207,10 +207,12 @@ def test_sets_leave_out_a_spoiled_campaign_that_was_measured_again(runs: list[An
 
 def test_a_document_survives_json_and_reads_back(document: dict[str, Any]) -> None:
     again = json.loads(json.dumps(document, allow_nan=False))
-    one, two = persist.read(document), persist.read(again)
+    original, restored = persist.read(document), persist.read(again)
     times = np.array([list(synthetic.IDLE.values())]) * np.linspace(0.5, 3.0, 20)[:, None]
     for name in model_names():
-        a, b = (file.variants["full"].model(name).log_slowdown(times) for file in (one, two))
+        a, b = (
+            file.variants["full"].model(name).log_slowdown(times) for file in (original, restored)
+        )
         np.testing.assert_array_equal(a, b)
         assert np.isfinite(a).all()
 
@@ -331,7 +333,7 @@ def test_scores_are_from_what_was_known_before_the_run(runs: list[Any]) -> None:
     later = dataclasses.replace(data, known=data.known + 0.5 * induced[:, None])
     for name in ("NNLOG", "LM.GA"):
         plain, moved = (
-            cross_validate(KINDS[name], one, folds, noise=0.01) for one in (data, later)
+            cross_validate(KINDS[name], candidate, folds, noise=0.01) for candidate in (data, later)
         )
         # The same models, since they learn from X; other environments to predict in.
         assert plain.evaluations == moved.evaluations

@@ -35,11 +35,14 @@ def test_the_score_orders_neighbours_by_the_pressure_that_they_exert() -> None:
     world = bubble_world(5)
     peer = fitted(world)
     exerted = {app: float(program.exerts[0]) for app, program in world.programs.items()}
-    told_apart = [
-        (one, other) for one in exerted for other in exerted if exerted[one] > exerted[other] + 0.05
+    distinguishable = [
+        (stronger, weaker)
+        for stronger in exerted
+        for weaker in exerted
+        if exerted[stronger] > exerted[weaker] + 0.05
     ]
-    assert told_apart
-    assert all(peer.score(one) > peer.score(other) for one, other in told_apart)
+    assert distinguishable
+    assert all(peer.score(stronger) > peer.score(weaker) for stronger, weaker in distinguishable)
 
 
 def test_a_neighbour_that_exerts_nothing_does_nothing() -> None:
@@ -76,8 +79,8 @@ def test_only_loads_of_caches_and_memory_are_bubbles() -> None:
 
 def test_it_needs_two_bubbles() -> None:
     world = bubble_world(5, apps=2)
-    one = next(iter(world.levels))
-    profiles = world.profiles(0, {app: [one] for app in world.programs})
+    level = next(iter(world.levels))
+    profiles = world.profiles(0, {app: [level] for app in world.programs})
     with pytest.raises(UntrainedError, match="needs 2 load levels"):
         BubbleUp().fit(profiles)
 

@@ -1,4 +1,4 @@
-"""Each peer reproduces its paper's claim where the paper's assumption holds, and beats trivia."""
+"""Each peer reproduces its paper's claim where its assumption holds, and beats trivial ones."""
 
 from __future__ import annotations
 

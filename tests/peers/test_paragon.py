@@ -1,4 +1,4 @@
-"""Paragon-like filtering: completing a matrix, and what it is told of the pair it predicts."""
+"""Paragon-like filtering: completing a matrix, and what it knows of the pair it predicts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_a_matrix_of_low_rank_is_completed(seed: int, rank: int) -> None:
     truth = rows @ columns.T
     holes = truth.copy()
     holes[:3, :3] = np.nan
-    found = complete(holes, rank=rank, penalty=1e-5)
-    assert found == pytest.approx(truth, rel=0.02)
+    completed = complete(holes, rank=rank, penalty=1e-5)
+    assert completed == pytest.approx(truth, rel=0.02)
 
 
 @settings(max_examples=25, deadline=None)
@@ -32,17 +32,17 @@ def test_what_is_completed_is_finite_and_the_same_again(seed: int, penalty: floa
     matrix = random.standard_normal((7, 9))
     matrix[random.uniform(size=matrix.shape) < 0.5] = np.nan
     groups = random.integers(0, 2, 7)
-    found = complete(matrix, rank=3, penalty=penalty, groups=groups)
+    completed = complete(matrix, rank=3, penalty=penalty, groups=groups)
     again = complete(matrix, rank=3, penalty=penalty, groups=groups)
-    assert np.all(np.isfinite(found))
-    assert np.array_equal(found, again)
+    assert np.all(np.isfinite(completed))
+    assert np.array_equal(completed, again)
 
 
 def test_a_row_of_which_nothing_is_known_is_like_the_others_of_its_group() -> None:
     columns = np.linspace(0.1, 1.0, 8)
     matrix = np.array([[1.0], [1.2], [0.8], [9.0], [9.5], [np.nan]]) * columns
-    found = complete(matrix, rank=1, penalty=1e-4, groups=np.array([0, 0, 0, 1, 1, 0]))
-    assert found[5] == pytest.approx(columns, rel=0.05)
+    completed = complete(matrix, rank=1, penalty=1e-4, groups=np.array([0, 0, 0, 1, 1, 0]))
+    assert completed[5] == pytest.approx(columns, rel=0.05)
 
 
 def test_a_matrix_of_zeros_stays_one() -> None:

@@ -32,9 +32,9 @@ def with_app(profiles: Profiles, app: str, **changes: object) -> Profiles:
 
 
 def test_every_peer_answers_every_pair_in_the_order_asked(profiles: Profiles) -> None:
-    asked = pairs_of(profiles)[::-1]
-    rows = predictions(profiles, asked)
-    assert [row[:3] for row in rows] == [(a, b, name) for a, b in asked for name in NAMES[:3]]
+    pairs = pairs_of(profiles)[::-1]
+    rows = predictions(profiles, pairs)
+    assert [row[:3] for row in rows] == [(a, b, name) for a, b in pairs for name in NAMES[:3]]
     assert all(math.isfinite(slowdown) and slowdown >= 1.0 for *_, slowdown in rows)
 
 
@@ -59,9 +59,9 @@ def test_order_repetition_failures_and_coruns_do_not_matter(profiles: Profiles) 
     }
     changed = with_app(shuffled, "app0", runs=(*added, *mine.runs[::-1]))
     expected = predictions(profiles, pairs_of(profiles))
-    found = predictions(changed, pairs_of(profiles))
-    assert [row[:3] for row in found] == [row[:3] for row in expected]
-    assert [row[3] for row in found] == pytest.approx([row[3] for row in expected], rel=1e-6)
+    actual = predictions(changed, pairs_of(profiles))
+    assert [row[:3] for row in actual] == [row[:3] for row in expected]
+    assert [row[3] for row in actual] == pytest.approx([row[3] for row in expected], rel=1e-6)
 
 
 def test_a_neighbour_without_a_signature_has_no_rows(profiles: Profiles) -> None:
