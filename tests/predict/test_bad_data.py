@@ -51,31 +51,33 @@ def test_a_time_that_cannot_be_true_is_refused(
 
 
 def test_a_reading_that_failed_is_missing_and_not_zero(file: persist.ModelFile) -> None:
-    whole = builders.fingerprint(synthetic.IDLE)
+    complete = builders.fingerprint(synthetic.IDLE)
     failed = Reading(COLUMN, "memory", error="no memory")
-    partial = dataclasses.replace(whole, surrogates={**whole.surrogates, COLUMN: failed})
-    said = predict.predict_environment(file, partial, variant="full")
-    assert said.slowdown.median == pytest.approx(1.0, abs=0.05)
-    assert any(COLUMN in warning for warning in said.warnings)
+    partial = dataclasses.replace(complete, surrogates={**complete.surrogates, COLUMN: failed})
+    prediction = predict.predict_environment(file, partial, variant="full")
+    assert prediction.slowdown.median == pytest.approx(1.0, abs=0.05)
+    assert any(COLUMN in warning for warning in prediction.warnings)
 
 
 @settings(max_examples=60, deadline=None)
-@given(kept=st.sets(st.sampled_from(sorted(synthetic.IDLE))))
+@given(present=st.sets(st.sampled_from(sorted(synthetic.IDLE))))
 def test_whatever_is_missing_is_answered_or_refused_by_name(
-    kept: set[str], file: persist.ModelFile
+    present: set[str], file: persist.ModelFile
 ) -> None:
-    times = {name: synthetic.IDLE[name] for name in kept}
-    missing = [name for name in synthetic.IDLE if name not in kept]
+    times = {name: synthetic.IDLE[name] for name in present}
+    missing = [name for name in synthetic.IDLE if name not in present]
     if len(missing) > 0.2 * len(synthetic.IDLE):
         with pytest.raises(InputError, match=f"no reading of {len(missing)} of") as caught:
             predict.predict_environment(file, times)
         assert any(name in str(caught.value) for name in missing)
         assert caught.value.hint
         return
-    said = predict.predict_environment(file, times)
-    assert said.slowdown.median == pytest.approx(1.0, abs=0.06)
-    assert math.isfinite(said.runtime_s.upper)
-    filled = [warning for warning in said.warnings if "quick" in warning or "No reading" in warning]
+    prediction = predict.predict_environment(file, times)
+    assert prediction.slowdown.median == pytest.approx(1.0, abs=0.06)
+    assert math.isfinite(prediction.runtime_s.upper)
+    filled = [
+        warning for warning in prediction.warnings if "quick" in warning or "No reading" in warning
+    ]
     assert bool(filled) == bool(missing)
 
 
@@ -104,10 +106,10 @@ def test_another_suite_is_refused_wherever_it_comes_in(file: persist.ModelFile) 
 def test_signatures_of_one_name_and_two_identities_are_not_averaged(
     file: persist.ModelFile,
 ) -> None:
-    one = synthetic.signature("program", {})
+    original = synthetic.signature("program", {})
     changed = dataclasses.replace(synthetic.signature("program", {}), identity="changed")
     with pytest.raises(IncompatibleError, match="identity"):
-        predict.predict_colocated(file, {"program": [one, changed]})
+        predict.predict_colocated(file, {"program": [original, changed]})
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, math.nan])

@@ -55,43 +55,45 @@ def files() -> dict[str, persist.ModelFile]:
     return {
         name: persist.read(
             train_application(
-                synthetic.campaign(name, one.powers, noise=one.noise, seed=k), models=MODELS
+                synthetic.campaign(name, program.powers, noise=program.noise, seed=k), models=MODELS
             )
         )
-        for k, (name, one) in enumerate(programs().items())
+        for k, (name, program) in enumerate(programs().items())
     }
 
 
 @pytest.fixture(scope="module")
 def signatures() -> dict[str, list[Signature]]:
     return {
-        name: [synthetic.signature(name, one.loads, seed=100 * k + i) for i in range(3)]
-        for k, (name, one) in enumerate(programs().items())
+        name: [synthetic.signature(name, program.loads, seed=100 * k + i) for i in range(3)]
+        for k, (name, program) in enumerate(programs().items())
     }
 
 
 def corun_slowdowns(*, drift: float, seed: int = 3, repeats: int = 4) -> list[CoRun]:
     """Every ordered pair: the neighbour's load differs from its signature, and the node drifts."""
     random = np.random.default_rng(seed)
-    found = []
-    for name, one in programs().items():
+    coruns = []
+    for name, program in programs().items():
         for other, neighbour in programs().items():
             for _ in range(repeats):
                 loads = {
                     family: load * math.exp(2.0 * drift * random.standard_normal())
                     for family, load in neighbour.loads.items()
                 }
-                log = math.log(synthetic.slowdown(one.powers, synthetic.environment(loads, random)))
-                log += math.hypot(one.noise, drift) * random.standard_normal()
-                found.append(CoRun(name, (other,), math.exp(log)))
-    return found
+                log = math.log(
+                    synthetic.slowdown(program.powers, synthetic.environment(loads, random))
+                )
+                log += math.hypot(program.noise, drift) * random.standard_normal()
+                coruns.append(CoRun(name, (other,), math.exp(log)))
+    return coruns
 
 
 def held(scores: tuple[Score, ...], factors: dict[str, float]) -> np.ndarray:
     """(apps,) the share of each application's co-runs that its interval holds."""
     return np.array(
         [
-            np.mean([one.value <= factor for one in scores if one.app == app])
+            np.mean([score.value <= factor for score in scores if score.app == app])
             for app, factor in factors.items()
         ]
     )
@@ -118,31 +120,33 @@ def test_what_an_application_took_part_in_does_not_widen_its_own_intervals(
 ) -> None:
     coruns = corun_slowdowns(drift=0.05)
     spoilt = [
-        dataclasses.replace(one, slowdown=50.0)
-        if "program00" in (one.app, *one.neighbours)
-        else one
-        for one in coruns
+        dataclasses.replace(corun, slowdown=50.0)
+        if "program00" in (corun.app, *corun.neighbours)
+        else corun
+        for corun in coruns
     ]
     clean, other = (calibrate(files, signatures, given) for given in (coruns, spoilt))
     assert clean.widening("program00") == other.widening("program00")
     assert clean.widening("program01").factor < other.widening("program01").factor
-    found = clean.widening("program00")
-    assert (found.groups, found.pairs) == (APPS - 1, (APPS - 1) ** 2 * 4)
+    widening = clean.widening("program00")
+    assert (widening.groups, widening.pairs) == (APPS - 1, (APPS - 1) ** 2 * 4)
     assert clean.widening("newcomer").pairs == len(coruns)
 
 
 def test_what_cannot_be_predicted_is_left_out(
     files: dict[str, persist.ModelFile], signatures: dict[str, list[Signature]]
 ) -> None:
-    elsewhere = [dataclasses.replace(one, node_id="node-2") for one in signatures["program01"]]
+    elsewhere = [
+        dataclasses.replace(signature, node_id="node-2") for signature in signatures["program01"]
+    ]
     coruns = [
         CoRun("program00", ("program01",), 1.1),
         CoRun("program00", ("unknown",), 1.1),
         CoRun("unknown", ("program00",), 1.1),
         CoRun("program00", ("program02",), 1.1),
     ]
-    found = calibrate(files, {**signatures, "program01": elsewhere}, coruns)
-    assert [one.neighbours for one in found.scores] == [("program02",)]
+    calibration = calibrate(files, {**signatures, "program01": elsewhere}, coruns)
+    assert [score.neighbours for score in calibration.scores] == [("program02",)]
     assert calibrate(files, signatures, coruns, model="CART").scores == ()
     assert Calibration().widening("program00") == UNWIDENED
 
@@ -169,7 +173,7 @@ def test_co_runs_are_held_against_the_solo_runs_of_their_campaign(
         ],
         files,
     )
-    assert [(one.app, one.neighbours) for one in coruns] == [(name, ("program01",))] * 2
+    assert [(corun.app, corun.neighbours) for corun in coruns] == [(name, ("program01",))] * 2
     assert coruns[0].slowdown == pytest.approx(6.0 / 4.0)
     assert coruns[1].slowdown == pytest.approx(6.0 / files[name].solo.median)
 
@@ -195,12 +199,14 @@ def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
     assert plain.slowdown == predict.slowdown_colocated(file, company)
     assert wide.slowdown.median == plain.slowdown.median
     for end in ("lower", "upper", "expected_lower", "expected_upper"):
-        one, two = (
-            abs(math.log(getattr(said.slowdown, end) / said.slowdown.median))
-            for said in (plain, wide)
+        plain_width, wide_width = (
+            abs(math.log(getattr(prediction.slowdown, end) / prediction.slowdown.median))
+            for prediction in (plain, wide)
         )
         # Upper ends of the wider interval may be at what the machine can do.
-        assert two == pytest.approx(0.5 * one) or (end.endswith("upper") and one > two > 0.5 * one)
+        assert wide_width == pytest.approx(0.5 * plain_width) or (
+            end.endswith("upper") and plain_width > wide_width > 0.5 * plain_width
+        )
     assert sure.slowdown == dataclasses.replace(wide.slowdown, calibrated=True)
     assert not wide.slowdown.calibrated
     assert any("4 other applications" in warning for warning in wide.warnings)
@@ -216,10 +222,12 @@ def test_the_noise_of_other_programs_is_known_without_any_co_run() -> None:
         ]
 
     drift = [1.0, 1.1, 1.21, 1.331]
-    found = solo_repeats([*solos("calm", 2.0, 2.0, 2.0), *solos("once", 2.0), *solos("up", *drift)])
-    assert found["calm"] == Variance(0.0, 2.0)
-    assert "once" not in found
-    assert found["up"].value == pytest.approx(math.log(1.1) ** 2 / 2.0)
+    variances = solo_repeats(
+        [*solos("calm", 2.0, 2.0, 2.0), *solos("once", 2.0), *solos("up", *drift)]
+    )
+    assert variances["calm"] == Variance(0.0, 2.0)
+    assert "once" not in variances
+    assert variances["up"].value == pytest.approx(math.log(1.1) ** 2 / 2.0)
     others = {name: Variance(0.1**2, 6.0) for name in "abcd"}
     assert Calibration(repeats=others).widening("new").pool.value == pytest.approx(0.1**2, rel=0.2)
     assert Calibration(repeats={"new": Variance(0.1**2, 6.0)}).widening("new") == UNWIDENED

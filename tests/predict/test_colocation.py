@@ -69,8 +69,10 @@ def test_repeated_signatures_are_averaged_in_logs() -> None:
 
 
 def test_signatures_that_differ_are_not_averaged() -> None:
-    one = builders.signature("a", IDLE)
+    signature = builders.signature("a", IDLE)
     with pytest.raises(IncompatibleError, match="placement"):
-        colocation.mean_signature([one, dataclasses.replace(one, placement="same-core")])
+        colocation.mean_signature(
+            [signature, dataclasses.replace(signature, placement="same-core")]
+        )
     with pytest.raises(InputError):
         colocation.mean_signature([])

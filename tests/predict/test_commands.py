@@ -176,7 +176,7 @@ def test_predict_beside_a_neighbour(trained: str, kongming: Kongming) -> None:
         "neighbours",
     } <= set(document)
     assert document["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
-    # The chaser loads memory, which the writer does not mind.
+    # The chaser loads memory, to which the writer is not sensitive.
     (writer,) = document["neighbours"]
     assert writer["app"] == "writer"
     assert writer["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
@@ -240,11 +240,11 @@ def test_pair_tells_both_ways(trained: str, kongming: Kongming) -> None:
 def test_a_pair_of_which_one_direction_is_known(trained: str, kongming: Kongming) -> None:
     short = synthetic.signature("brief", {})
     times = short.fingerprint.times()
-    kept = dict(list(times.items())[: len(times) // 2])
+    half = dict(list(times.items())[: len(times) // 2])
     with Store.open(trained) as store:
         store.put_application("brief", short.identity, {})
         store.add_run(builders.run("brief", 0.1))
-        store.add_signature(builders.signature("brief", kept))
+        store.add_signature(builders.signature("brief", half))
         document = store.model("chaser", "cross-core")
         assert document is not None
         payload = {key: value for key, value in document.items() if key != "checksum"}
@@ -252,9 +252,9 @@ def test_a_pair_of_which_one_direction_is_known(trained: str, kongming: Kongming
         store.put_model("brief", payload["identity"], "node-1", "cross-core", seal(payload))
     done = kongming("pair", "chaser", "brief", "--json")
     assert done.returncode == 3, done.stderr
-    said = json.loads(done.stdout)
-    assert [known["app"] for known in said["predictions"]] == ["brief"]
-    [refused] = said["refused"]
+    report = json.loads(done.stdout)
+    assert [known["app"] for known in report["predictions"]] == ["brief"]
+    [refused] = report["refused"]
     assert "brief was profiled with runs of 100 ms, too short to see" in refused["message"]
     assert "--app brief --placement cross-core" in refused["hint"]
     colocated = kongming("predict", "chaser", "--with", "brief")
@@ -262,7 +262,7 @@ def test_a_pair_of_which_one_direction_is_known(trained: str, kongming: Kongming
     assert refused["message"] in colocated.stderr
 
 
-def test_a_neighbour_without_a_signature_is_said(
+def test_a_neighbour_without_a_signature_is_reported(
     trained: str, store_url: str, kongming: Kongming
 ) -> None:
     runs = synthetic.campaign("silent", {"os.switch": 0.3})
@@ -282,10 +282,10 @@ def test_a_neighbour_without_a_signature_is_said(
 def test_now_measures_only_what_the_model_needs(
     trained: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
 
     def take_fingerprint(**options: Any) -> Any:
-        asked.update(options)
+        requested.update(options)
         times = synthetic.environment({"memory": 0.5}, np.random.default_rng(3))
         return builders.fingerprint({name: times[name] for name in options["names"]})
 
@@ -296,9 +296,9 @@ def test_now_measures_only_what_the_model_needs(
     done = CliRunner().invoke(command, ["chaser", "--store", trained, "--json"])
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    assert set(asked["names"]) in (set(synthetic.QUICK), set(synthetic.IDLE))
-    assert asked["cpu"] == 0
-    assert not asked["shared_core"]
+    assert set(requested["names"]) in (set(synthetic.QUICK), set(synthetic.IDLE))
+    assert requested["cpu"] == 0
+    assert not requested["shared_core"]
     assert "neighbours" not in document
     assert document["slowdown"]["median"] == pytest.approx(np.exp(0.3), rel=0.1)
     both = CliRunner().invoke(
@@ -323,7 +323,7 @@ def test_now_refuses_a_model_of_another_suite(
     assert "1-other" in str(done.exception)
 
 
-def test_a_spoiled_profile_is_said_by_all_that_shows_its_model(
+def test_a_spoiled_profile_is_reported_by_all_that_shows_its_model(
     profiled: str, train: Callable[..., str], kongming: Kongming
 ) -> None:
     """Of one database all say the same: what training judged, and nothing else."""
@@ -332,27 +332,29 @@ def test_a_spoiled_profile_is_said_by_all_that_shows_its_model(
         like = {"campaign": first.campaign, "fingerprint": first.fingerprint}
         for seconds in (1.0, 9.0, 2.0, 8.0, 4.0):
             store.add_run(builders.run("chaser", seconds, **like))
-    (made,) = json.loads(train("chaser", "--json"))["models"]
-    remark = made["warnings"][0]
+    (trained_model,) = json.loads(train("chaser", "--json"))["models"]
+    remark = trained_model["warnings"][0]
     assert remark.startswith("The profile of chaser is spoiled: its runs alone differ by")
     assert "--again" in remark
-    kept = made["profile"]
-    assert (kept["verdict"], kept["reasons"][0]["code"]) == ("spoiled", "solo-spread")
-    said = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
-    assert said["profile"] == kept
-    assert said["warnings"].count(remark) == 1
+    profile = trained_model["profile"]
+    assert (profile["verdict"], profile["reasons"][0]["code"]) == ("spoiled", "solo-spread")
+    prediction = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
+    assert prediction["profile"] == profile
+    assert prediction["warnings"].count(remark) == 1
     pair = answer(kongming("pair", "chaser", "chaser", "--json"))["predictions"]
-    assert all(remark in one["warnings"] for one in pair)
+    assert all(remark in predicted["warnings"] for predicted in pair)
     described = answer(kongming("model", "chaser", "--json"))["profile"]
-    assert described == kept | {"text": described["text"], "advice": described["advice"]}
+    assert described == profile | {"text": described["text"], "advice": described["advice"]}
     assert remark == f"The profile of chaser is {described['text']} {described['advice']}"
     (listed,) = answer(kongming("models", "--json"))["models"]
     assert listed["profile"] == described
-    rows = {one["app"]: one["profiles"][0] for one in answer(kongming("apps", "--json"))["apps"]}
+    rows = {
+        entry["app"]: entry["profiles"][0] for entry in answer(kongming("apps", "--json"))["apps"]
+    }
     assert rows["chaser"]["judged"] == rows["chaser"]["trained_on"] == described
     assert (rows["writer"]["judged"]["verdict"], rows["writer"]["trained_on"]) == ("good", None)
-    for asked in (("predict", "chaser", "--with", "writer"), ("model", "chaser"), ("apps",)):
-        assert "spoiled" in kongming(*asked).stdout
+    for arguments in (("predict", "chaser", "--with", "writer"), ("model", "chaser"), ("apps",)):
+        assert "spoiled" in kongming(*arguments).stdout
     # What is measured afterwards is seen by 'apps', and counts from the next training on.
     with Store.open(profiled) as store:
         again = synthetic.campaign("chaser", PROGRAMS["chaser"][0], seed=1, campaign="c2")
@@ -360,8 +362,8 @@ def test_a_spoiled_profile_is_said_by_all_that_shows_its_model(
     chaser = answer(kongming("apps", "--json"))["apps"][0]["profiles"][0]
     assert (chaser["judged"]["verdict"], chaser["trained_on"]["verdict"]) == ("good", "spoiled")
     assert "good, its model's spoiled" in " ".join(kongming("apps", "--wide").stdout.split())
-    said = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
-    assert said["profile"]["verdict"] == "spoiled"
+    prediction = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
+    assert prediction["profile"]["verdict"] == "spoiled"
 
 
 def test_a_store_that_may_only_be_read_answers_and_is_not_changed(
@@ -369,7 +371,7 @@ def test_a_store_that_may_only_be_read_answers_and_is_not_changed(
 ) -> None:
     store = ("--store", f"{trained}?mode=ro")
     before = Path(trained.removeprefix("sqlite:///")).read_bytes()
-    for asked in (
+    for arguments in (
         ("apps",),
         ("runs", "--limit", "1"),
         ("models",),
@@ -378,33 +380,35 @@ def test_a_store_that_may_only_be_read_answers_and_is_not_changed(
         ("pair", "chaser", "writer"),
         ("export", "--out", "runs.parquet"),
     ):
-        done = kongming(*asked, *store)
-        assert done.returncode == 0, (asked, done.stderr)
-    for asked in (
+        done = kongming(*arguments, *store)
+        assert done.returncode == 0, (arguments, done.stderr)
+    for arguments in (
         ("train", "chaser"),
         ("import", "runs.parquet"),
         ("models", "rollback", "chaser", "--version", "1"),
     ):
-        done = kongming(*asked, *store)
-        assert done.returncode == 2, (asked, done.stderr)
+        done = kongming(*arguments, *store)
+        assert done.returncode == 2, (arguments, done.stderr)
         assert "store: is opened with mode=ro, and this changes it." in done.stderr
         assert "Leave out mode=ro" in done.stderr
     assert Path(trained.removeprefix("sqlite:///")).read_bytes() == before
 
 
-def test_a_model_that_says_no_more_than_one_is_said(
+def test_a_model_that_is_no_better_than_no_slowdown_is_reported(
     profiled: str, train: Callable[..., str], kongming: Kongming
 ) -> None:
     """Of a program that nothing slows every model is as good as saying so: training judges it, and
     all that shows the model says the same."""
     with Store.open(profiled) as store:
         store.add_all(runs=synthetic.campaign("still", {}), signatures=[])
-    (made,) = json.loads(train("still", "--json"))["models"]
-    (remark,) = made["warnings"]
-    assert remark.startswith(f"{made['chosen']} of still is not clearly better than")
+    (trained_model,) = json.loads(train("still", "--json"))["models"]
+    (remark,) = trained_model["warnings"]
+    assert remark.startswith(f"{trained_model['chosen']} of still is not clearly better than")
     assert "saying that nothing slows it" in remark
     assert answer(kongming("model", "still", "--json"))["remark"] == remark
-    rows = {one["app"]: one["profiles"][0] for one in answer(kongming("apps", "--json"))["apps"]}
+    rows = {
+        entry["app"]: entry["profiles"][0] for entry in answer(kongming("apps", "--json"))["apps"]
+    }
     assert rows["still"]["not_better_than"] == ["MEAN", "1"]
     assert "mean, solo time" in kongming("apps", "--wide").stdout
     assert rows["chaser"]["not_better_than"] is None
@@ -423,9 +427,9 @@ def test_a_model_that_says_no_more_than_one_is_said(
     old = read({**earlier, "checksum": checksum(earlier)})
     assert old.variants["full"].model().not_better_than is None
     assert old.profile is None
-    said = predict_environment(old, idle_times(old.variants["full"]))
-    assert said.profile is None
-    assert not any("clearly better" in warning for warning in said.warnings)
+    prediction = predict_environment(old, idle_times(old.variants["full"]))
+    assert prediction.profile is None
+    assert not any("clearly better" in warning for warning in prediction.warnings)
     with Store.open(profiled) as store:
         store.put_model("still", old.identity, "node-1", "cross-core", seal(earlier))
     assert answer(kongming("model", "still", "--json"))["profile"] is None

@@ -28,7 +28,7 @@ def test_every_reason_has_its_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refused", "nodes", "said"),
+    ("refused", "nodes", "message"),
     [
         ({"unpredictable": 1}, [report("a", slowdown=None)], "1 node left out (a): no idle ref"),
         ({"unpredictable": 1}, [report("a")], "1 node left out (a): no compatible model"),
@@ -39,6 +39,6 @@ def test_every_reason_has_its_words() -> None:
     ],
 )
 def test_nodes_are_named_where_it_is_certain(
-    refused: dict[str, int], nodes: list[NodeReport], said: str
+    refused: dict[str, int], nodes: list[NodeReport], message: str
 ) -> None:
-    assert said in "\n".join(left_out(ranking(**refused), nodes))
+    assert message in "\n".join(left_out(ranking(**refused), nodes))

@@ -97,7 +97,7 @@ def test_curves_are_drawn_to_a_file(
     assert file.read_bytes() == written
 
 
-def test_without_matplotlib_the_way_to_it_is_said(
+def test_without_matplotlib_the_way_to_it_is_shown(
     corun: str, kongming: Kongming, tmp_path: Path
 ) -> None:
     (tmp_path / "blocked").mkdir()
@@ -168,7 +168,9 @@ def test_the_model_in_service_is_shown_and_any_other_by_its_version(
     assert "allowed: 2, 1" in refused.stderr.lower()
 
 
-def test_co_runs_of_others_widen_intervals_and_it_is_said(corun: str, kongming: Kongming) -> None:
+def test_co_runs_of_others_widen_intervals_and_it_is_reported(
+    corun: str, kongming: Kongming
+) -> None:
     sentence = (
         r"The interval is widened by [\d.]+, learned from 9 co-runs of 3 other applications\."
     )

@@ -13,15 +13,15 @@ from tests.conftest import Kongming
 from tests.server.profiles.profiled import campaign
 
 
-def test_a_damaged_version_in_service_is_said(tmp_path: Path, kongming: Kongming) -> None:
+def test_a_damaged_version_in_service_is_reported(tmp_path: Path, kongming: Kongming) -> None:
     url = f"sqlite:///{tmp_path / 'models.db'}"
     document = train_application(campaign("prog"), models=("LM",))
     # Another number in it, and the old checksum.
     damaged = document | {"solo": document["solo"] | {"median": 99.0}}
     with Store.open(url) as store:
         store.put_node(builders.node())
-        for kept in (damaged, document):
-            store.put_model("prog", document["identity"], "node-1", "cross-core", kept)
+        for version in (damaged, document):
+            store.put_model("prog", document["identity"], "node-1", "cross-core", version)
         store.promote("prog", "cross-core", 1)
     done = kongming("models", "--store", url, "--json")
     newest, serving = json.loads(done.stdout)["models"]

@@ -79,9 +79,9 @@ def test_unseen_mixes_are_predicted_far_better_than_by_the_mean(
     inside = 0
     for times in mixes(11):
         truth = 3.0 * law(powers, times)
-        for model, found in errors.items():
+        for model, relative_errors in errors.items():
             prediction = predict.predict_environment(file, times, model=model)
-            found.append(abs(prediction.runtime_s.median / truth - 1.0))
+            relative_errors.append(abs(prediction.runtime_s.median / truth - 1.0))
             if model == "auto":
                 inside += prediction.runtime_s.lower <= truth <= prediction.runtime_s.upper
     assert np.mean(errors["auto"]) < 0.3 * np.mean(errors["MEAN"])
@@ -128,8 +128,8 @@ def test_predictions_are_finite_and_positive_anywhere(
 def test_the_order_of_columns_changes_nothing(chaser: persist.ModelFile) -> None:
     for times in mixes(2, 5):
         turned = dict(reversed(list(times.items())))
-        one, two = (predict.predict_environment(chaser, t) for t in (times, turned))
-        assert one == two
+        first, second = (predict.predict_environment(chaser, t) for t in (times, turned))
+        assert first == second
 
 
 def test_idle_is_no_slowdown_and_no_extrapolation(chaser: persist.ModelFile) -> None:
@@ -219,10 +219,10 @@ def test_few_missing_readings_are_filled_in_and_many_are_refused(
     chaser: persist.ModelFile,
 ) -> None:
     times = synthetic.environment({"memory": 0.5}, np.random.default_rng(0), noise=0.005)
-    whole = predict.predict_environment(chaser, times, variant="full")
+    complete = predict.predict_environment(chaser, times, variant="full")
     del times["stream.triad"]
     patched = predict.predict_environment(chaser, times, variant="full")
-    assert patched.slowdown.median == pytest.approx(whole.slowdown.median, rel=0.05)
+    assert patched.slowdown.median == pytest.approx(complete.slowdown.median, rel=0.05)
     assert any("stream.triad" in warning for warning in patched.warnings)
     with pytest.raises(InputError, match="no reading of 14 of"):
         predict.predict_environment(chaser, {"os.switch": 2e-6}, variant="full")
@@ -265,11 +265,11 @@ def test_one_neighbour_is_its_signature(chaser: persist.ModelFile) -> None:
 
 
 def test_more_neighbours_slow_more(chaser: persist.ModelFile) -> None:
-    one = neighbours({"stream": {"memory": 0.3}})
-    two = one | neighbours({"other": {"memory": 0.3}})
+    single = neighbours({"stream": {"memory": 0.3}})
+    double = single | neighbours({"other": {"memory": 0.3}})
     alone, both = (
         predict.predict_colocated(chaser, company, model="NNLOG").slowdown.median
-        for company in (one, two)
+        for company in (single, double)
     )
     assert both > 1.1 * alone
 
