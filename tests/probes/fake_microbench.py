@@ -1,4 +1,4 @@
-"""Speaks the lines of ``kongming-microbench`` with made-up numbers, for tests without hardware.
+"""Prints the lines of ``kongming-microbench`` with made-up numbers, for tests without hardware.
 
 FAKE_MODE picks how it misbehaves; FAKE_LOG is a file that gets the arguments, one run a line.
 """
@@ -70,16 +70,16 @@ def listing():
 
 
 def options(arguments):
-    found, names, flags = {}, [], ("--whole-blocks",)
+    given, names, flags = {}, [], ("--whole-blocks",)
     waiting = iter(arguments)
     for word in waiting:
         if word in flags:
-            found[word] = True
+            given[word] = True
         elif word.startswith("--"):
-            found[word] = next(waiting)
+            given[word] = next(waiting)
         else:
             names.append(word)
-    return found, names
+    return given, names
 
 
 def ended(given, seconds):
@@ -93,8 +93,8 @@ def slowed():
         return 1
     lines = Path(os.environ["FAKE_LOG"]).read_text().splitlines()
     commands = [json.loads(line)[0] for line in lines]
-    beside = commands[-2:] == ["induce", "probe"]
-    return 2 if beside and (MODE == "shared" or commands.count("induce") <= 4) else 1
+    next_to_load = commands[-2:] == ["induce", "probe"]
+    return 2 if next_to_load and (MODE == "shared" or commands.count("induce") <= 4) else 1
 
 
 def probe(given, names):

@@ -37,17 +37,19 @@ chunks = st.lists(chunk(), min_size=1, max_size=12)
 @given(chunks)
 def test_mean_is_all_time_over_all_operations(seen: list[Chunk]) -> None:
     for name, reading in aggregate(seen).items():
-        mine = [one for one in seen if one.name == name]
-        expected = sum(one.ns for one in mine) / sum(one.ops for one in mine) * 1e-9
+        mine = [entry for entry in seen if entry.name == name]
+        expected = sum(entry.ns for entry in mine) / sum(entry.ops for entry in mine) * 1e-9
         assert reading.seconds_per_op == pytest.approx(expected)
-        assert reading.n == sum(len(one.batches) for one in mine)
-        assert reading.partial == any(one.partial for one in mine)
+        assert reading.n == sum(len(entry.batches) for entry in mine)
+        assert reading.partial == any(entry.partial for entry in mine)
 
 
 @given(chunks)
 def test_quantiles_lie_within_the_batches(seen: list[Chunk]) -> None:
     for name, reading in aggregate(seen).items():
-        costs = [ns / ops * 1e-9 for one in seen if one.name == name for ops, ns in one.batches]
+        costs = [
+            ns / ops * 1e-9 for entry in seen if entry.name == name for ops, ns in entry.batches
+        ]
         assert reading.median is not None
         assert reading.p90 is not None
         assert min(costs) <= reading.median <= reading.p90 <= max(costs)
@@ -63,14 +65,14 @@ def test_order_does_not_matter(seen: list[Chunk], shuffler: random.Random) -> No
 @given(chunks, st.integers(0, 10**12), st.integers(0, 10**12))
 def test_windows_drop_what_straddles(seen: list[Chunk], start: int, length: int) -> None:
     window = (start, start + length)
-    inside = [one for one in seen if start <= one.start_ns and one.end_ns <= start + length]
+    inside = [entry for entry in seen if start <= entry.start_ns and entry.end_ns <= start + length]
     assert aggregate(seen, [window]) == aggregate(inside)
 
 
 def test_adjacent_windows_do_not_join() -> None:
-    one = Chunk("a", 5, 15, 1.0, 10, ((1.0, 10),))
-    assert aggregate([one], [(0, 10), (10, 20)]) == {}
-    assert set(aggregate([one], [(0, 10), (4, 20)])) == {"a"}
+    straddling = Chunk("a", 5, 15, 1.0, 10, ((1.0, 10),))
+    assert aggregate([straddling], [(0, 10), (10, 20)]) == {}
+    assert set(aggregate([straddling], [(0, 10), (4, 20)])) == {"a"}
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,12 @@ def test_no_binary_tells_how_to_get_one(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_binary_in_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KONGMING_MICROBENCH", raising=False)
-    found = script(tmp_path / "kongming-microbench", "exit 0\n")
+    executable = script(tmp_path / "kongming-microbench", "exit 0\n")
     monkeypatch.setenv("HOME", "/nonexistent")
     monkeypatch.setattr(sys, "executable", "/nonexistent/bin/python")
     monkeypatch.setattr(sys, "prefix", "/nonexistent")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert locate() == found
+    assert locate() == executable
 
 
 def test_stream_yields_events_in_order(fake: Path) -> None:

@@ -98,7 +98,7 @@ def test_nothing_understood_is_an_error(
         take_fingerprint(names=["compute.int"], seconds=0.05)
 
 
-def test_buffered_files_are_said(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffered_files_are_reported(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_MODE", "buffered")
     fingerprint = take_fingerprint(names=["iobench.read.4M"], seconds=0.05)
     assert fingerprint.surrogates["iobench.read.4M"].direct is False
@@ -204,7 +204,7 @@ def test_a_watch_whose_binary_dies_says_so(fake: Path, monkeypatch: pytest.Monke
     assert len(probe.chunks()) == 1
 
 
-def test_what_disturbed_a_measurement_is_said(fake: Path) -> None:
+def test_what_disturbed_a_measurement_is_reported(fake: Path) -> None:
     chunk = Chunk("compute.int", 0, 10, 1.0, 10, ((1.0, 10),))
     record = Record([chunk], clock_granularity_ns=4_000_000, layout=(50, 100))
     fingerprint = assemble(
@@ -217,6 +217,6 @@ def test_what_disturbed_a_measurement_is_said(fake: Path) -> None:
         started_at=moments.now(),
         passive={"nr_throttled": 3.0},
     )
-    said = " ".join(fingerprint.warnings)
+    text = " ".join(fingerprint.warnings)
     for word in ("50 of 100 bytes", "4000000 ns", "0.5 CPUs", "3 periods"):
-        assert word in said
+        assert word in text

@@ -47,14 +47,14 @@ times = st.lists(st.floats(1e-10, 1.0), min_size=MIN_READINGS, max_size=40)
 
 @given(times, st.floats(0.0, 1.0))
 def test_the_reference_lies_within_the_readings(seen: list[float], quantile: float) -> None:
-    found = idle_reference([reading({"a": time}) for time in seen], quantile)
-    assert min(seen) <= found["a"] <= max(seen)
+    reference = idle_reference([reading({"a": time}) for time in seen], quantile)
+    assert min(seen) <= reference["a"] <= max(seen)
 
 
 @given(times)
 def test_it_is_low_but_not_the_lowest_rule(seen: list[float]) -> None:
-    found = idle_reference([reading({"a": time}) for time in seen])
-    assert min(seen) <= found["a"] <= sorted(seen)[len(seen) // 2]
+    reference = idle_reference([reading({"a": time}) for time in seen])
+    assert min(seen) <= reference["a"] <= sorted(seen)[len(seen) // 2]
 
 
 def test_neighbours_in_most_readings_do_not_matter() -> None:

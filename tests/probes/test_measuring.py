@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 
 CPU = min(os.sched_getaffinity(0))
 FAR = 4096
-"""A CPU that no machine of these tests has: locks do not ask."""
+"""A CPU that no machine of these tests has: locks do not check that."""
 
 HOLDER = """
 import sys

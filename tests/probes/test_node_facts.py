@@ -78,21 +78,21 @@ def test_bare_metal(tmp_path: Path) -> None:
 
 def test_allowed_cpus_do_not_change_the_identity(tmp_path: Path) -> None:
     root = bare_metal(tmp_path)
-    whole, part = node_facts(root), node_facts(root, allowed=[2])
+    unrestricted, part = node_facts(root), node_facts(root, allowed=[2])
     assert part.cpus == (2,)
-    assert part.id == whole.id
+    assert part.id == unrestricted.id
 
 
 def test_other_hardware_is_another_node(tmp_path: Path) -> None:
-    one = node_facts(bare_metal(tmp_path / "a"))
+    first = node_facts(bare_metal(tmp_path / "a"))
     root = files(bare_metal(tmp_path / "b"), {"proc/meminfo": "MemTotal: 8388608 kB"})
-    assert node_facts(root).id != one.id
+    assert node_facts(root).id != first.id
 
 
 def test_a_little_memory_more_is_the_same_node(tmp_path: Path) -> None:
-    one = node_facts(bare_metal(tmp_path / "a"))
+    first = node_facts(bare_metal(tmp_path / "a"))
     root = files(bare_metal(tmp_path / "b"), {"proc/meminfo": "MemTotal: 16770000 kB"})
-    assert node_facts(root).id == one.id
+    assert node_facts(root).id == first.id
 
 
 def test_virtual_machine_without_cache_information(tmp_path: Path) -> None:

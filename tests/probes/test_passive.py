@@ -72,9 +72,9 @@ def test_without_psi_the_keys_are_missing_not_zero(tmp_path: Path) -> None:
     def without(files: dict[str, str]) -> dict[str, str]:
         return {name: text for name, text in files.items() if "pressure" not in name}
 
-    found = over_two_seconds(tmp_path, without(BEFORE), without(AFTER))
-    assert not [key for key in found if key.startswith("psi")]
-    assert found["cpu_busy"] == pytest.approx(0.6)
+    signals = over_two_seconds(tmp_path, without(BEFORE), without(AFTER))
+    assert not [key for key in signals if key.startswith("psi")]
+    assert signals["cpu_busy"] == pytest.approx(0.6)
 
 
 def test_nothing_readable_is_an_empty_answer(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_idle_states_are_of_the_neighbour_only(tmp_path: Path) -> None:
 
 
 def test_a_counter_that_went_back_is_left_out(tmp_path: Path) -> None:
-    found = over_two_seconds(tmp_path, AFTER, BEFORE)
-    assert "disk_read_bytes_per_s" not in found
-    assert "psi_cpu_some" not in found
+    signals = over_two_seconds(tmp_path, AFTER, BEFORE)
+    assert "disk_read_bytes_per_s" not in signals
+    assert "psi_cpu_some" not in signals
 
 
 def test_throttling_and_quota(tmp_path: Path) -> None:
@@ -122,14 +122,14 @@ def test_throttling_and_quota(tmp_path: Path) -> None:
     later = groups | {
         "sys/fs/cgroup/cpu.stat": "nr_periods 25\nnr_throttled 11\nthrottled_usec 501000"
     }
-    found = over_two_seconds(tmp_path, groups, later)
-    assert found == pytest.approx(
+    signals = over_two_seconds(tmp_path, groups, later)
+    assert signals == pytest.approx(
         {"cpu_quota": 0.5, "nr_periods": 20.0, "nr_throttled": 10.0, "throttled_s": 0.5}
     )
 
 
 def test_this_machine_gives_numbers() -> None:
     before = snapshot()
-    found = difference(before, snapshot())
-    assert found["memory_available_bytes"] > 0
-    assert all(isinstance(value, float) and value >= 0.0 for value in found.values())
+    signals = difference(before, snapshot())
+    assert signals["memory_available_bytes"] > 0
+    assert all(isinstance(value, float) and value >= 0.0 for value in signals.values())

@@ -15,7 +15,7 @@ two_cpus = pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")
 
 
 def test_the_lowest_ratio_counts() -> None:
-    # A neighbour came by in two of three rounds.
+    # A neighbour disturbed two of three rounds.
     assert judge([(1.0, 2.0), (1.0, 1.05), (1.0, 1.9)]) == (False, 1.05)
     shares, ratio = judge([(1.0, 1.8), (1.0, 1.6), (2.0, 3.0)])
     assert shares
@@ -35,14 +35,14 @@ def test_results_are_kept_by_node_and_pair(
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
     node = node_facts()
     assert node.siblings == {}
-    found = measure_siblings(node.id, ALLOWED[:2])
+    siblings = measure_siblings(node.id, ALLOWED[:2])
     pair = f"{ALLOWED[0]},{ALLOWED[1]}"
-    assert found[pair]["shares_core"] is False
-    assert found[pair]["ratio"] == pytest.approx(1.0)
-    assert node_facts().siblings == found
+    assert siblings[pair]["shares_core"] is False
+    assert siblings[pair]["ratio"] == pytest.approx(1.0)
+    assert node_facts().siblings == siblings
     assert known_siblings("another node") == {}
     runs = (tmp_path / "log").read_text().count("\n")
-    assert measure_siblings(node.id, ALLOWED[:2]) == found
+    assert measure_siblings(node.id, ALLOWED[:2]) == siblings
     assert (tmp_path / "log").read_text().count("\n") == runs
 
 

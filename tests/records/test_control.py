@@ -25,12 +25,12 @@ def printed(slower: float = 1.0, others: float = 1.0) -> Fingerprint:
 
 
 def run(before: float, after: float, placement: str = "cross-core", **fields: object) -> Run:
-    made = Run(
+    induced = Run(
         app="a", identity="i", node_id="n", placement=placement, kind="induced",
         started_at="2026-01-01T00:00:00Z", wall_s=1.0, metric=1.0, levels=LOAD,
         before=printed(before), after=printed(after), campaign="c",
     )  # fmt: skip
-    return replace(made, **fields)
+    return replace(induced, **fields)
 
 
 def signature(slower: float, placement: str = "cross-core") -> Signature:
@@ -48,9 +48,9 @@ def test_a_machine_that_was_never_quiet_leaves_nothing_out() -> None:
     most = [run(1.0, 1.0), run(1.5, 1.4), run(1.4, 1.5)]
     assert len(control.disturbed(most)) == 2
     assert control.left_out(most) == frozenset()
-    told = judge([run(1.0, 1.0, levels=(), kind="solo"), *most])
-    assert told.verdict == "spoiled"
-    assert "somebody else slowed the processor during 2 of 4 runs" in str(told)
+    judgement = judge([run(1.0, 1.0, levels=(), kind="solo"), *most])
+    assert judgement.verdict == "spoiled"
+    assert "somebody else slowed the processor during 2 of 4 runs" in str(judgement)
 
 
 def test_a_neighbour_that_slows_memory_disturbs_nobody() -> None:
@@ -61,8 +61,8 @@ def test_a_neighbour_that_slows_memory_disturbs_nobody() -> None:
 def test_there_is_no_control_on_a_shared_core() -> None:
     runs = [run(1.0, 1.0, "same-core"), run(2.0, 2.0, "same-core")]
     assert control.disturbed(runs) == frozenset()
-    kept = [signature(1.0, "same-core"), signature(2.0, "same-core")]
-    assert control.undisturbed(kept) == kept
+    signatures = [signature(1.0, "same-core"), signature(2.0, "same-core")]
+    assert control.undisturbed(signatures) == signatures
 
 
 def test_runs_are_compared_with_those_under_the_same_load_of_their_campaign() -> None:
@@ -99,10 +99,10 @@ def test_the_watch_tells_of_the_newest_and_keeps_the_least_disturbed() -> None:
 
 @given(st.lists(st.floats(0.5, 4.0), min_size=1, max_size=8))
 def test_somebody_is_always_undisturbed(factors: list[float]) -> None:
-    kept = control.undisturbed([signature(one) for one in factors])
-    assert kept
+    remaining = control.undisturbed([signature(factor) for factor in factors])
+    assert remaining
     quiet = sorted(factors)[(len(factors) - 1) // 5]
-    times = [one.fingerprint.times()["compute.int"] / 2e-9 for one in kept]
+    times = [each.fingerprint.times()["compute.int"] / 2e-9 for each in remaining]
     assert all(time <= quiet * 1.1619 for time in times)
     assert min(times) == pytest.approx(min(factors))
 

@@ -105,7 +105,7 @@ def test_without_a_run_alone_there_is_no_profile() -> None:
 
 
 def test_the_worst_reason_comes_first_and_gives_the_verdict() -> None:
-    """Here a profile of two runs alone, half of which were measured beside something else."""
+    """Here a profile of two runs alone, half of which were measured next to another program."""
     disturbed = solo(1.0, warnings=(f"another measured on CPU 0 {DISTURBED}",))
     verdict = judge([disturbed, solo(1.3)])
     assert [reason.verdict for reason in verdict.reasons] == ["spoiled", "usable", "usable"]

@@ -31,7 +31,7 @@ TEXTS = (
 
 @pytest.fixture(params=["UTC", "America/New_York", "Asia/Kolkata"])
 def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The zone of this machine's clock on the wall."""
+    """The local time zone of this machine."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield request.param
@@ -83,13 +83,13 @@ def test_seconds_outside_of_the_calendar_are_refused(seconds: float) -> None:
 def test_no_other_module_reads_texts_as_times() -> None:
     """Each would have to choose a zone where there is none."""
     readers = re.compile(r"\b(fromisoformat|strptime|utcfromtimestamp|utcnow)\b")
-    found = {
+    modules = {
         str(path.relative_to(ROOT))
         for folder in ("kongming", "daemon", "benchmarks")
         for path in (ROOT / folder).rglob("*.py")
         if readers.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"kongming/records/moments.py"}
+    assert modules == {"kongming/records/moments.py"}
 
 
 @given(moment=st.floats(0.0, 4e9) | st.integers(0, 4 * 10**12).map(lambda number: number / 1e3))

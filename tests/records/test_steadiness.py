@@ -1,4 +1,4 @@
-"""A run during which the node changed is told from one during which it did not."""
+"""A run during which the node changed is distinguished from one during which it did not."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def test_the_shift_is_the_mean_log_by_family() -> None:
     run = between({"stream.triad": 4e-9})
     assert run.before is not None
     assert run.after is not None
-    found = shift(run.before, run.after)
-    assert found["memory"] == pytest.approx(0.6931, abs=1e-4)
-    assert found["write"] == 0.0
+    shifts = shift(run.before, run.after)
+    assert shifts["memory"] == pytest.approx(0.6931, abs=1e-4)
+    assert shifts["write"] == 0.0

@@ -53,7 +53,7 @@ def test_many_or_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_names_that_are_not_listed() -> None:
-    """'There is none yet' was said of operations where there were two."""
+    """'There is none yet' was reported of operations where there were two."""
     assert UnknownNameError("operation", "x", None).hint is None
     assert UnknownNameError("operation", "x", None, hint="List them.").hint == "List them."
     assert UnknownNameError("operation", "x", ()).hint == "There is none yet."
