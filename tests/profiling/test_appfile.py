@@ -1,4 +1,4 @@
-"""Applications files: what is read, and what each mistake is told."""
+"""Applications files: what is read, and how each mistake is reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ load_cpu = 0
 """
 
 
-def one(**keys: Any) -> Application:
+def parsed_application(**keys: Any) -> Application:
     return parse({"apps": {"a": {"command": "true"} | keys}})["a"]
 
 
@@ -74,7 +74,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 
 
 def test_the_least_that_is_needed_is_a_command() -> None:
-    assert one() == Application(name="a", command="true")
+    assert parsed_application() == Application(name="a", command="true")
 
 
 def test_a_workdir_in_the_scratch_folder_stays_there(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_mistake_is_told_with_key_found_and_allowed(
     keys: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(ApplicationFileError) as caught:
-        one(**keys)
+        parsed_application(**keys)
     for word in words:
         assert word in str(caught.value)
     assert caught.value.exit_status == 2
@@ -149,7 +149,7 @@ def test_a_mistake_is_told_with_key_found_and_allowed(
         ({"app": {"a": {"command": "x"}}}, ["app", "Did you mean apps?"]),
     ],
 )
-def test_a_wrong_document_is_told(document: dict[str, Any], words: list[str]) -> None:
+def test_a_wrong_document_is_reported(document: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(ApplicationFileError) as caught:
         parse(document)
     for word in words:

@@ -27,19 +27,19 @@ NONE_PERMITTED = dict.fromkeys(LIMITED, "no control group can be written by this
 ONE_CPU = node(cpus=(3,), cores={"3": 3}, sockets={"3": 0})
 
 
-def kinds(made: tuple[Environment, ...]) -> Counter[str]:
-    return Counter(environment.kind for environment in made if environment.unavailable is None)
+def kinds(planned: tuple[Environment, ...]) -> Counter[str]:
+    return Counter(environment.kind for environment in planned if environment.unavailable is None)
 
 
 def test_by_default_there_are_two_of_each_kind_and_the_idle_node() -> None:
-    made = environments(DEFAULT, node(), APPS)
-    assert kinds(made) == dict.fromkeys((*LIMITED, "mix"), 2) | {"idle": 1}
-    assert {e.parameters["cpu_quota"] for e in made if e.kind == "quota"} == {0.5, 0.8}
-    alone, shared = (e for e in made if e.kind == "cpuset")
+    planned = environments(DEFAULT, node(), APPS)
+    assert kinds(planned) == dict.fromkeys((*LIMITED, "mix"), 2) | {"idle": 1}
+    assert {e.parameters["cpu_quota"] for e in planned if e.kind == "quota"} == {0.5, 0.8}
+    alone, shared = (e for e in planned if e.kind == "cpuset")
     assert (alone.parameters["cpu"], alone.loaded) == (1, False)
     assert (shared.parameters["cpu"], shared.shares_cpu) == (0, True)
-    assert {e.parameters["seat"] for e in made if e.kind == "mix"} == {"same", "other"}
-    assert not any(e.synthetic for e in made)
+    assert {e.parameters["seat"] for e in planned if e.kind == "mix"} == {"same", "other"}
+    assert not any(e.synthetic for e in planned)
 
 
 def test_the_fewest_come_in_pairs() -> None:
@@ -59,8 +59,8 @@ def test_as_many_as_asked_each_with_a_name_of_its_own(
     n: int, seed: int, missing: set[str], apps: set[str], facts: object
 ) -> None:
     reasons = {kind: "not here." if kind in missing else None for kind in LIMITED}
-    made = environments(n, facts, sorted(apps), reasons=reasons, inducers=INDUCERS, seed=seed)  # type: ignore[arg-type]
-    assert made == environments(
+    planned = environments(n, facts, sorted(apps), reasons=reasons, inducers=INDUCERS, seed=seed)  # type: ignore[arg-type]
+    assert planned == environments(
         n,
         facts,
         sorted(apps, reverse=True),
@@ -68,10 +68,10 @@ def test_as_many_as_asked_each_with_a_name_of_its_own(
         inducers=INDUCERS,
         seed=seed,  # type: ignore[arg-type]
     )
-    here = [e for e in made if e.unavailable is None]
+    here = [e for e in planned if e.unavailable is None]
     assert len(here) == n
-    assert len({e.name for e in made}) == len(made)
-    assert {e.kind for e in made if e.unavailable is not None} == missing
+    assert len({e.name for e in planned}) == len(planned)
+    assert {e.kind for e in planned if e.unavailable is not None} == missing
     assert missing.isdisjoint(e.kind for e in here)
     assert any(e.synthetic for e in here) == (len(missing) == len(LIMITED))
     for environment in here:
@@ -80,15 +80,15 @@ def test_as_many_as_asked_each_with_a_name_of_its_own(
 
 
 def test_what_cannot_be_made_is_listed_with_its_reason() -> None:
-    made = environments(8, node(), APPS, reasons={"io": "There is no disk behind /x."})
-    assert "io" not in kinds(made)
-    (missing,) = (e for e in made if e.unavailable is not None)
+    planned = environments(8, node(), APPS, reasons={"io": "There is no disk behind /x."})
+    assert "io" not in kinds(planned)
+    (missing,) = (e for e in planned if e.unavailable is not None)
     assert missing.to_dict()["unavailable"] == "There is no disk behind /x."
 
 
-def test_without_any_limit_there_are_synthetic_ones_beside_real_mixes() -> None:
-    made = environments(8, node(), APPS, reasons=NONE_PERMITTED, inducers=INDUCERS, seed=4)
-    synthetic = [e for e in made if e.synthetic]
+def test_without_any_limit_there_are_synthetic_ones_in_addition_to_real_mixes() -> None:
+    planned = environments(8, node(), APPS, reasons=NONE_PERMITTED, inducers=INDUCERS, seed=4)
+    synthetic = [e for e in planned if e.synthetic]
     assert len(synthetic) >= 2
     assert len(synthetic) < 8
     for environment in synthetic:
@@ -135,9 +135,9 @@ def test_a_memory_limit_leaves_the_program_what_it_needs(need: int, more: int) -
 def test_every_round_visits_each_case_once_and_repeats_lie_in_different_rounds(
     repeats: int, seed: int
 ) -> None:
-    made = environments(DEFAULT, node(), APPS, reasons={"memory": "not here."})
-    plan = tasks(APPS, made, repeats=repeats, seed=seed)
-    assert plan == tasks(tuple(reversed(APPS)), made, repeats=repeats, seed=seed)
+    planned = environments(DEFAULT, node(), APPS, reasons={"memory": "not here."})
+    plan = tasks(APPS, planned, repeats=repeats, seed=seed)
+    assert plan == tasks(tuple(reversed(APPS)), planned, repeats=repeats, seed=seed)
     assert [task.step for task in plan] == list(range(repeats * DEFAULT * len(APPS)))
     cases = Counter((task.round, task.environment.name, task.app) for task in plan)
     assert set(cases.values()) == {1}
@@ -148,13 +148,13 @@ def test_every_round_visits_each_case_once_and_repeats_lie_in_different_rounds(
 
 
 def test_the_order_differs_by_seed_and_names_must_not_repeat() -> None:
-    made = environments(DEFAULT, node(), APPS)
+    planned = environments(DEFAULT, node(), APPS)
     orders = {
-        tuple(task.environment.name for task in tasks(APPS, made, repeats=1, seed=seed))
+        tuple(task.environment.name for task in tasks(APPS, planned, repeats=1, seed=seed))
         for seed in range(5)
     }
     assert len(orders) > 1
     with pytest.raises(InputError, match="have the same name"):
-        tasks(APPS, [made[0], made[0]], repeats=1, seed=0)
+        tasks(APPS, [planned[0], planned[0]], repeats=1, seed=0)
     with pytest.raises(InputError, match="repeats"):
-        tasks(APPS, made, repeats=0, seed=0)
+        tasks(APPS, planned, repeats=0, seed=0)

@@ -52,13 +52,13 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     Returns the names of the groups that were made.
     """
-    made: list[str] = []
+    created: list[str] = []
     mkdir, rmdir = Path.mkdir, Path.rmdir
 
     def make(self: Path, *args: object, **options: object) -> None:
         mkdir(self, *args, **options)  # type: ignore[arg-type]
         if self.name.startswith("kongming-"):
-            made.append(self.name)
+            created.append(self.name)
             version_2 = self.parent / "cgroup.controllers"
             kind = "2" if version_2.exists() else self.parent.name
             for name in (*FILES[kind], "cgroup.procs"):
@@ -78,7 +78,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Path, "mkdir", make)
     monkeypatch.setattr(Path, "rmdir", remove)
-    return made
+    return created
 
 
 def mountinfo(root: Path, *mounts: str) -> None:
@@ -127,10 +127,10 @@ def version_2(tmp_path: Path) -> Path:
 
 def disk(root: Path) -> None:
     """An NVMe disk with a second partition, and a device-mapper volume, as /sys shows them."""
-    whole = root / "sys/devices/nvme0n1"
-    part = whole / "nvme0n1p2"
+    device = root / "sys/devices/nvme0n1"
+    part = device / "nvme0n1p2"
     mapped = root / "sys/devices/virtual/dm-0"
-    for folder, number in ((whole, DISK), (part, "259:2"), (mapped, "252:0")):
+    for folder, number in ((device, DISK), (part, "259:2"), (mapped, "252:0")):
         folder.mkdir(parents=True)
         (folder / "dev").write_text(f"{number}\n")
         for kind, name in (("dev/block", number), ("class/block", folder.name)):
@@ -140,8 +140,8 @@ def disk(root: Path) -> None:
     (part / "partition").write_text("2\n")
 
 
-def told(procs: tuple[Path, ...]) -> dict[str, str]:
-    """What the groups behind these cgroup.procs files were told, by file name."""
+def settings_of(procs: tuple[Path, ...]) -> dict[str, str]:
+    """What was written to the files of the groups behind these cgroup.procs files, by name."""
     return {
         file.name: file.read_text().strip()
         for path in procs
@@ -159,27 +159,27 @@ def test_version_1_has_a_group_in_the_tree_of_each_controller(
 ) -> None:
     data = Path("/data/io")
     with Limits(QUOTA, data, root=version_1) as limits:
-        assert told(limits.app_procs) == {
+        assert settings_of(limits.app_procs) == {
             "cpu.cfs_period_us": "100000",
             "cpu.cfs_quota_us": "50000",
         }
         assert limits.probe_procs == limits.app_procs
         assert limits.load_procs == ()
     with Limits(IO, data, root=version_1) as limits:
-        assert told(limits.app_procs) == {
+        assert settings_of(limits.app_procs) == {
             "blkio.throttle.read_bps_device": f"{DISK} 1000",
             "blkio.throttle.write_bps_device": f"{DISK} 2000",
             "blkio.throttle.read_iops_device": f"{DISK} 10",
             "blkio.throttle.write_iops_device": f"{DISK} 20",
         }
     with Limits(SHARED, data, root=version_1) as limits:
-        assert told(limits.app_procs) == {"cpuset.cpus": "1", "cpuset.mems": "0-1"}
+        assert settings_of(limits.app_procs) == {"cpuset.cpus": "1", "cpuset.mems": "0-1"}
         assert {path.parent.parent.name for path in limits.load_procs} == {"cpu", "cpuset"}
         assert set(limits.app_procs).isdisjoint(limits.load_procs)
     with Limits(MEMORY, data, root=version_1) as limits:
-        assert told(limits.app_procs) == {}
+        assert settings_of(limits.app_procs) == {}
         limits.limit_memory(1 << 25)
-        assert told(limits.app_procs) == {"memory.limit_in_bytes": str(1 << 25)}
+        assert settings_of(limits.app_procs) == {"memory.limit_in_bytes": str(1 << 25)}
         assert limits.probe_procs == ()
     assert len(kernel) == 1 + 1 + 4 + 1
     assert leftovers(version_1) == []
@@ -192,14 +192,18 @@ def test_version_2_has_one_group_where_the_controllers_are_handed_down(
     with Limits(QUOTA, data, root=version_2) as limits:
         (procs,) = limits.app_procs
         assert procs.parent.parent == version_2 / "sys/fs/cgroup"
-        assert told(limits.app_procs) == {"cpu.max": "50000 100000"}
+        assert settings_of(limits.app_procs) == {"cpu.max": "50000 100000"}
     with Limits(IO, data, root=version_2) as limits:
-        assert told(limits.app_procs) == {"io.max": f"{DISK} rbps=1000 wbps=2000 riops=10 wiops=20"}
+        assert settings_of(limits.app_procs) == {
+            "io.max": f"{DISK} rbps=1000 wbps=2000 riops=10 wiops=20"
+        }
     with Limits(SHARED, data, root=version_2) as limits:
         assert len(limits.app_procs) == len(limits.load_procs) == 1
-        assert told(limits.app_procs) == told(limits.load_procs) == {"cpuset.cpus": "1"}
+        assert (
+            settings_of(limits.app_procs) == settings_of(limits.load_procs) == {"cpuset.cpus": "1"}
+        )
     with Limits(MEMORY, data, memory_bytes=1 << 24, root=version_2) as limits:
-        assert told(limits.app_procs) == {"memory.max": str(1 << 24), "memory.swap.max": "0"}
+        assert settings_of(limits.app_procs) == {"memory.max": str(1 << 24), "memory.swap.max": "0"}
     assert len(kernel) == 1 + 1 + 2 + 1
     assert leftovers(version_2) == []
 
@@ -220,8 +224,8 @@ def test_nothing_is_left_and_nobody_is_lost_when_something_fails(
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         assert leftovers(root) == []
-        kept = (root / "sys/fs/cgroup").rglob("cgroup.procs")
-        assert [path for path in kept if str(stays.pid) in path.read_text()] != []
+        procs = (root / "sys/fs/cgroup").rglob("cgroup.procs")
+        assert [path for path in procs if str(stays.pid) in path.read_text()] != []
     finally:
         stays.kill()
         stays.wait()
@@ -282,7 +286,7 @@ def test_a_mix_goes_on_without_equal_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mount", "found"),
+    ("mount", "number"),
     [
         ("259:2 / / rw - ext4 /dev/nvme0n1p2 rw", DISK),
         ("259:0 / / rw - ext4 /dev/nvme0n1 rw", DISK),
@@ -290,10 +294,10 @@ def test_a_mix_goes_on_without_equal_weights(tmp_path: Path) -> None:
         ("0:50 / / rw - btrfs /dev/nvme0n1p2 rw", DISK),
     ],
 )
-def test_the_whole_disk_behind_a_folder(tmp_path: Path, mount: str, found: str) -> None:
+def test_the_whole_disk_behind_a_folder(tmp_path: Path, mount: str, number: str) -> None:
     disk(tmp_path)
     mountinfo(tmp_path, "0:9 / /proc rw - proc proc rw", mount)
-    assert block_device(Path("/home/someone"), tmp_path) == found
+    assert block_device(Path("/home/someone"), tmp_path) == number
 
 
 def test_an_overlay_is_on_the_disk_of_its_upper_folder(tmp_path: Path) -> None:

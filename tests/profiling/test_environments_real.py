@@ -140,13 +140,14 @@ def test_a_memory_limit_leaves_no_room_for_the_page_cache_but_for_the_program(
         command="cat {dir}/data {dir}/data | tail -c 20000000 | wc -c",
         check="20000000",
     )
-    made = [IDLE, TIGHT, Environment("idle-again", "idle")]
+    planned = [IDLE, TIGHT, Environment("idle-again", "idle")]
     in_this_order = next(
         seed
         for seed in itertools.count()
-        if [task.environment for task in tasks(("twice",), made, repeats=1, seed=seed)] == made
+        if [task.environment for task in tasks(("twice",), planned, repeats=1, seed=seed)]
+        == planned
     )
-    ample, tight, again = campaign(hasty, {"twice": app}, made, seed=in_this_order)
+    ample, tight, again = campaign(hasty, {"twice": app}, planned, seed=in_this_order)
     assert max(ample.usage.read_bytes, again.usage.read_bytes) < 8 << 20
     assert tight.usage.read_bytes > 96 << 20
     limit = tight.config["memory_limit_bytes"]
@@ -192,9 +193,9 @@ def campaign(
     **options: object,
 ) -> list[Run]:
     """The runs of a whole campaign, in the order of ``environments`` where each has one."""
-    found = [e for e in events(folder, apps, environments, **options) if isinstance(e, Run)]
+    runs = [e for e in events(folder, apps, environments, **options) if isinstance(e, Run)]
     names = [environment.name for environment in environments]
-    return sorted(found, key=lambda run: names.index(run.config["environment"]))
+    return sorted(runs, key=lambda run: names.index(run.config["environment"]))
 
 
 def test_a_campaign_yields_runs_between_fingerprints_and_resumes(
@@ -202,32 +203,32 @@ def test_a_campaign_yields_runs_between_fingerprints_and_resumes(
 ) -> None:
     need(permitted, "quota")
     apps = {"a": Application(name="a", command="true"), "b": Application(name="b", command="true")}
-    made = [IDLE, HALF, Environment("absent", "io", unavailable="no disk.")]
-    seen = list(events(hasty, apps, made, repeats=2, seed=3, campaign="c"))
+    planned = [IDLE, HALF, Environment("absent", "io", unavailable="no disk.")]
+    seen = list(events(hasty, apps, planned, repeats=2, seed=3, campaign="c"))
     runs = [event for event in seen if isinstance(event, Run)]
-    plan = tasks(("a", "b"), made, repeats=2, seed=3)
+    plan = tasks(("a", "b"), planned, repeats=2, seed=3)
     assert [(r.step, r.app, r.config["environment"]) for r in runs] == [
         (t.step, t.app, t.environment.name) for t in plan
     ]
-    for found in runs:
-        assert found.ok, found.error
-        assert (found.kind, found.campaign) == ("environment", "c")
-        assert found.config["synthetic"] is False
-        assert found.fingerprint is found.before
-        assert found.before is not None
-        assert found.after is not None
-        assert found.before.suite == found.after.suite == "quick"
-        quota = found.before.passive.get("cpu_quota")
-        assert (quota == 0.5) == (found.config["kind"] == "quota")
-        assert Run.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    for each in runs:
+        assert each.ok, each.error
+        assert (each.kind, each.campaign) == ("environment", "c")
+        assert each.config["synthetic"] is False
+        assert each.fingerprint is each.before
+        assert each.before is not None
+        assert each.after is not None
+        assert each.before.suite == each.after.suite == "quick"
+        quota = each.before.passive.get("cpu_quota")
+        assert (quota == 0.5) == (each.config["kind"] == "quota")
+        assert Run.from_dict(json.loads(json.dumps(each.to_dict()))) == each
     assert {type(event) for event in seen} == {Doing, Measured, Run}
 
-    rest = campaign(hasty, apps, made, repeats=2, seed=3, done=frozenset({0, 1, 2, 5, 7}))
+    rest = campaign(hasty, apps, planned, repeats=2, seed=3, done=frozenset({0, 1, 2, 5, 7}))
     assert sorted(run.step for run in rest) == [3, 4, 6]
-    assert list(events(hasty, apps, made, done=frozenset(range(4)))) == []
+    assert list(events(hasty, apps, planned, done=frozenset(range(4)))) == []
 
 
-def test_programs_and_inducers_run_beside_what_is_measured(hasty: Path) -> None:
+def test_programs_and_inducers_run_next_to_what_is_measured(hasty: Path) -> None:
     loaded = f"{sys.executable} {PROGRAMS}/loaded.py {hasty}"
     metric = Metric(pattern=r"loads (\d+)", unit="loads")
     command = f"if {loaded}; then echo loads 2; else echo loads 1; fi"
@@ -236,18 +237,18 @@ def test_programs_and_inducers_run_beside_what_is_measured(hasty: Path) -> None:
         "loops": Application(name="loops", command=f"echo >> {hasty}/looped; sleep 0.02"),
     }
     level = {"surrogate": "iobench.read.4M", "family": "read", "intensity": 0.5}
-    made = [
+    planned = [
         Environment("mix", "mix", {"programs": ["loops"], "seat": "same"}),
         Environment("synthetic-1", "mix", {"levels": [level], "seat": "same"}, synthetic=True),
     ]
-    runs = {(r.config["environment"], r.app): r for r in campaign(hasty, apps, made)}
+    runs = {(r.config["environment"], r.app): r for r in campaign(hasty, apps, planned)}
     mixed, induced = runs["mix", "watch"], runs["synthetic-1", "watch"]
     assert (mixed.metric, induced.metric) == (1.0, 2.0)
     assert (mixed.config["synthetic"], induced.config["synthetic"]) == (False, True)
     assert induced.levels == mixed.neighbours == ()
-    assert len((hasty / "looped").read_text()) > len(made)
+    assert len((hasty / "looped").read_text()) > len(planned)
     with pytest.raises(InputError, match="programs that were not given"):
-        list(events(hasty, {"watch": apps["watch"]}, made))
+        list(events(hasty, {"watch": apps["watch"]}, planned))
 
 
 def test_failures_are_kept_with_their_reason_and_the_rest_goes_on(hasty: Path) -> None:
@@ -258,19 +259,19 @@ def test_failures_are_kept_with_their_reason_and_the_rest_goes_on(hasty: Path) -
     }
     mix = Environment("mix", "mix", {"programs": ["bad"], "seat": "same"})
     nowhere = Environment("cpuset-none", "cpuset", {"cpu": 4095})
-    made = [IDLE, mix, nowhere]
-    seen = list(events(hasty, apps, made, seed=1))
+    planned = [IDLE, mix, nowhere]
+    seen = list(events(hasty, apps, planned, seed=1))
     runs = [event for event in seen if isinstance(event, Run)]
     dropped = [event.app for event in seen if isinstance(event, Dropped)]
     assert sorted(dropped) == ["bad", "unset"]
-    for found in runs:
-        where = found.config["environment"]
-        assert found.ok == (found.app == "good" and where == "idle")
-        if where == "mix" and found.app == "good":
-            assert "no luck" in str(found.error)
-        if where == "cpuset-none" and found.app == "good":
-            assert "cpuset" in str(found.error)
-    assert sum(run.app == "good" for run in runs) == len(made)
+    for each in runs:
+        where = each.config["environment"]
+        assert each.ok == (each.app == "good" and where == "idle")
+        if where == "mix" and each.app == "good":
+            assert "no luck" in str(each.error)
+        if where == "cpuset-none" and each.app == "good":
+            assert "cpuset" in str(each.error)
+    assert sum(run.app == "good" for run in runs) == len(planned)
 
 
 SCRIPT = """

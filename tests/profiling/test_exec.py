@@ -161,7 +161,7 @@ def test_nothing_outlives_a_kill_of_exec(tmp_path: Path, victim: str) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, "lifeline"])
-def test_ends_everything_when_told(tmp_path: Path, how: signal.Signals | str) -> None:
+def test_ends_everything_on_request(tmp_path: Path, how: signal.Signals | str) -> None:
     file = tmp_path / "pid"
     read, write = os.pipe()
     try:

@@ -34,7 +34,7 @@ def test_json_names_the_file(kongming: Kongming) -> None:
 
 
 @pytest.mark.parametrize("file", ["no/such/folder/apps.toml", "."])
-def test_a_place_that_cannot_be_written_is_told(kongming: Kongming, file: str) -> None:
+def test_a_place_that_cannot_be_written_is_reported(kongming: Kongming, file: str) -> None:
     done = kongming("init", file)
     assert done.returncode == 2
     assert file in done.stderr

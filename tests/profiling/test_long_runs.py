@@ -51,7 +51,7 @@ def test_runs_under_load_go_on_until_their_programs_patience_is_used(
 
 
 class Lengths(WriteLimit):
-    """Notes for how long each block was said to last."""
+    """Records how long each block was estimated to last."""
 
     def __init__(self) -> None:
         super().__init__(cast("Any", SimpleNamespace(surrogates=())))
@@ -141,8 +141,8 @@ def test_a_resumed_campaign_goes_on_with_the_patience_that_is_left(
     def slow(number: int) -> float:
         return 14.0 * ALONE if number else ALONE
 
-    whole, limits = campaign(monkeypatch, plan, slow)
-    earlier = whole[:5]
+    uninterrupted, limits = campaign(monkeypatch, plan, slow)
+    earlier = uninterrupted[:5]
     _, resumed = campaign(
         monkeypatch,
         plan,

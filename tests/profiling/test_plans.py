@@ -44,10 +44,10 @@ def test_same_seed_same_plan_and_every_block_shares_one_load(
     count: int, seed: int, name: str
 ) -> None:
     apps = [f"app{i}" for i in range(count)]
-    made = plan(apps, seed, name=name)
-    assert made == plan(apps, seed, name=name)
-    assert [step.index for step in made.steps] == list(range(len(made.steps)))
-    for block in made.blocks():
+    planned = plan(apps, seed, name=name)
+    assert planned == plan(apps, seed, name=name)
+    assert [step.index for step in planned.steps] == list(range(len(planned.steps)))
+    for block in planned.blocks():
         assert len({(step.kind, step.levels) for step in block}) == 1
         assert len(block) <= BLOCK_APPS
         assert len({step.app for step in block}) == len(block)
@@ -64,30 +64,33 @@ def _names(step: Step) -> list[tuple[str, float]]:
     return [(level.surrogate, level.intensity) for level in step.levels]
 
 
-def test_programs_as_loads_come_beside_the_levels_and_their_signatures_first() -> None:
+def test_programs_as_loads_come_in_addition_to_levels_and_their_signatures_first() -> None:
     apps = ["a", "b", "c", "d"]
-    made = plan(apps, inducer_apps=["a", "press"], unsigned=["press"])
-    loads = Counter((s.app, s.neighbour) for s in made.steps if s.neighbour is not None)
+    planned = plan(apps, inducer_apps=["a", "press"], unsigned=["press"])
+    loads = Counter((s.app, s.neighbour) for s in planned.steps if s.neighbour is not None)
     assert set(loads) == {(a, n) for a in apps for n in ("a", "press") if a != n}
     assert set(loads.values()) == {3}
-    assert {s.kind for s in made.steps if s.neighbour is not None} == {"induced"}
-    assert all(len({(s.levels, s.neighbour) for s in block}) == 1 for block in made.blocks())
-    (signed,) = [s.index for s in made.steps if s.app == "press"]
+    assert {s.kind for s in planned.steps if s.neighbour is not None} == {"induced"}
+    assert all(len({(s.levels, s.neighbour) for s in block}) == 1 for block in planned.blocks())
+    (signed,) = [s.index for s in planned.steps if s.app == "press"]
     assert signed == len(apps)
     # Each is waited for once a block, and plans without them are what they were.
     seconds = {"a": 4.0, "b": 4.0, "c": 4.0, "d": 4.0}
     costs = [
         estimate(
-            made, app_seconds=seconds | {"press": s}, suite_seconds=2.0, write_bytes_per_second={}
+            planned,
+            app_seconds=seconds | {"press": s},
+            suite_seconds=2.0,
+            write_bytes_per_second={},
         )
         for s in (4.0, 8.0)
     ]
-    blocks = sum(block[0].neighbour == "press" for block in made.blocks())
+    blocks = sum(block[0].neighbour == "press" for block in planned.blocks())
     assert costs[1].seconds - costs[0].seconds == pytest.approx(4.0 * (1.5 * blocks + 2))
     assert costs[0].runs["press"] == 4
     rest = [s for s in plan(apps).steps if s.kind == "induced"]
     assert Counter((s.app, s.levels) for s in rest) == Counter(
-        (s.app, s.levels) for s in made.steps if s.kind == "induced" and s.neighbour is None
+        (s.app, s.levels) for s in planned.steps if s.kind == "induced" and s.neighbour is None
     )
 
 
@@ -122,33 +125,33 @@ def test_another_seed_gives_another_order() -> None:
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_quick_runs_an_application_some_fifty_times(count: int, seed: int) -> None:
     apps = [f"app{i}" for i in range(count)]
-    made = plan(apps, seed)
+    planned = plan(apps, seed)
     for app in apps:
-        assert 40 <= made.runs_of(app) <= 52
+        assert 40 <= planned.runs_of(app) <= 52
 
 
 def test_paper_observes_each_of_table_one_ten_times() -> None:
-    made = plan(["a", "b"], name="paper")
+    planned = plan(["a", "b"], name="paper")
     seen = Counter(
-        (step.app, step.levels[0].surrogate) for step in made.steps if step.kind == "induced"
+        (step.app, step.levels[0].surrogate) for step in planned.steps if step.kind == "induced"
     )
     assert seen == {(app, name): 10 for app in "ab" for name in PAPER_SURROGATES}
 
 
 def test_solo_runs_are_first_and_spread_through_the_campaign() -> None:
-    made = plan(["a"])
-    places = [step.index for step in made.steps if step.kind == "solo"]
+    planned = plan(["a"])
+    places = [step.index for step in planned.steps if step.kind == "solo"]
     assert places[0] == 0
-    assert places[-1] == len(made.steps) - 1
+    assert places[-1] == len(planned.steps) - 1
     gaps = [later - sooner for sooner, later in itertools.pairwise(places)]
     assert max(gaps) <= 2 * min(gaps)
 
 
 def test_fewer_levels_keep_several_families() -> None:
-    made = plan(["a", "b", "c"], levels=8)
-    families = {level.family for step in made.steps for level in step.levels}
+    planned = plan(["a", "b", "c"], levels=8)
+    families = {level.family for step in planned.steps for level in step.levels}
     assert len(families) >= 4
-    assert made.runs_of("a") < plan(["a", "b", "c"]).runs_of("a")
+    assert planned.runs_of("a") < plan(["a", "b", "c"]).runs_of("a")
 
 
 def test_a_node_without_1g_uses_its_largest_size() -> None:
@@ -170,10 +173,14 @@ def test_wrong_options_name_the_field(options: dict[str, object], field: str) ->
 
 
 def test_estimate_counts_time_and_bytes() -> None:
-    made = plan(["a"])
+    planned = plan(["a"])
     rates = {"iobench.write.4M": 100e6}
-    slow = estimate(made, app_seconds={"a": 4.0}, suite_seconds=2.0, write_bytes_per_second=rates)
-    fast = estimate(made, app_seconds={"a": 2.0}, suite_seconds=2.0, write_bytes_per_second=rates)
+    slow = estimate(
+        planned, app_seconds={"a": 4.0}, suite_seconds=2.0, write_bytes_per_second=rates
+    )
+    fast = estimate(
+        planned, app_seconds={"a": 2.0}, suite_seconds=2.0, write_bytes_per_second=rates
+    )
     assert slow.seconds > fast.seconds > 28 * 2.0
     # Three levels write, at intensity 1, 0.5 and 0.4, for 1 s of start, 2 s of suite and a run;
     # nothing else does, as the suite is said to write nothing.
@@ -182,10 +189,10 @@ def test_estimate_counts_time_and_bytes() -> None:
     # most each, those under the fastest writer first.
     overtime = 1.0 * 100.0 + 0.5 * 100.0 + 0.4 * 40.0
     assert slow.most_written_bytes == pytest.approx(100e6 * (1.9 * 23.0 + overtime))
-    runs = sum(step.kind == "induced" for step in made.steps)
+    runs = sum(step.kind == "induced" for step in planned.steps)
     assert slow.most_seconds - slow.seconds == pytest.approx(runs * 16.0 + 240.0)
     likely = estimate(
-        made,
+        planned,
         app_seconds={"a": 4.0},
         suite_seconds=2.0,
         write_bytes_per_second=rates,
@@ -193,7 +200,7 @@ def test_estimate_counts_time_and_bytes() -> None:
     )
     assert likely.written_bytes == pytest.approx(slow.written_bytes / 4.0)
     assert likely.most_written_bytes == slow.most_written_bytes
-    assert slow.runs == {"a": made.runs_of("a")}
+    assert slow.runs == {"a": planned.runs_of("a")}
 
 
 def test_the_whole_quick_plan_repeats_what_repeats_worst() -> None:
@@ -201,9 +208,9 @@ def test_the_whole_quick_plan_repeats_what_repeats_worst() -> None:
         ("cross-core", {"stream.triad", "memory.random.LLChalf", "memory.streaming.LLChalf"}),
         ("same-core", {"compute.float", "stream.triad", "memory.streaming.LLChalf"}),
     ):
-        made = make_plan("quick", ["a"], INDUCERS, placement=placement, seed=1)
-        assert sum(step.kind == "solo" for step in made.steps) == 12
-        counted = Counter(step.levels for step in made.steps if step.kind == "induced")
+        planned = make_plan("quick", ["a"], INDUCERS, placement=placement, seed=1)
+        assert sum(step.kind == "solo" for step in planned.steps) == 12
+        counted = Counter(step.levels for step in planned.steps if step.kind == "induced")
         thrice = {levels[0].surrogate for levels, count in counted.items() if count == 3}
         assert thrice == heavy
         assert set(counted.values()) == {1, 3}

@@ -1,4 +1,4 @@
-"""Sequential repeats of pairs: when they stop, and what waverers get."""
+"""Sequential repeats of pairs: when they stop, and what wavering applications get."""
 
 from __future__ import annotations
 

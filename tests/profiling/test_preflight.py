@@ -16,7 +16,7 @@ def test_missing_programs_and_misspelt_placeholders_are_seen() -> None:
             "argv": ("nosuchprogram", "x"),
         }.items()
     }
-    found = problems(apps)
-    assert set(found) == {"gone", "typo", "argv"}
-    assert found["gone"] == "command: there is no program 'nosuchprogram' in PATH."
-    assert "Did you mean {dir}?" in found["typo"]
+    messages = problems(apps)
+    assert set(messages) == {"gone", "typo", "argv"}
+    assert messages["gone"] == "command: there is no program 'nosuchprogram' in PATH."
+    assert "Did you mean {dir}?" in messages["typo"]

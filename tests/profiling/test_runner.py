@@ -43,15 +43,15 @@ def test_output_keeps_both_ends(chunks: list[bytes]) -> None:
     output = Output(kept_bytes=16)
     for chunk in chunks:
         output.add(chunk)
-    whole = b"".join(chunks)
-    assert output.total_bytes == len(whole)
+    written = b"".join(chunks)
+    assert output.total_bytes == len(written)
     if output.truncated:
         head, tail = output.text().encode().split(b"\n[...]\n")
-        assert whole.startswith(head)
-        assert whole.endswith(tail)
+        assert written.startswith(head)
+        assert written.endswith(tail)
         assert len(head) == 16 <= len(tail)
     else:
-        assert output.text().encode() == whole
+        assert output.text().encode() == written
 
 
 @pytest.mark.real
@@ -160,7 +160,7 @@ def test_set_up_that_fails_shows_the_end_of_its_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ApplicationRunError, match="No scratch folder can be created in"):
         open_runner(Application(name="a", command="true"), tmp_path / "file").__enter__()

@@ -89,7 +89,7 @@ def test_a_run_during_which_it_dies_has_failed(tmp_path: Path) -> None:
         ({"load": "sleep 60", "timeout_s": 0.5}, ["did not end within 0.5 s"]),
     ],
 )
-def test_what_fails_is_told(tmp_path: Path, changes: dict[str, Any], words: list[str]) -> None:
+def test_what_fails_is_reported(tmp_path: Path, changes: dict[str, Any], words: list[str]) -> None:
     app = service(tmp_path / "pid", **changes)
     with open_runner(app, tmp_path / "w") as runner:
         outcome = runner.run((0,))
