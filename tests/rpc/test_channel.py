@@ -145,16 +145,18 @@ class Authority:
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        made = self._builder("authority", self._key)
-        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self.pem = made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        builder = self._builder("authority", self._key)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        self.pem = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def signed(self, common: str) -> tuple[bytes, bytes]:
         """A certificate for the loopback address, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        made = self._builder(common, key).add_extension(names, critical=False)
-        certificate = made.sign(self._key, hashes.SHA256())
+        builder = self._builder(common, key).add_extension(names, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)
 
     def _builder(self, common: str, key: ec.EllipticCurvePrivateKey) -> Any:

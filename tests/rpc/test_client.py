@@ -140,10 +140,10 @@ def test_predict_answers_each_question_or_says_why_not(serve: Serve) -> None:
             )
         }
     )
-    asked = Question(
+    question = Question(
         "sort", "alpha", "same-core", 0.5, "refuse", "LM", 2, domain=0, resident_id="j", strict=True
     )
-    good, bad, unknown = service.predict([asked, Question("a", "b"), Question("new", "n")])
+    good, bad, unknown = service.predict([question, Question("a", "b"), Question("new", "n")])
     assert good == FORECAST
     assert isinstance(bad, UntrainedError)
     assert (bad.message, bad.hint) == (refusal.message, refusal.hint)
@@ -367,14 +367,18 @@ def test_applications(serve: Serve) -> None:
             ),
         }
     )
-    made = service.register_application("sort", "abc", {"command": ["sort", "-n"], "cpus": 2})
+    registered = service.register_application("sort", "abc", {"command": ["sort", "-n"], "cpus": 2})
     assert values.json_object(server.seen[0][1].document, "document") == {
         "command": ["sort", "-n"],
         "cpus": 2,
     }
-    assert made == service.application("sort") == service.applications()[0]
-    assert (made.document, made.runs, made.trained) == ({"cpus": 2, "env": {}}, 7, ("same-core",))
-    assert made.realised == Realised(5, 3.0, 0.8, 0.9, drifted=True, reason="It moved.")
+    assert registered == service.application("sort") == service.applications()[0]
+    assert (registered.document, registered.runs, registered.trained) == (
+        {"cpus": 2, "env": {}},
+        7,
+        ("same-core",),
+    )
+    assert registered.realised == Realised(5, 3.0, 0.8, 0.9, drifted=True, reason="It moved.")
 
 
 def test_imported_runs_and_signatures_arrive(serve: Serve) -> None:
@@ -485,16 +489,16 @@ def test_assignments(serve: Serve) -> None:
             ),
         }
     )
-    made = service.reserve("job-1", "sort", "alpha", ttl_s=60.5, memory_bytes=5)
-    assert (made.state, made.reserved_at, made.expires_at, made.bound_at) == (
+    reserved = service.reserve("job-1", "sort", "alpha", ttl_s=60.5, memory_bytes=5)
+    assert (reserved.state, reserved.reserved_at, reserved.expires_at, reserved.bound_at) == (
         "reserved",
         10.0,
         70.0,
         None,
     )
     assert server.seen[0][1].ttl == Duration(seconds=60, nanos=500_000_000)
-    assert made == service.bind("job-1", started_at=12.0) == service.release("job-1")
-    assert service.assignments("alpha", ended=True) == (made,)
+    assert reserved == service.bind("job-1", started_at=12.0) == service.release("job-1")
+    assert service.assignments("alpha", ended=True) == (reserved,)
     assert server.seen[1][1].started_at == Timestamp(seconds=12)
     assert not server.seen[2][1].HasField("ended_at")
 

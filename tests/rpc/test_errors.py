@@ -59,12 +59,12 @@ def all_errors(kind: type[KongmingError] = KongmingError) -> set[type[KongmingEr
     return {kind}.union(*(all_errors(below) for below in kind.__subclasses__()))
 
 
-def same(found: BaseException, raised: KongmingError) -> bool:
+def same(received: BaseException, raised: KongmingError) -> bool:
     """Class, message, hint and all else that it holds but ``value``, which is in the message."""
     held = {k: v for k, v in vars(raised).items() if k != "value"}
     return (
-        type(found) is type(raised)
-        and {k: v for k, v in vars(found).items() if k != "value"} == held
+        type(received) is type(raised)
+        and {k: v for k, v in vars(received).items() if k != "value"} == held
     )
 
 
@@ -92,9 +92,13 @@ def test_error_survives_a_real_call(raised: KongmingError) -> None:
 @pytest.mark.parametrize("raised", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_error_in_a_batch_keeps_class_message_field_and_hint(raised: KongmingError) -> None:
     failure = failure_message(raised)
-    found = from_failure(type(failure).FromString(failure.SerializeToString()))
-    assert (type(found), found.message, found.hint) == (type(raised), raised.message, raised.hint)
-    assert getattr(found, "field", None) == getattr(raised, "field", None)
+    received = from_failure(type(failure).FromString(failure.SerializeToString()))
+    assert (type(received), received.message, received.hint) == (
+        type(raised),
+        raised.message,
+        raised.hint,
+    )
+    assert getattr(received, "field", None) == getattr(raised, "field", None)
     assert failure.code == to_status(raised).code.name
 
 
@@ -182,9 +186,9 @@ class Ended(grpc.RpcError):
 def test_status_of_anyone_becomes_an_error_by_its_code(
     code: grpc.StatusCode, kind: type[KongmingError], trailers: Any
 ) -> None:
-    found = from_rpc_error(Ended(code, trailers), "host:7400")
-    assert type(found) is kind
-    assert "a message" in found.message or "host:7400" in found.message
+    received = from_rpc_error(Ended(code, trailers), "host:7400")
+    assert type(received) is kind
+    assert "a message" in received.message or "host:7400" in received.message
 
 
 def test_suggestions_arrive() -> None:

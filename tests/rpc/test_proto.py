@@ -104,8 +104,8 @@ def test_numbers_say_their_unit(files: list[File]) -> None:
         }
         for i, message in enumerate(file.message_type):
             for j, field in enumerate(message.field):
-                said = f"{field.name} {comments[(_MESSAGE, i, _FIELD, j)]}"
-                if field.type in numbers and not words.search(said):
+                description = f"{field.name} {comments[(_MESSAGE, i, _FIELD, j)]}"
+                if field.type in numbers and not words.search(description):
                     missing.append(f"{message.name}.{field.name}")
     assert missing == []
 
@@ -159,14 +159,14 @@ def test_generated_code_is_the_contracts(tmp_path: Path) -> None:
     ]
     path = {"PATH": f"{plugins}:/usr/bin:/bin"}
     subprocess.run([*command, *FILES], check=True, env=path, capture_output=True, timeout=120)
-    made = {p.relative_to(tmp_path): p.read_text("utf-8") for p in tmp_path.rglob("*.py*")}
-    kept = {
+    generated = {p.relative_to(tmp_path): p.read_text("utf-8") for p in tmp_path.rglob("*.py*")}
+    committed = {
         p.relative_to(ROOT): p.read_text("utf-8")
         for p in (ROOT / "kongming" / "rpc" / "v1").glob("*_pb2*.py*")
     }
-    assert len(made) == 4 * len(FILES)
-    assert sorted(made) == sorted(kept)
-    differing = [str(name) for name, text in made.items() if kept[name] != text]
+    assert len(generated) == 4 * len(FILES)
+    assert sorted(generated) == sorted(committed)
+    differing = [str(name) for name, text in generated.items() if committed[name] != text]
     assert differing == []
 
 
@@ -184,12 +184,12 @@ def test_a_client_of_an_earlier_version_reads_what_it_knows_of_an_answer() -> No
     earlier = File()
     predictor_pb2.DESCRIPTOR.CopyToProto(earlier)
     ranked = next(message for message in earlier.message_type if message.name == "RankedNode")
-    kept = [field for field in ranked.field if field.number <= 11]
+    earlier_fields = [field for field in ranked.field if field.number <= 11]
     assert [field.name for field in ranked.field if field.number > 11] == [
         "worst_resident_at_least"
     ]
     del ranked.field[:]
-    ranked.field.extend(kept)
+    ranked.field.extend(earlier_fields)
     pool = descriptor_pool.DescriptorPool()
     for name in earlier.dependency:
         _add(pool, name)
@@ -210,11 +210,11 @@ def test_a_client_of_an_earlier_version_reads_what_it_knows_of_an_answer() -> No
         "worst_resident_slowdown": 1.5,
         "residents": 2,
     }
-    spoken = of_earlier(candidates=1)
-    spoken.nodes.add(node_id="n", worst_resident_slowdown=1.5)
-    heard = predictor_pb2.RankNodesResponse.FromString(spoken.SerializeToString())
-    assert not heard.nodes[0].worst_resident_at_least
-    assert heard.nodes[0].worst_resident_slowdown == 1.5
+    sent = of_earlier(candidates=1)
+    sent.nodes.add(node_id="n", worst_resident_slowdown=1.5)
+    received = predictor_pb2.RankNodesResponse.FromString(sent.SerializeToString())
+    assert not received.nodes[0].worst_resident_at_least
+    assert received.nodes[0].worst_resident_slowdown == 1.5
 
 
 def _add(pool: descriptor_pool.DescriptorPool, name: str) -> None:

@@ -94,9 +94,9 @@ def test_signature_survives(fingerprint: Fingerprint, iterations: int, placement
 def test_interval_survives(median: float, below: float, above: float, level: float) -> None:
     interval = Interval(median, median / below, median * above, level, calibrated=False)
     surer = replace(interval, expected_lower=median / below**0.5, expected_upper=median)
-    for one in (interval, surer):
-        message = through_bytes(to_message(one, predictor_pb2.Interval))
-        assert values.interval_from_message(message) == one
+    for original in (interval, surer):
+        message = through_bytes(to_message(original, predictor_pb2.Interval))
+        assert values.interval_from_message(message) == original
 
 
 @pytest.mark.parametrize("placement", [*PLACEMENTS, None])
