@@ -53,20 +53,22 @@ def kmeans() -> ScaleModel:
 
 def test_each_term_follows_its_node(kmeans: ScaleModel) -> None:
     nodes = [node("a", 1.1), node("b", 1.0), node("c", 2.0)]
-    said = combine(kmeans, Scaling(4, 0.1), nodes, name="kmeans")
+    combined = combine(kmeans, Scaling(4, 0.1), nodes, name="kmeans")
 
-    parts = {part.term: part for part in said.scaled.parts}
+    parts = {part.term: part for part in combined.scaled.parts}
     assert parts["intercept"].node_id == "a"
     assert parts["scale/machines"].node_id == parts["log(machines)"].node_id == "c"
-    assert (said.scaled.driver, said.scaled.slowest) == ("a", "c")
-    assert said.slowest.name == "name-c"
+    assert (combined.scaled.driver, combined.scaled.slowest) == ("a", "c")
+    assert combined.slowest.name == "name-c"
     assert math.fsum(part.share for part in parts.values()) == pytest.approx(1.0)
-    assert math.fsum(part.idle_s for part in parts.values()) == pytest.approx(said.idle.median)
+    assert math.fsum(part.idle_s for part in parts.values()) == pytest.approx(combined.idle.median)
     slowed = sum(part.idle_s * (1.1 if part.kind == "serial" else 2.0) for part in parts.values())
-    assert said.runtime.median == pytest.approx(slowed)
-    assert said.slowdown.median == pytest.approx(slowed / said.idle.median)
+    assert combined.runtime.median == pytest.approx(slowed)
+    assert combined.slowdown.median == pytest.approx(slowed / combined.idle.median)
     assert parts["intercept"].share == pytest.approx(parts["intercept"].idle_s * 1.1 / slowed)
-    assert list(said.scaled.parts) == sorted(said.scaled.parts, key=lambda part: -part.share)
+    assert list(combined.scaled.parts) == sorted(
+        combined.scaled.parts, key=lambda part: -part.share
+    )
 
 
 def test_the_driver_can_be_named(kmeans: ScaleModel) -> None:
@@ -88,8 +90,8 @@ def some_nodes(drawn: list[tuple[float, float, float]]) -> list[SlowedNode]:
     return [node(f"n{i}", *values) for i, values in enumerate(drawn)]
 
 
-def ends(said: Combination) -> tuple[float, float, float]:
-    return said.runtime.lower, said.runtime.median, said.runtime.upper
+def ends(combined: Combination) -> tuple[float, float, float]:
+    return combined.runtime.lower, combined.runtime.median, combined.runtime.upper
 
 
 @given(some)
@@ -97,13 +99,13 @@ def ends(said: Combination) -> tuple[float, float, float]:
 def test_idle_nodes_take_what_the_scale_model_says(drawn: list[tuple[float, float, float]]) -> None:
     model = regression()
     nodes = [node(f"n{i}", 1.0) for i in range(len(drawn))]
-    said = combine(model, Scaling(8, 0.1), nodes)
+    combined = combine(model, Scaling(8, 0.1), nodes)
     alone = model.predict(Configuration(8.0, 0.1))
-    assert said.runtime.median == pytest.approx(alone.median, rel=1e-9)
-    assert said.runtime.lower == pytest.approx(alone.lower, rel=2e-3)
-    assert said.runtime.upper == pytest.approx(alone.upper, rel=2e-3)
-    assert said.slowdown.median == said.slowdown.upper == 1.0
-    assert not said.extrapolating
+    assert combined.runtime.median == pytest.approx(alone.median, rel=1e-9)
+    assert combined.runtime.lower == pytest.approx(alone.lower, rel=2e-3)
+    assert combined.runtime.upper == pytest.approx(alone.upper, rel=2e-3)
+    assert combined.slowdown.median == combined.slowdown.upper == 1.0
+    assert not combined.extrapolating
 
 
 @given(some, st.integers(0, 4), st.floats(1.0, 3.0), st.integers(0, 4))
@@ -116,9 +118,9 @@ def test_no_node_can_be_slowed_more_without_the_job_taking_longer(
     which, driver = which % len(nodes), driver % len(nodes)
     worse = list(nodes)
     worse[which] = replace(nodes[which], slowdown=nodes[which].slowdown.scaled(factor))
-    asked = Scaling(8, 0.1)
+    scaling = Scaling(8, 0.1)
     before, after = (
-        ends(combine(model, asked, some, driver=f"n{driver}")) for some in (nodes, worse)
+        ends(combine(model, scaling, some, driver=f"n{driver}")) for some in (nodes, worse)
     )
     assert all(late >= soon * (1.0 - 1e-12) for soon, late in zip(before, after, strict=True))
 
@@ -131,14 +133,16 @@ def test_the_order_of_nodes_does_not_matter(
     model = regression()
     nodes = some_nodes(drawn)
     mixed = random.sample(nodes, len(nodes))
-    said, again = (combine(model, Scaling(8, 0.1), some, driver="n0") for some in (nodes, mixed))
-    assert ends(said) == ends(again)
-    assert said.scaled.slowest == again.scaled.slowest
-    assert said.runtime.lower <= said.runtime.median <= said.runtime.upper
+    combined, again = (
+        combine(model, Scaling(8, 0.1), some, driver="n0") for some in (nodes, mixed)
+    )
+    assert ends(combined) == ends(again)
+    assert combined.scaled.slowest == again.scaled.slowest
+    assert combined.runtime.lower <= combined.runtime.median <= combined.runtime.upper
 
 
 def exact(deviation: float) -> ScaleModel:
-    """Serial work of 2 s and 8 s to share out on 4 machines, told with a normal error."""
+    """Serial work of 2 s and 8 s to share out on 4 machines, predicted with a normal error."""
     model = fitted(measured(lambda m, s: 2.0 + 320.0 * s / m, grid()))
     spread = Spread(
         np.empty((0, 0)), deviation, True, 1.0, 1.0, freedom=1e6, coverage=0.9, covered=40
@@ -155,7 +159,7 @@ def test_intervals_cover_what_they_say(machines: int, correlation: float) -> Non
     medians = 1.0 + random.random(machines)
     down, up = 0.10, 0.18
     nodes = [node(f"n{i}", m, wide * down, wide * up) for i, m in enumerate(medians.tolist())]
-    said = combine(model, Scaling(machines, 0.1 * machines / 4), nodes, correlation=correlation)
+    combined = combine(model, Scaling(machines, 0.1 * machines / 4), nodes, correlation=correlation)
     n = 4000
     z = math.sqrt(correlation) * random.standard_normal((n, 1)) + math.sqrt(
         1.0 - correlation
@@ -163,16 +167,16 @@ def test_intervals_cover_what_they_say(machines: int, correlation: float) -> Non
     slowed = medians * np.exp(z * np.where(z < 0.0, down, up))
     idle = np.exp(deviation * random.standard_normal(n))
     truth = idle * (2.0 * slowed[:, 0] + 8.0 * slowed.max(axis=1))
-    held = np.mean((truth >= said.runtime.lower) & (truth <= said.runtime.upper))
+    held = np.mean((truth >= combined.runtime.lower) & (truth <= combined.runtime.upper))
     assert held == pytest.approx(0.9, abs=0.02)
     # The product of two medians, of which one interval reaches farther up, is a little below it.
-    assert np.mean(truth <= said.runtime.median) == pytest.approx(0.5, abs=0.05)
-    assert said.runtime.calibrated
+    assert np.mean(truth <= combined.runtime.median) == pytest.approx(0.5, abs=0.05)
+    assert combined.runtime.calibrated
     # Neither part alone is as wide as the two together.
     lonely = combine(model, Scaling(machines, 0.1 * machines / 4), [node("n0", 1.0)])
-    ratio = said.runtime.upper / said.runtime.median
+    ratio = combined.runtime.upper / combined.runtime.median
     assert ratio > lonely.runtime.upper / lonely.runtime.median
-    assert ratio > said.slowdown.upper / said.slowdown.median
+    assert ratio > combined.slowdown.upper / combined.slowdown.median
 
 
 def test_noise_of_repeats_counts_once() -> None:
@@ -180,17 +184,17 @@ def test_noise_of_repeats_counts_once() -> None:
     model = fitted(measured(published("pca"), grid(repeats=6), 0.05))
     noise = 1.6449 * 0.05
     quiet = [node(f"n{i}", 1.0, noise * 0.9, noise * 0.9) for i in range(16)]
-    said = combine(model, Scaling(16, 0.1), quiet)
-    assert said.runtime.median == pytest.approx(said.idle.median)
-    assert said.runtime.upper == pytest.approx(said.idle.upper, rel=2e-3)
+    combined = combine(model, Scaling(16, 0.1), quiet)
+    assert combined.runtime.median == pytest.approx(combined.idle.median)
+    assert combined.runtime.upper == pytest.approx(combined.idle.upper, rel=2e-3)
 
 
 def test_the_slowest_of_many_is_likelier_slower_than_any(kmeans: ScaleModel) -> None:
-    one, many = (
+    single, many = (
         combine(kmeans, Scaling(16, 0.1), [node(f"n{i}", 1.5, 0.3, 0.3) for i in range(count)])
         for count in (1, 16)
     )
-    assert one.slowdown.median == pytest.approx(1.5, rel=0.02)
+    assert single.slowdown.median == pytest.approx(1.5, rel=0.02)
     assert 1.5 * 1.1 < many.slowdown.median < 1.5 * math.exp(0.4)
 
 
@@ -198,11 +202,11 @@ def test_a_job_is_slowed_at_least_so_much_where_a_node_is(kmeans: ScaleModel) ->
     known, quick = node("a", 2.0), node("b", 1.1)
     open_ = replace(quick, slowdown=replace(quick.slowdown, at_least=True))
     for nodes, at_least in ((known, quick), False), ((known, open_), True):
-        said = combine(kmeans, Scaling(4), nodes)
-        assert said.slowdown.at_least is said.runtime.at_least is at_least
+        combined = combine(kmeans, Scaling(4), nodes)
+        assert combined.slowdown.at_least is combined.runtime.at_least is at_least
 
 
-def test_extrapolation_of_either_part_is_told(kmeans: ScaleModel) -> None:
+def test_extrapolation_of_either_part_is_reported(kmeans: ScaleModel) -> None:
     inside = combine(kmeans, Scaling(4, 0.1), [node("a", 1.2)])
     assert (inside.extrapolating, inside.scaled.reasons) == (False, ())
     scaled = combine(kmeans, Scaling(64, 0.1), [node("a", 1.2)])
@@ -217,19 +221,19 @@ def test_extrapolation_of_either_part_is_told(kmeans: ScaleModel) -> None:
 def test_without_terms_everything_follows_the_slowest() -> None:
     near = NearestFit(np.array([2.0, 8.0]), np.array([0.1, 0.1]), np.array([9.0, 4.0]))
     model = replace(fitted(measured(published("pca"), grid())), fit=near)
-    said = combine(model, Scaling(8, 0.1), [node("a", 1.0), node("b", 1.7)])
-    (part,) = said.scaled.parts
+    combined = combine(model, Scaling(8, 0.1), [node("a", 1.0), node("b", 1.7)])
+    (part,) = combined.scaled.parts
     assert (part.kind, part.node_id, part.share) == ("whole", "b", 1.0)
-    assert said.runtime.median == pytest.approx(4.0 * 1.7)
-    assert any("the slowest node determines" in note for note in said.notes)
+    assert combined.runtime.median == pytest.approx(4.0 * 1.7)
+    assert any("the slowest node determines" in note for note in combined.notes)
 
 
 def test_a_local_fit_has_the_shares_of_its_terms() -> None:
     runs = measured(lambda m, s: 2.0 + 80.0 * s / m, grid(repeats=2), 0.03)
     model = fitted(runs, "ernest-residuals")
-    said = combine(model, Scaling(4, 0.1), [node("a", 1.0), node("b", 2.0)])
-    assert {part.kind for part in said.scaled.parts} >= {"serial", "parallel"}
-    assert said.idle.median < said.runtime.median < 2.0 * said.idle.median
+    combined = combine(model, Scaling(4, 0.1), [node("a", 1.0), node("b", 2.0)])
+    assert {part.kind for part in combined.scaled.parts} >= {"serial", "parallel"}
+    assert combined.idle.median < combined.runtime.median < 2.0 * combined.idle.median
 
 
 def test_beyond_a_cliff_its_step_is_on_every_machine() -> None:
@@ -240,8 +244,8 @@ def test_beyond_a_cliff_its_step_is_on_every_machine() -> None:
 
     model = fitted(measured(cliff, grid(), 0.01), "auto")
     assert "cliff" in model.report
-    said = combine(model, Scaling(2, 0.1), [node("a", 1.0), node("b", 2.0)])
-    steps = {part.term: part for part in said.scaled.parts}
+    combined = combine(model, Scaling(2, 0.1), [node("a", 1.0), node("b", 2.0)])
+    steps = {part.term: part for part in combined.scaled.parts}
     assert steps["cliff step"].node_id == "b"
     assert steps["cliff step"].kind == "parallel"
 
@@ -283,7 +287,7 @@ def test_a_job_that_cannot_be(values: dict[str, float]) -> None:
         Scaling(**({"machines": 4} | values))  # type: ignore[arg-type]
 
 
-def test_several_machines_of_a_node_are_told(kmeans: ScaleModel) -> None:
+def test_several_machines_of_a_node_are_reported(kmeans: ScaleModel) -> None:
     (note,) = combine(kmeans, Scaling(4, 0.1), [node("a", 1.0)]).notes
     assert note.startswith("4 machines on 1 nodes")
 
@@ -295,9 +299,9 @@ def test_a_cliff_that_is_not_crossed_has_no_answer(kmeans: ScaleModel) -> None:
 
 def test_a_thousand_nodes(kmeans: ScaleModel) -> None:
     nodes = [node(f"n{i}", 1.0 + i / 2000, 0.1, 0.1) for i in range(1000)]
-    said = combine(kmeans, Scaling(1000, 0.1), nodes, driver="n999")
-    assert said.scaled.slowest == "n999"
-    assert 1.45 < said.slowdown.median < 2.0
+    combined = combine(kmeans, Scaling(1000, 0.1), nodes, driver="n999")
+    assert combined.scaled.slowest == "n999"
+    assert 1.45 < combined.slowdown.median < 2.0
 
 
 def test_the_model_of_a_file_is_that_of_the_application(kmeans: ScaleModel) -> None:

@@ -36,13 +36,13 @@ def rows_of(gain: float, visits: int = 20, seed: int = 1) -> list[Any]:
 
 
 def test_an_order_that_is_there_is_beyond_chance() -> None:
-    found = order(rows_of(0.1), "a", "b")
-    assert found["visits"] == 20
-    assert found["difference"] == pytest.approx(-10.0, abs=3.0)
-    assert found["interval"][0] < found["difference"] < found["interval"][1] < 0.0
-    assert found["ratio"] < 1.0
-    assert found["p"] < 0.01
-    assert found["beyond_chance"]
+    summary = order(rows_of(0.1), "a", "b")
+    assert summary["visits"] == 20
+    assert summary["difference"] == pytest.approx(-10.0, abs=3.0)
+    assert summary["interval"][0] < summary["difference"] < summary["interval"][1] < 0.0
+    assert summary["ratio"] < 1.0
+    assert summary["p"] < 0.01
+    assert summary["beyond_chance"]
 
 
 def test_chance_is_called_so_as_often_as_it_says() -> None:
@@ -66,8 +66,8 @@ def test_few_and_many_visits_have_the_same_test() -> None:
 
 def test_what_a_configuration_took_idle_leaves_the_run_itself_out() -> None:
     rows = [row(0, 1.0, None), row(1, 3.0, None), row(2, 9.0)]
-    told = [one["predicted"]["own_idle"] for one in with_own_idle(rows)]
-    assert told == [3.0, 1.0, 2.0]
+    own_idle = [entry["predicted"]["own_idle"] for entry in with_own_idle(rows)]
+    assert own_idle == [3.0, 1.0, 2.0]
 
 
 def test_judgement() -> None:
@@ -77,12 +77,14 @@ def test_judgement() -> None:
             [(1.0, None, 1.0), (1.1, None, 1.0), (2.0, "stream", 1.8), (2.2, "stream", 1.8)]
         )
     ]
-    found = judged(rows, [("combination", "scale_only")])
-    assert found["loaded"]["error_pct"]["combination"] == pytest.approx(100 * (0.1 + 0.4 / 2.2) / 2)
-    assert found["loaded"]["error_pct"]["scale_only"] > 50.0
-    assert found["loaded"]["coverage"]["combination"] == 0.0
-    (slowdown,) = found["slowdowns"]
+    judgement = judged(rows, [("combination", "scale_only")])
+    assert judgement["loaded"]["error_pct"]["combination"] == pytest.approx(
+        100 * (0.1 + 0.4 / 2.2) / 2
+    )
+    assert judgement["loaded"]["error_pct"]["scale_only"] > 50.0
+    assert judgement["loaded"]["coverage"]["combination"] == 0.0
+    (slowdown,) = judgement["slowdowns"]
     assert slowdown["measured"] == pytest.approx(2.0)
     assert slowdown["predicted"]["combination"] == pytest.approx(1.8)
-    assert noise_floor(rows) == pytest.approx(found["noise_floor_pct"])
+    assert noise_floor(rows) == pytest.approx(judgement["noise_floor_pct"])
     assert judged([], [("a", "b")])["all"]["error_pct"] == {}

@@ -52,11 +52,15 @@ def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert {"repeat_nearest", "amdahl"} <= set(small["baselines"])
     assert small["warnings"] == []
     assert small["noise_floor_pct"] is None
-    one = answer(kongming, "predict", model, "--machines", "64", "--type", "small")
-    assert one["runtime_s"]["lower"] < one["runtime_s"]["median"] < one["runtime_s"]["upper"]
-    assert one["runtime_s"]["level"] == 0.9
-    assert one["extrapolating"] is True
-    assert one["stale"] is False
+    predicted = answer(kongming, "predict", model, "--machines", "64", "--type", "small")
+    assert (
+        predicted["runtime_s"]["lower"]
+        < predicted["runtime_s"]["median"]
+        < predicted["runtime_s"]["upper"]
+    )
+    assert predicted["runtime_s"]["level"] == 0.9
+    assert predicted["extrapolating"] is True
+    assert predicted["stale"] is False
     answer(kongming, "predict", model, "--machines", "64", "--type", "small", "--strict", status=3)
     answer(kongming, "predict", model, "--machines", "64", status=2)
     prices = tmp_path / "prices.csv"
@@ -72,20 +76,20 @@ def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert best["recommendation"]["type"] == "small"
     assert best["probability"] >= 0.95
     assert plot.read_text().startswith("<?xml")
-    said = kongming("scale", "recommend", model, "--deadline", "1m", "--prices", prices).stdout
-    assert said.startswith("Take ")
-    assert "(required: 95 %)" in " ".join(said.split("\n\n")[0].split())
-    assert said.count("\n") < 20
-    said = kongming("scale", "recommend", model, "--budget", "20", "--prices", prices).stdout
-    assert f"costs up to 20 (money of {prices.name}) with probability" in " ".join(said.split())
+    output = kongming("scale", "recommend", model, "--deadline", "1m", "--prices", prices).stdout
+    assert output.startswith("Take ")
+    assert "(required: 95 %)" in " ".join(output.split("\n\n")[0].split())
+    assert output.count("\n") < 20
+    output = kongming("scale", "recommend", model, "--budget", "20", "--prices", prices).stdout
+    assert f"costs up to 20 (money of {prices.name}) with probability" in " ".join(output.split())
     both = kongming("scale", "recommend", model, "--budget", "20", "--deadline", "1m")
     assert both.returncode == 2
     assert "--budget: cannot be given with --deadline" in both.stderr
     none = answer(kongming, "recommend", model, "--deadline", "0.1", "--prices", prices, status=3)
     assert none["recommendation"] is None
     answer(kongming, "recommend", model, "--deadline", "60", status=2)
-    whole = answer(kongming, "curve", model, "--machines", "1,8,64", "--prices", prices)
-    assert [row["machines"] for row in whole["curve"]] == [1, 8, 64] * 2
+    curve = answer(kongming, "curve", model, "--machines", "1,8,64", "--prices", prices)
+    assert [row["machines"] for row in curve["curve"]] == [1, 8, 64] * 2
 
 
 def test_names_are_kept_in_the_store_and_binaries_watched(
@@ -94,18 +98,18 @@ def test_names_are_kept_in_the_store_and_binaries_watched(
     program = tmp_path / "program"
     program.write_text("one")
     for version in (1, 2):
-        kept = answer(
+        stored = answer(
             kongming, "fit", runs, "--group", "kind", *FAST, "--name", "job", "--track", program
         )
-        assert kept["version"] == version
-        assert set(kept["groups"]) == {"small", "big"}
+        assert stored["version"] == version
+        assert set(stored["groups"]) == {"small", "big"}
     listed = kongming("models", "--json")
     assert listed.returncode == 0, listed.stderr
     assert "scale:job" not in listed.stdout  # these predict no slowdown
-    asked = ("predict", "job", "--machines", "8", "--scale", "0.1", "--group", "big")
-    assert answer(kongming, *asked)["stale"] is False
+    arguments = ("predict", "job", "--machines", "8", "--scale", "0.1", "--group", "big")
+    assert answer(kongming, *arguments)["stale"] is False
     program.write_text("two")
-    stale = answer(kongming, *asked)
+    stale = answer(kongming, *arguments)
     assert stale["stale"] is True
     assert "has changed" in stale["warnings"][0]
     unknown = answer(kongming, "predict", "jbo", "--machines", "8", status=2)
@@ -172,10 +176,13 @@ def test_a_cost_function_and_its_budget(kongming: Kongming, tmp_path: Path) -> N
     cost = tmp_path / "cost"
     cost.write_text("machines*(10 + 400*scale/machines)\n")
     call = ("design", "--machines", "1..16", "--scale", "0.01..0.1", "--cost", cost)
-    found = answer(kongming, *call, "--budget-machine-seconds", "400", "--at-least", "3@0.1=1")
-    assert found["machine_seconds"] <= 400.001
-    assert found["warnings"] == []
-    assert any(one["machines"] == 3 and one["scale"] == 0.1 for one in found["experiments"])
+    design = answer(kongming, *call, "--budget-machine-seconds", "400", "--at-least", "3@0.1=1")
+    assert design["machine_seconds"] <= 400.001
+    assert design["warnings"] == []
+    assert any(
+        experiment["machines"] == 3 and experiment["scale"] == 0.1
+        for experiment in design["experiments"]
+    )
     cost.write_text("machines,scale,cost\n1,0.01,5\n")
     error = answer(kongming, *call, "--experiments", "5", status=2)["error"]
     assert "has no cost of 2 machines" in error["message"]
@@ -186,9 +193,9 @@ def test_machines_are_dropped_and_extras_counted(kongming: Kongming, tmp_path: P
     nodes.write_text(
         "node,memory,network\n" + "".join(f"n{i},{1 + i / 100},2\n" for i in range(9)) + "x,1,3\n"
     )
-    found = answer(kongming, "drop", nodes, "--keep", "9")
-    assert found["drop"] == ["x"]
-    assert found["gain_pct"] > 0
+    dropped = answer(kongming, "drop", nodes, "--keep", "9")
+    assert dropped["drop"] == ["x"]
+    assert dropped["gain_pct"] > 0
     extra = answer(kongming, "extra", nodes, "--machines", "10")
     assert extra["extra"] >= 1
 

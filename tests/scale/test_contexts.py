@@ -35,10 +35,10 @@ def seconds(machines: float, size: float, k: float, kind: str) -> float:
 
 
 def write(
-    path: Path, *, kept: int = 0, own: float = 1.0, counts: tuple[int, ...] = (2, 4, 6, 8, 12)
+    path: Path, *, known: int = 0, own: float = 1.0, counts: tuple[int, ...] = (2, 4, 6, 8, 12)
 ) -> Path:
     """Write runs of all contexts; of ``LEFT_OUT``, which takes ``own`` times as long, the first
-    ``kept`` counts."""
+    ``known`` counts."""
     random = np.random.default_rng(0)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -47,7 +47,7 @@ def write(
             for k in (3.0, 9.0):
                 for kind, (cores, _) in SPEED.items():
                     is_left_out = (size, k, kind) == LEFT_OUT
-                    for machines in counts[:kept] if is_left_out else counts:
+                    for machines in counts[:known] if is_left_out else counts:
                         for _ in range(3):
                             noise = float(np.exp(0.03 * random.standard_normal()))
                             time = noise * seconds(machines, size, k, kind)
@@ -69,7 +69,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> ContextModel:
 GIVEN = {"size_gb": "40", "k": "9", "type": "large"}
 
 
-def test_a_context_without_runs_is_predicted_and_told(without: ContextModel) -> None:
+def test_a_context_without_runs_is_predicted_and_reported(without: ContextModel) -> None:
     at = without.at(GIVEN)
     for machines in (2, 6, 12):
         answer = at.predict(Configuration(machines))
@@ -84,8 +84,8 @@ def test_a_context_without_runs_is_predicted_and_told(without: ContextModel) -> 
 def test_its_own_runs_tell_what_the_columns_do_not(tmp_path: Path) -> None:
     """A context that takes 1.6 times what its columns let expect."""
     errors = []
-    for kept in (0, 3):
-        of = model(write(tmp_path / "runs.csv", kept=kept, own=1.6))
+    for known in (0, 3):
+        of = model(write(tmp_path / "runs.csv", known=known, own=1.6))
         median = of.at(GIVEN).predict(Configuration(12)).median
         errors.append(abs(median / (1.6 * seconds(12, 40.0, 9.0, "large")) - 1.0))
     assert errors[0] > 0.25
@@ -168,15 +168,15 @@ def test_the_commands_over_contexts(kongming: Kongming, tmp_path: Path) -> None:
     columns = ("--context", "size_gb,k", "--context", "cores", "--type-column", "type")
     fitted = answer(kongming, "fit", runs, *columns, "--save", saved)
     assert fitted["model"] == "contexts"
-    asked = ("--context", "size_gb=40,k=9")
-    one = answer(kongming, "predict", saved, "--machines", "6", *asked, "--type", "large")
-    assert one["extrapolating"]
-    assert one["context"]["cores"] == 4.0
+    context = ("--context", "size_gb=40,k=9")
+    predicted = answer(kongming, "predict", saved, "--machines", "6", *context, "--type", "large")
+    assert predicted["extrapolating"]
+    assert predicted["context"]["cores"] == 4.0
     prices = tmp_path / "prices.csv"
     prices.write_text("type,price\nsmall,1\nlarge,1\n")
     advice = answer(
         kongming,
-        *("recommend", saved, *asked, "--machines", "2..12", "--prices", prices),
+        *("recommend", saved, *context, "--machines", "2..12", "--prices", prices),
         *("--deadline", "5m"),
     )
     # The type that was never run with this input is the faster one at the same price.
@@ -225,7 +225,7 @@ def test_many_configurations_are_thinned_at_all_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "machines,size,seconds\n1,3,10\n2,NA,6\n1,5,7\n",
@@ -239,10 +239,10 @@ def test_many_configurations_are_thinned_at_all_counts(tmp_path: Path) -> None:
         ("machines,size,seconds\n1,1,9\n2,2,6\n3,3,4\n", r"same as the number of machines"),
     ],
 )
-def test_bad_contexts(tmp_path: Path, text: str, said: str) -> None:
+def test_bad_contexts(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_context_table(path, Columns(), ("size",))
 
 
@@ -325,7 +325,7 @@ def test_a_cliff_is_met_by_an_input_that_no_run_took_across() -> None:
 
 
 def test_contexts_that_say_nothing_about_each_other_do_no_harm() -> None:
-    """Opposite curves over the machines, which the columns do not tell."""
+    """Opposite curves over the machines, which the columns do not explain."""
     random = np.random.default_rng(1)
     counts = (1.0, 2.0, 4.0, 6.0, 8.0, 12.0)
     rows, left = [], []
@@ -406,7 +406,7 @@ def test_a_median_at_its_limit_is_within_its_interval() -> None:
     assert answer.lower < answer.median < answer.upper
 
 
-def test_columns_that_changed_together_are_told() -> None:
+def test_columns_that_changed_together_are_reported() -> None:
     rows = [(m, size, size / 2.0, 10.0 * size / m) for size in (4.0, 8.0, 16.0) for m in (1, 2, 4)]
     of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))
     along, apart = (of.at({"size": "12", "k": k}).predict(Configuration(2)) for k in ("6", "2"))

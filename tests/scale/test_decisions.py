@@ -64,8 +64,8 @@ def test_a_budget_buys_the_fastest(types: tuple[ScaleModel, ScaleModel]) -> None
     assert best is not None
     assert best.cost is not None
     assert best.cost < 0.4
-    likely = [one for one in judged if (one.probability or 0.0) >= 0.9]
-    assert best.prediction.median == min(one.prediction.median for one in likely)
+    likely = [offer for offer in judged if (offer.probability or 0.0) >= 0.9]
+    assert best.prediction.median == min(offer.prediction.median for offer in likely)
 
 
 def test_more_certainty_never_costs_less(types: tuple[ScaleModel, ScaleModel]) -> None:
@@ -141,13 +141,13 @@ def test_a_changed_program_makes_a_model_stale(tmp_path: Path) -> None:
     files = track([program])
     assert changes(files) == (False, ())
     program.write_bytes(b"two")
-    stale, said = changes(files)
+    stale, messages = changes(files)
     assert stale
-    assert "has changed since" in said[0]
+    assert "has changed since" in messages[0]
     program.unlink()
-    stale, said = changes(files)
+    stale, messages = changes(files)
     assert not stale
-    assert "is not here" in said[0]
+    assert "is not here" in messages[0]
 
 
 def test_the_slowest_are_dropped() -> None:
@@ -155,21 +155,21 @@ def test_the_slowest_are_dropped() -> None:
     readings["bad"] = {"memory": 1.02, "network": 3.0}
     slow = slowness(readings)
     assert slow["bad"] == pytest.approx(1.5)
-    found = drop_slowest(slow, 9)
-    assert found.dropped == ("bad",)
+    dropping = drop_slowest(slow, 9)
+    assert dropping.dropped == ("bad",)
     # Nine of ten at random leave the bad one out in one of ten launches.
-    assert found.worst_before == pytest.approx(0.9 * 1.5 + 0.1 * found.worst_after)
-    assert found.gain == pytest.approx(1.0 - found.worst_after / found.worst_before)
+    assert dropping.worst_before == pytest.approx(0.9 * 1.5 + 0.1 * dropping.worst_after)
+    assert dropping.gain == pytest.approx(1.0 - dropping.worst_after / dropping.worst_before)
     with pytest.raises(InputError, match="1 to 10 nodes"):
         drop_slowest(slow, 11)
 
 
 def test_extras_buy_the_target() -> None:
     spread = [1.0] * 19 + [1.5]
-    found = extra_machines(spread, 20, target=1.1, probability=0.95)
-    assert 1 <= found.extra <= 5
-    assert found.probability >= 0.95 > found.without
-    assert found.without == pytest.approx(0.95**20, abs=0.03)
+    extras = extra_machines(spread, 20, target=1.1, probability=0.95)
+    assert 1 <= extras.extra <= 5
+    assert extras.probability >= 0.95 > extras.without
+    assert extras.without == pytest.approx(0.95**20, abs=0.03)
     assert extra_machines(spread, 20, target=1.6).extra == 0
     with pytest.raises(CannotAnswerError, match="Even 1 extra"):
         extra_machines([1.0, 1.0, 1.5], 20, target=1.1, most=1)

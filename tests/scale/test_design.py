@@ -55,7 +55,7 @@ def test_the_relaxation_agrees_with_another_solver(kind: Criterion, costly: bool
     cvxpy = pytest.importorskip("cvxpy")
     budget = 0.5 if costly else 8.0
     problem = problem_of(experiments(costly=costly), budget, kind)
-    found = relax(problem)
+    relaxation = relax(problem)
     weights = cvxpy.Variable(len(problem.features))
     M = problem.features.T @ cvxpy.diag(weights) @ problem.features
     if problem.aims is None:
@@ -67,8 +67,8 @@ def test_the_relaxation_agrees_with_another_solver(kind: Criterion, costly: bool
     )
     other.solve(solver="CLARABEL")
     best = float(np.exp(other.value / 4)) if problem.aims is None else other.value
-    assert found.value == pytest.approx(best, rel=1e-4)
-    assert found.bound <= best * (1.0 + 1e-6)
+    assert relaxation.value == pytest.approx(best, rel=1e-4)
+    assert relaxation.bound <= best * (1.0 + 1e-6)
 
 
 @settings(max_examples=30, deadline=None)
@@ -84,50 +84,50 @@ def test_the_gap_bounds_every_other_choice(
 ) -> None:
     some = experiments(machines + 2, scales)
     problem = problem_of(some, float(budget), kind)
-    found = relax(problem)
-    assert found.gap <= 1e-4
-    assert (found.weights >= 0.0).all()
-    assert (found.weights <= 1.0).all()
-    assert float(some.cost @ found.weights) <= budget * (1.0 + 1e-9)
+    relaxation = relax(problem)
+    assert relaxation.gap <= 1e-4
+    assert (relaxation.weights >= 0.0).all()
+    assert (relaxation.weights <= 1.0).all()
+    assert float(some.cost @ relaxation.weights) <= budget * (1.0 + 1e-9)
     random = np.random.default_rng(seed)
     for _ in range(5):
         other = random.permutation(len(some.cost))[:budget]
         weights = np.zeros(len(some.cost))
         weights[other] = 1.0
-        assert criterion(problem, information(problem, weights)) >= found.bound * (1.0 - 1e-9)
-    counts = round_weights(problem, found.weights)
+        assert criterion(problem, information(problem, weights)) >= relaxation.bound * (1.0 - 1e-9)
+    counts = round_weights(problem, relaxation.weights)
     assert counts.sum() <= budget
-    assert criterion(problem, information(problem, counts.astype(float))) >= found.bound
+    assert criterion(problem, information(problem, counts.astype(float))) >= relaxation.bound
 
 
 @pytest.mark.parametrize("kind", ["A", "D", "I"])
 def test_whole_experiments_are_near_the_fractions(kind: Criterion) -> None:
-    found = find_design(experiments(), 12.0, kind=kind, target=TARGET)
-    assert int(found.counts.sum()) == 12
-    assert found.efficiency > 0.9
-    assert found.relaxed.gap < 1e-4
+    design = find_design(experiments(), 12.0, kind=kind, target=TARGET)
+    assert int(design.counts.sum()) == 12
+    assert design.efficiency > 0.9
+    assert design.relaxed.gap < 1e-4
 
 
-def test_the_target_is_told_better_than_by_the_papers_choice_and_evenly() -> None:
-    found = find_design(experiments(), 8.0, kind="I", target=TARGET)
-    shown = found.variances
+def test_the_target_is_predicted_better_than_by_the_papers_choice_and_evenly() -> None:
+    design = find_design(experiments(), 8.0, kind="I", target=TARGET)
+    shown = design.variances
     assert shown["chosen"] <= shown["paper"] < shown["uniform"]
-    assert shown["chosen"] == pytest.approx(target_variance(experiments(), found.counts, TARGET))
+    assert shown["chosen"] == pytest.approx(target_variance(experiments(), design.counts, TARGET))
 
 
 def test_a_budget_of_machine_seconds_is_kept() -> None:
     some = experiments(costly=True)
-    found = find_design(some, 0.5, kind="A")
-    assert float(some.cost @ found.counts) <= 0.5 * (1 + 1e-9)
-    assert found.cost == pytest.approx(float(some.cost @ found.counts))
+    design = find_design(some, 0.5, kind="A")
+    assert float(some.cost @ design.counts) <= 0.5 * (1 + 1e-9)
+    assert design.cost == pytest.approx(float(some.cost @ design.counts))
 
 
 def test_lower_bounds_and_repeats_are_kept() -> None:
     wanted = Configuration(5, 0.05)
     points = candidates(range(1, 17), [0.01, 0.05, 0.1])
     some = Experiments(points, np.ones(len(points)), TERMS, at_least={wanted: 2}, repeats=3)
-    found = find_design(some, 9.0, kind="D")
-    chosen = dict(zip(points.configurations(), found.counts.tolist(), strict=True))
+    design = find_design(some, 9.0, kind="D")
+    chosen = dict(zip(points.configurations(), design.counts.tolist(), strict=True))
     assert chosen[wanted] >= 2
     assert max(chosen.values()) <= 3
     with pytest.raises(InputError, match="cost 2"):

@@ -32,20 +32,22 @@ def test_published_coefficients_are_recovered(name: str) -> None:
 )
 def test_extensions_are_recovered_alone_and_by_auto(key: str) -> None:
     items, points = 1e5, grid()
-    (term,) = [one for one in read_terms(key, items=items).terms if one.key == key]
+    (term,) = [
+        candidate for candidate in read_terms(key, items=items).terms if candidate.key == key
+    ]
     column = matrix([term], points, items)[:, 0]
     size = 30.0 / float(column.max())
     runs = Runs(points, 2.0 + 50.0 * points.load + 0.05 * points.machines + size * column)
     for terms in (key, "auto"):
-        found = fitted(runs, terms, items=items, kind="ernest").report["terms"]
-        assert found[key] == pytest.approx(size, rel=1e-6)
-        assert found["intercept"] == pytest.approx(2.0, rel=1e-5)
+        coefficients = fitted(runs, terms, items=items, kind="ernest").report["terms"]
+        assert coefficients[key] == pytest.approx(size, rel=1e-6)
+        assert coefficients["intercept"] == pytest.approx(2.0, rel=1e-5)
 
 
 def test_a_users_expression_is_a_term() -> None:
     runs = measured(lambda m, s: 3.0 + 100.0 * s / m + 0.2 * np.ceil(64 * s / m), grid())
-    found = fitted(runs, "ceil(64*scale/machines)", kind="ernest").report["terms"]
-    assert found["ceil(64*scale/machines)"] == pytest.approx(0.2, rel=1e-6)
+    coefficients = fitted(runs, "ceil(64*scale/machines)", kind="ernest").report["terms"]
+    assert coefficients["ceil(64*scale/machines)"] == pytest.approx(0.2, rel=1e-6)
 
 
 def test_auto_adds_nothing_to_a_job_that_the_default_terms_describe() -> None:
@@ -135,7 +137,7 @@ def test_a_stated_memory_limit_is_kept() -> None:
         model.predict(Configuration(1, 0.06))
 
 
-def test_more_machines_that_make_it_slower_are_told() -> None:
+def test_more_machines_that_make_it_slower_are_reported() -> None:
     model = fitted(measured(lambda m, s: 1.0 + 80.0 * s / m + 0.6 * m, grid(), 0.02))
     fastest = model.report["fastest"]
     assert fastest["slower_with_more"]
@@ -197,8 +199,8 @@ def test_iterations_are_sampled_and_scaled() -> None:
 
     model = fit_runs(Runs(points, seconds), Settings(terms), iterated=True)
     assert model.report["terms"]["setup/iterations"] == pytest.approx(7.0, rel=1e-5)
-    asked = model.predict(Configuration(16, 1.0), iterations=500)
-    assert asked.median == pytest.approx(500 * (0.4 + 30 / 16 + 0.16) + 7.0, rel=1e-5)
+    predicted = model.predict(Configuration(16, 1.0), iterations=500)
+    assert predicted.median == pytest.approx(500 * (0.4 + 30 / 16 + 0.16) + 7.0, rel=1e-5)
     with pytest.raises(InputError, match="--iterations"):
         model.predict(Configuration(16, 1.0))
 

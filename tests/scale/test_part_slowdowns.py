@@ -58,9 +58,9 @@ def test_profiles_that_agree_slow_all_parts_alike(drawn: Any, slowdown: float) -
 @settings(max_examples=100, deadline=None)
 def test_no_part_is_faster_than_idle_and_every_profile(drawn: Any) -> None:
     shares, slowdowns = drawn
-    found = part_slowdowns(shares, slowdowns, CORRELATION)
-    assert np.isfinite(found).all()
-    assert found.min() >= min(1.0, *(one.median for one in slowdowns)) - 1e-9
+    estimated = part_slowdowns(shares, slowdowns, CORRELATION)
+    assert np.isfinite(estimated).all()
+    assert estimated.min() >= min(1.0, *(slowdown.median for slowdown in slowdowns)) - 1e-9
 
 
 @given(profiles(least=2), st.randoms(use_true_random=False))
@@ -69,19 +69,19 @@ def test_the_order_of_profiles_and_of_parts_does_not_matter(drawn: Any, random: 
     shares, slowdowns = drawn
     rows = random.sample(range(len(slowdowns)), len(slowdowns))
     kinds = random.sample(range(shares.shape[1]), shares.shape[1])
-    found = part_slowdowns(shares, slowdowns, CORRELATION)
+    estimated = part_slowdowns(shares, slowdowns, CORRELATION)
     mixed = part_slowdowns(shares[rows][:, kinds], [slowdowns[row] for row in rows], CORRELATION)
-    assert mixed == pytest.approx(found[kinds], rel=1e-5, abs=1e-5)
+    assert mixed == pytest.approx(estimated[kinds], rel=1e-5, abs=1e-5)
 
 
 @given(st.floats(1.0, 4.0), st.floats(1.0, 4.0), st.floats(0.05, 0.4), st.floats(0.6, 0.95))
 @settings(max_examples=50, deadline=None)
-def test_exact_profiles_are_followed(one: float, other: float, few: float, many: float) -> None:
+def test_exact_profiles_are_followed(first: float, second: float, few: float, many: float) -> None:
     shares = np.array([[few, 1.0 - few], [many, 1.0 - many]])
-    truth = np.array([one, other])
+    truth = np.array([first, second])
     slowdowns = [interval(float(value)) for value in shares @ truth]
-    found = part_slowdowns(shares, slowdowns, CORRELATION)
-    assert shares @ found == pytest.approx([value.median for value in slowdowns], rel=0.01)
+    estimated = part_slowdowns(shares, slowdowns, CORRELATION)
+    assert shares @ estimated == pytest.approx([value.median for value in slowdowns], rel=0.01)
 
 
 def errors_on_generated_jobs(seed: int, apart: float) -> tuple[float, float]:
@@ -103,13 +103,13 @@ def errors_on_generated_jobs(seed: int, apart: float) -> tuple[float, float]:
             seconds = np.stack([np.ones_like(scale), scale / machines, machines], axis=-1) * coef
             return seconds / seconds.sum(axis=-1, keepdims=True)
 
-        told = (shares(places) @ factors) * np.exp(0.08 * random.standard_normal(2))
-        slowdowns = [interval(float(value), 1.645 * 0.08) for value in told]
+        observed = (shares(places) @ factors) * np.exp(0.08 * random.standard_normal(2))
+        slowdowns = [interval(float(value), 1.645 * 0.08) for value in observed]
         new = np.stack([random.integers(1, 9, 5), 0.25 + random.random(5)], axis=-1)
         truth = np.log(shares(new) @ factors)
-        found = np.log(shares(new) @ part_slowdowns(shares(places), slowdowns, CORRELATION))
-        both.append(np.abs(found - truth).mean())
-        alone.append(np.abs(np.log(told)[:, None] - truth).mean())
+        estimated = np.log(shares(new) @ part_slowdowns(shares(places), slowdowns, CORRELATION))
+        both.append(np.abs(estimated - truth).mean())
+        alone.append(np.abs(np.log(observed)[:, None] - truth).mean())
     return float(np.mean(both)), float(np.mean(alone))
 
 
@@ -130,9 +130,9 @@ def test_the_nearest_profile_counts_most() -> None:
 
 
 def test_an_interval_reaches_as_far_as_the_widest() -> None:
-    said = around(2.0, [Interval(1.0, 0.5, 1.1), Interval(4.0, 3.9, 8.0, calibrated=False)])
-    assert (said.lower, said.median, said.upper) == pytest.approx((1.0, 2.0, 4.0))
-    assert not said.calibrated
+    widened = around(2.0, [Interval(1.0, 0.5, 1.1), Interval(4.0, 3.9, 8.0, calibrated=False)])
+    assert (widened.lower, widened.median, widened.upper) == pytest.approx((1.0, 2.0, 4.0))
+    assert not widened.calibrated
 
 
 @pytest.fixture(scope="module")
@@ -162,35 +162,35 @@ def node(name: str, slowdown: Interval | None = None) -> SlowedNode:
 def test_a_job_is_slowed_as_its_parts_are(job: ScaleModel, machines: int, scale: float) -> None:
     """At configurations where no profile was taken."""
     truth = seconds(machines, scale, 2.0) / seconds(machines, scale, 1.0)
-    said = combine(job, Scaling(machines, scale), [node("a")], profiled={"a": profiles_of(2.0)})
-    assert said.slowdown.median == pytest.approx(truth, rel=0.08)
-    parts = {part.kind: part for part in said.scaled.parts}
-    assert parts["parallel"].share > parts["parallel"].idle_s / said.idle.median
-    assert any("1 machine at scale 0.1" in note for note in said.notes)
+    combined = combine(job, Scaling(machines, scale), [node("a")], profiled={"a": profiles_of(2.0)})
+    assert combined.slowdown.median == pytest.approx(truth, rel=0.08)
+    parts = {part.kind: part for part in combined.scaled.parts}
+    assert parts["parallel"].share > parts["parallel"].idle_s / combined.idle.median
+    assert any("1 machine at scale 0.1" in note for note in combined.notes)
 
 
 @given(st.floats(1.0, 4.0), st.floats(1.0, 4.0), st.floats(0.0, 0.3))
 @settings(max_examples=20, deadline=None)
-def test_a_profile_is_right_where_it_was_taken(one: float, other: float, wide: float) -> None:
+def test_a_profile_is_right_where_it_was_taken(first: float, second: float, wide: float) -> None:
     """Even where no slowdowns of the parts explain both."""
     model = exact_job()
-    places = ((1, 0.1, interval(one, wide)), (16, 0.05, interval(other, wide)))
+    places = ((1, 0.1, interval(first, wide)), (16, 0.05, interval(second, wide)))
     profiled = {"a": [ProfiledSlowdown(*place) for place in places]}
     for machines, scale, slowdown in places:
-        said = combine(model, Scaling(machines, scale), [node("a")], profiled=profiled)
-        assert said.slowdown.median == pytest.approx(slowdown.median, rel=1e-6)
+        combined = combine(model, Scaling(machines, scale), [node("a")], profiled=profiled)
+        assert combined.slowdown.median == pytest.approx(slowdown.median, rel=1e-6)
     between = combine(model, Scaling(4, 0.07), [node("a")], profiled=profiled).slowdown.median
-    assert min(one, other) * (1.0 - 1e-9) <= between
+    assert min(first, second) * (1.0 - 1e-9) <= between
 
 
 def test_one_profile_slows_all_parts_alike(job: ScaleModel) -> None:
     slowdown = interval(1.6, 0.1)
     profiled = {"a": [ProfiledSlowdown(4, 0.1, slowdown)]}
     for scaling in (Scaling(1, 0.1), Scaling(8, 0.1)):
-        one = combine(job, scaling, [node("a", slowdown)])
-        other = combine(job, scaling, [node("a")], profiled=profiled)
-        assert one.runtime.median == pytest.approx(other.runtime.median)
-        assert one.runtime.upper == pytest.approx(other.runtime.upper)
+        from_node = combine(job, scaling, [node("a", slowdown)])
+        from_profile = combine(job, scaling, [node("a")], profiled=profiled)
+        assert from_node.runtime.median == pytest.approx(from_profile.runtime.median)
+        assert from_node.runtime.upper == pytest.approx(from_profile.runtime.upper)
 
 
 @cache
@@ -202,25 +202,27 @@ def exact_job() -> ScaleModel:
 
 @given(st.floats(1.0, 3.0), st.floats(1.0, 3.0), st.randoms(use_true_random=False))
 @settings(max_examples=20, deadline=None)
-def test_nodes_with_and_without_parts_go_together(one: float, other: float, random: Any) -> None:
+def test_nodes_with_and_without_parts_go_together(first: float, second: float, random: Any) -> None:
     model = exact_job()
-    nodes = [node("a"), node("b", interval(other, 0.05)), node("c")]
-    of: Any = {"profiled": {"a": profiles_of(one), "c": profiles_of(1.0)}, "driver": "c"}
-    said = combine(model, Scaling(4, 0.1), nodes, **of)
+    nodes = [node("a"), node("b", interval(second, 0.05)), node("c")]
+    of: Any = {"profiled": {"a": profiles_of(first), "c": profiles_of(1.0)}, "driver": "c"}
+    combined = combine(model, Scaling(4, 0.1), nodes, **of)
     again = combine(model, Scaling(4, 0.1), random.sample(nodes, 3), **of)
-    assert said.runtime == again.runtime
-    assert said.scaled.slowest == again.scaled.slowest
-    assert math.fsum(part.share for part in said.scaled.parts) == pytest.approx(1.0)
-    assert said.runtime.lower <= said.runtime.median <= said.runtime.upper
+    assert combined.runtime == again.runtime
+    assert combined.scaled.slowest == again.scaled.slowest
+    assert math.fsum(part.share for part in combined.scaled.parts) == pytest.approx(1.0)
+    assert combined.runtime.lower <= combined.runtime.median <= combined.runtime.upper
     fewer = combine(model, Scaling(4, 0.1), nodes[1:], **of)
-    assert said.runtime.median >= fewer.runtime.median * (1.0 - 1e-9)
+    assert combined.runtime.median >= fewer.runtime.median * (1.0 - 1e-9)
 
 
 def test_a_model_without_terms_takes_the_nearest_profile(job: ScaleModel) -> None:
     near = NearestFit(np.array([2.0, 8.0]), np.array([0.1, 0.1]), np.array([9.0, 4.0]))
     profiled = profiles_of(2.0)
-    said = combine(replace(job, fit=near), Scaling(16, 0.05), [node("a")], profiled={"a": profiled})
-    assert said.slowdown.median == pytest.approx(profiled[1].slowdown.median)
+    combined = combine(
+        replace(job, fit=near), Scaling(16, 0.05), [node("a")], profiled={"a": profiled}
+    )
+    assert combined.slowdown.median == pytest.approx(profiled[1].slowdown.median)
 
 
 @given(st.integers(1, 99_999), st.integers(1, 4000).map(lambda n: n / 1000))

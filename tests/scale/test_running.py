@@ -39,11 +39,11 @@ def test_templates_leave_other_braces() -> None:
 def test_repeats_are_spread_and_what_is_done_is_left_out() -> None:
     design = [(Configuration(m, 0.1), 3) for m in (1, 2, 4)]
     runs = ordered(design, seed=1)
-    assert Counter(one.at for one in runs) == {at: 3 for at, _ in design}
+    assert Counter(run.at for run in runs) == {at: 3 for at, _ in design}
     assert runs == ordered(design, seed=1)
     assert runs != ordered(design, seed=2)
     left = remaining(runs, Counter({AT: 2, Configuration(1, 0.1): 3}))
-    assert Counter(one.at for one in left) == {Configuration(2, 0.1): 3, AT: 1}
+    assert Counter(run.at for run in left) == {Configuration(2, 0.1): 3, AT: 1}
 
 
 def test_a_table_of_another_program_is_not_added_to(tmp_path: Path) -> None:
@@ -60,10 +60,10 @@ def test_a_table_of_another_program_is_not_added_to(tmp_path: Path) -> None:
 def test_without_control_groups_machines_are_processes(tmp_path: Path) -> None:
     app = Application("job", "echo {rank}", check="^[0-3]$")
     with LocalRunner(app, tmp_path / "work", root=tmp_path) as runner:
-        found = runner.run(Experiment(AT))
-        assert found.error is None
-        assert found.how == "process"
-        assert found.seconds is not None
+        measured = runner.run(Experiment(AT))
+        assert measured.error is None
+        assert measured.how == "process"
+        assert measured.seconds is not None
         assert runner.reason == "there is no cpu controller that this process can see"
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -71,9 +71,9 @@ def test_without_control_groups_machines_are_processes(tmp_path: Path) -> None:
 def test_one_machine_that_fails_fails_the_run(tmp_path: Path) -> None:
     app = Application("job", "test {rank} -ne 2")
     with LocalRunner(app, tmp_path, root=tmp_path) as runner:
-        found = runner.run(Experiment(AT))
-    assert found.seconds is None
-    assert "exit status 1" in str(found.error)
+        measured = runner.run(Experiment(AT))
+    assert measured.seconds is None
+    assert "exit status 1" in str(measured.error)
 
 
 @pytest.mark.real
@@ -125,10 +125,10 @@ def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     app = Application("job", "echo {rank} {scale} >> ranks; sleep 0.02")
     with SlurmRunner(app) as runner:
-        found = runner.run(Experiment(AT))
-        assert found.error is None
-        assert found.seconds is not None
-        assert found.seconds >= 0.08
+        measured = runner.run(Experiment(AT))
+        assert measured.error is None
+        assert measured.seconds is not None
+        assert measured.seconds >= 0.08
         assert (tmp_path / "ranks").read_text() == "0 0.1\n1 0.1\n2 0.1\n3 0.1\n"
         assert (tmp_path / "nodes").read_text() == "4\n"
     with SlurmRunner(Application("job", "exit 3")) as runner:
@@ -149,8 +149,8 @@ def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     app = Application("My_Job", "job {rank}", env={"A": "b"})
     with KubernetesRunner(app, "image:1") as runner:
-        found = runner.run(Experiment(AT))
-    assert found.seconds == 90.0
+        measured = runner.run(Experiment(AT))
+    assert measured.seconds == 90.0
     assert (tmp_path / "calls").read_text().split() == ["apply", "wait", "get", "delete"]
     manifest = job_manifest(app, Experiment(AT), "x", "image:1")
     assert manifest["spec"]["completions"] == 4

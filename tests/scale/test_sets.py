@@ -33,12 +33,12 @@ def test_no_other_set_is_better(
 ) -> None:
     slowed, harm = (np.array(values) for values in zip(*places, strict=True))
     weights = Weights(newcomer, resident)
-    found = best_set(slowed, harm, size, weights, np.zeros(len(slowed)))
+    best = best_set(slowed, harm, size, weights, np.zeros(len(slowed)))
     if len(places) < size:
-        assert found is None
+        assert best is None
         return
-    assert found is not None
-    chosen, _ = found
+    assert best is not None
+    chosen, _ = best
     assert len(set(chosen.tolist())) == size
     assert (np.diff(slowed[chosen]) >= 0.0).all()
     scores = [
@@ -50,10 +50,10 @@ def test_no_other_set_is_better(
 
 def test_without_harm_the_least_slowed_are_taken() -> None:
     slowed = np.array([0.5, 0.1, 0.9, 0.3, 0.7])
-    found = best_set(slowed, np.zeros(5), 3, Weights(), np.zeros(5))
-    assert found is not None
-    assert found[0].tolist() == [1, 3, 0]
-    assert not found[1].any()
+    best = best_set(slowed, np.zeros(5), 3, Weights(), np.zeros(5))
+    assert best is not None
+    assert best[0].tolist() == [1, 3, 0]
+    assert not best[1].any()
 
 
 def test_near_ties_are_spread_and_clear_winners_are_kept() -> None:
@@ -63,9 +63,9 @@ def test_near_ties_are_spread_and_clear_winners_are_kept() -> None:
     random = np.random.default_rng(0)
     taken: Counter[int] = Counter()
     for _ in range(200):
-        found = best_set(slowed, np.zeros(6), 3, weights, random.random(6))
-        assert found is not None
-        chosen, tied = found
+        best = best_set(slowed, np.zeros(6), 3, weights, random.random(6))
+        assert best is not None
+        chosen, tied = best
         assert chosen[0] == 0
         assert tied.tolist() == [False, True, True]
         taken.update(chosen.tolist())
@@ -79,9 +79,9 @@ def test_near_ties_are_spread_and_clear_winners_are_kept() -> None:
 def test_harm_is_avoided_where_slowdown_allows() -> None:
     slowed = np.array([0.1, 0.2, 0.3])
     harm = np.array([1.0, 0.0, 0.0])
-    found = best_set(slowed, harm, 2, Weights(), np.zeros(3))
-    assert found is not None
-    assert found[0].tolist() == [1, 2]
+    best = best_set(slowed, harm, 2, Weights(), np.zeros(3))
+    assert best is not None
+    assert best[0].tolist() == [1, 2]
     selfish = best_set(slowed, harm, 2, Weights(resident=0.0), np.zeros(3))
     assert selfish is not None
     assert selfish[0].tolist() == [0, 1]

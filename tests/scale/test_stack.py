@@ -86,7 +86,7 @@ def test_a_cliff_at_few_machines_does_not_spoil_the_rest() -> None:
     assert error(fit_stack(training, TERMS).predict(points), left) < 0.1
     assert error(fit_ernest(training, TERMS).predict(points), left) > 0.3
     model = fitted(memory_cliff())
-    # What was measured there is not denied either.
+    # What was measured there is not contradicted either.
     assert model.predict(Configuration(2)).median == pytest.approx(1600.0, rel=0.1)
     assert model.predict(Configuration(6)).median == pytest.approx(147.0, rel=0.1)
 
@@ -125,7 +125,7 @@ def test_outliers_among_the_repeats_count_little() -> None:
 
 
 def test_few_configurations_stay_near_relative_ernest() -> None:
-    """A superlinear speed-up, which the terms do not have: the runs have to tell."""
+    """A superlinear speed-up, which the terms do not have: it has to be learned from the runs."""
 
     def superlinear(m: np.ndarray, s: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
         return np.asarray(3.0 + 900.0 * s / m**1.8)

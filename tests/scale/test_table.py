@@ -19,7 +19,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("machines,scale\n1,0.1\n", r"column 'seconds'.*machines, scale"),
         ("scale,seconds\n1,0.1\n", r"row 0.*column 'machines'"),
@@ -40,8 +40,8 @@ def write(tmp_path: Path, text: str) -> Path:
         ("", "is empty"),
     ],
 )
-def test_bad_tables(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_bad_tables(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         read_table(write(tmp_path, text))
 
 

@@ -19,7 +19,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("scale*machines", [0.2, 4.0]),
         ("n*log2(n)/machines", [50 * np.log2(100), 250 * np.log2(1000)]),
@@ -28,8 +28,8 @@ VALUES = {
         ("(scale/machines > 0.1)*scale", [0.0, 1.0]),
     ],
 )
-def test_expressions(text: str, found: list[float]) -> None:
-    assert parse(text)(VALUES) == pytest.approx(np.array(found))
+def test_expressions(text: str, expected: list[float]) -> None:
+    assert parse(text)(VALUES) == pytest.approx(np.array(expected))
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_huge_powers_end_at_once() -> None:
 
 
 def test_lists() -> None:
-    assert [one.key for one in read_terms("default", items=None).terms] == list(DEFAULT)
-    keys = [one.key for one in read_terms("sqrt,max(scale, n)", items=None).terms]
+    assert [term.key for term in read_terms("default", items=None).terms] == list(DEFAULT)
+    keys = [term.key for term in read_terms("sqrt,max(scale, n)", items=None).terms]
     assert keys == [*DEFAULT, "sqrt", "max(scale, n)"]
     exact = read_terms("intercept, scale / machines,square", items=None)
-    assert [one.key for one in exact.terms] == ["intercept", "scale/machines", "square"]
+    assert [term.key for term in exact.terms] == ["intercept", "scale/machines", "square"]
     auto = read_terms("auto,machines**2", items=None)
-    assert [one.key for one in auto.candidates] == ["sqrt", "square", "machines**2"]
+    assert [term.key for term in auto.candidates] == ["sqrt", "square", "machines**2"]
     assert len(read_terms("auto", items=1e6).candidates) == 4
 
 
