@@ -57,23 +57,23 @@ def study(jobs: Trace, fleet: Fleet | None = None, **options: object) -> Study:
     return Study(jobs, fleet or alike(2, 2), table(), None, **options)  # type: ignore[arg-type]
 
 
-def work_done(one: Study, outcome: Outcome) -> list[float]:
+def work_done(simulation: Study, outcome: Outcome) -> list[float]:
     """What each job did between its start and its end, integrated over who was next to it."""
-    kind_of = one.fleet.kind_of()
-    logs = one.table.logs
-    done = [0.0] * len(one.trace)
+    kind_of = simulation.fleet.kind_of()
+    logs = simulation.table.logs
+    done = [0.0] * len(simulation.trace)
     for node, kind in enumerate(kind_of):
         jobs = np.flatnonzero(outcome.node == node)
         moments = np.unique(np.concatenate([outcome.start_s[jobs], outcome.end_s[jobs]]))
         for begin, end in itertools.pairwise(moments):
             here = [j for j in jobs if outcome.start_s[j] <= begin and outcome.end_s[j] >= end]
-            assert len(here) <= one.fleet.kinds[kind].slots
+            assert len(here) <= simulation.fleet.kinds[kind].slots
             for job in here:
                 log = sum(
-                    logs[one.trace.app_of[job], one.trace.app_of[other]]
+                    logs[simulation.trace.app_of[job], simulation.trace.app_of[other]]
                     for other in here
                     if other != job
                 )
-                speed = one.fleet.kinds[kind].speed
+                speed = simulation.fleet.kinds[kind].speed
                 done[job] += (end - begin) * speed * math.exp(-log)
     return done

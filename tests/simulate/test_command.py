@@ -25,10 +25,22 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_study_beside_random_and_oracle(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:
-    asked = ("simulate", "--pairs", pairs, "--jobs", "2000", "--nodes", "20", "--quality", "0.9")
+def test_a_study_compared_with_random_and_oracle(
+    kongming: Kongming, pairs: Path, tmp_path: Path
+) -> None:
+    arguments = (
+        "simulate",
+        "--pairs",
+        pairs,
+        "--jobs",
+        "2000",
+        "--nodes",
+        "20",
+        "--quality",
+        "0.9",
+    )
     out = tmp_path / "study.json"
-    done = kongming(*asked, "--json", "--out", out)
+    done = kongming(*arguments, "--json", "--out", out)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert json.loads(out.read_text()) == document
@@ -39,22 +51,22 @@ def test_a_study_beside_random_and_oracle(kongming: Kongming, pairs: Path, tmp_p
     assert document["predictions"]["error_pct"] == pytest.approx(2.0, abs=0.1)
     assert document["trace"]["jobs"] == 2000
     assert document["quality"][0]["target"] == 0.9
-    told = kongming(*asked)
-    assert told.returncode == 0
+    shown = kongming(*arguments)
+    assert shown.returncode == 0
     for word in ("kongming", "oracle", "median error 2.0 %", "stretch"):
-        assert word in told.stdout
+        assert word in shown.stdout
 
 
 def test_the_same_seed_gives_the_same_document_in_another_process(
     kongming: Kongming, pairs: Path
 ) -> None:
-    asked = ("simulate", "--pairs", pairs, "--jobs", "1000", "--nodes", "9", "--json")
-    one, two, other = (
-        kongming(*asked, "--seed", seed, env={"PYTHONHASHSEED": hashes}).stdout
+    arguments = ("simulate", "--pairs", pairs, "--jobs", "1000", "--nodes", "9", "--json")
+    first, second, other = (
+        kongming(*arguments, "--seed", seed, env={"PYTHONHASHSEED": hashes}).stdout
         for seed, hashes in (("4", "1"), ("4", "2"), ("5", "1"))
     )
-    assert one == two
-    assert one != other
+    assert first == second
+    assert first != other
 
 
 def test_made_up_errors_are_named_in_the_output(kongming: Kongming, pairs: Path) -> None:
@@ -68,19 +80,19 @@ def test_made_up_errors_are_named_in_the_output(kongming: Kongming, pairs: Path)
 def test_a_trace(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("arrival_s,app\n0,victim\n10,hog\n")
-    asked = ("simulate", "--pairs", pairs, "--trace", trace, "--nodes", "1", "--limit", "inf")
-    document = json.loads(kongming(*asked, "--policy", "slurm", "--json").stdout)
+    arguments = ("simulate", "--pairs", pairs, "--trace", trace, "--nodes", "1", "--limit", "inf")
+    document = json.loads(kongming(*arguments, "--policy", "slurm", "--json").stdout)
     assert document["policies"]["slurm"]["makespan_s"] == pytest.approx(41.0)
     assert document["settings"]["limit"] is None
     trace.write_text("arrival_s,app\n0,victim\n10,hgo\n")
-    done = kongming(*asked)
+    done = kongming(*arguments)
     assert done.returncode == 2
     assert "row 2 (line 3), column 'app'" in done.stderr
     assert "hog" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("args", "status", "said"),
+    ("args", "status", "message"),
     [
         (("--policy", "oracel"), 2, "oracle"),
         (("--quality", "2"), 2, "--quality"),
@@ -92,37 +104,37 @@ def test_a_trace(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage(
-    kongming: Kongming, pairs: Path, args: tuple[str, ...], status: int, said: str
+    kongming: Kongming, pairs: Path, args: tuple[str, ...], status: int, message: str
 ) -> None:
     done = kongming("simulate", "--pairs", pairs, "--jobs", "10", *args)
     assert done.returncode == status
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_without_predictions(kongming: Kongming, pairs: Path) -> None:
     lines = [line.rpartition(",")[0] for line in pairs.read_text().splitlines()]
     pairs.write_text("\n".join(lines) + "\n")
-    asked = ("simulate", "--pairs", pairs, "--jobs", "50", "--nodes", "3")
-    done = kongming(*asked, "--json")
+    arguments = ("simulate", "--pairs", pairs, "--jobs", "50", "--nodes", "3")
+    done = kongming(*arguments, "--json")
     assert "kongming" not in json.loads(done.stdout)["policies"]
     assert "--prediction-error" in done.stderr
-    assert kongming(*asked, "--policy", "kongming").returncode == 3
-    assert kongming(*asked, "--predicted", "table").returncode == 2
+    assert kongming(*arguments, "--policy", "kongming").returncode == 3
+    assert kongming(*arguments, "--predicted", "table").returncode == 2
 
 
 def test_pairs_of_the_store(kongming: Kongming, store_url: str, tmp_path: Path) -> None:
     with Store.open(store_url) as store:
         evaluated.fill_pairs(store, evaluated.applications_file(tmp_path))
-    asked = ("simulate", "--jobs", "300", "--nodes", "4", "--json")
-    document = json.loads(kongming(*asked).stdout)
+    arguments = ("simulate", "--jobs", "300", "--nodes", "4", "--json")
+    document = json.loads(kongming(*arguments).stdout)
     programs = sorted(evaluated.PROGRAMS)
     assert sorted(document["trace"]["apps"]) == programs
     assert document["pairs"]["placement"] == "cross-core"
     assert [a for a, b in document["pairs"]["estimated"] if a == b] == programs
-    found = document["pairs"]["slowdown"]["chaser"]["sums"]
-    assert found == pytest.approx(evaluated.slowdown("chaser", "sums"), rel=0.1)
+    slowdown = document["pairs"]["slowdown"]["chaser"]["sums"]
+    assert slowdown == pytest.approx(evaluated.slowdown("chaser", "sums"), rel=0.1)
     # Nothing was trained yet.
-    assert kongming(*asked, "--predicted", "store").returncode == 3
+    assert kongming(*arguments, "--predicted", "store").returncode == 3
 
 
 def test_an_empty_store_says_what_to_do(kongming: Kongming) -> None:
@@ -134,8 +146,8 @@ def test_an_empty_store_says_what_to_do(kongming: Kongming) -> None:
 def test_a_plot(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "study.svg"
-    asked = ("simulate", "--pairs", pairs, "--jobs", "300", "--nodes", "5", "--plot", path)
-    assert kongming(*asked).returncode == 0
+    arguments = ("simulate", "--pairs", pairs, "--jobs", "300", "--nodes", "5", "--plot", path)
+    assert kongming(*arguments).returncode == 0
     assert "slowdown" in path.read_text()
 
 

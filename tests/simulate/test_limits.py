@@ -106,8 +106,8 @@ def test_a_job_is_backfilled_if_it_fits_into_the_gap(limit: float, start: float)
 
 def test_processors_that_are_left_over_are_given_once() -> None:
     running, first_in_line = (0.0, 2, 100.0, 100.0), (1.0, 3, 10.0, 10.0)
-    beside = [(2.0, 1, 500.0, 500.0), (3.0, 1, 500.0, 500.0)]
-    done = schedule("user", jobs_of([running, first_in_line, *beside]))
+    smaller = [(2.0, 1, 500.0, 500.0), (3.0, 1, 500.0, 500.0)]
+    done = schedule("user", jobs_of([running, first_in_line, *smaller]))
     assert done.start_s.tolist() == [0.0, 100.0, 2.0, 110.0]
 
 
@@ -149,7 +149,7 @@ def test_time_min_kills_nobody_whom_the_user_would_not(seed: int, arrivals: str)
     # A shorter limit kills whom a longer one does.
     for less, more in (("user", "q95"), ("q95", "median")):
         assert (done[less].killed <= done[more].killed).all()
-    assert all(np.isfinite(one.end_s).all() for one in done.values())
+    assert all(np.isfinite(outcome.end_s).all() for outcome in done.values())
 
 
 def test_a_prediction_knows_what_has_ended_and_holds_its_share() -> None:
@@ -208,7 +208,7 @@ def test_a_trace_of_the_archive(tmp_path: Path) -> None:
     assert caught.value.hint == f"Did you mean {path}?"
 
 
-def asked(kongming: Kongming, *arguments: object) -> dict[str, Any]:
+def limits_document(kongming: Kongming, *arguments: object) -> dict[str, Any]:
     done = kongming("simulate", "--limits", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
@@ -216,7 +216,7 @@ def asked(kongming: Kongming, *arguments: object) -> dict[str, Any]:
 
 def test_the_command_compares_limits_over_seeds(kongming: Kongming) -> None:
     given = ("user,time-min", "--synthetic", "daily", "--jobs", "600", "--load", "0.9")
-    document = asked(kongming, *given, "--seeds", "3")
+    document = limits_document(kongming, *given, "--seeds", "3")
     assert list(document["limits"]) == ["user", "time-min"]
     for own in document["limits"].values():
         assert own["ended_early_share"]["mean"] == 0.0
@@ -224,9 +224,9 @@ def test_the_command_compares_limits_over_seeds(kongming: Kongming) -> None:
     assert document["limits"]["user"]["wait_over_user"]["mean"] == pytest.approx(1.0)
     assert (document["trace"]["traces"], document["trace"]["jobs"]) == (3, 600)
     assert len(document["runs"]["user"]) == 3
-    told = kongming("simulate", "--limits", *given, "--seeds", "1")
-    assert "time-min" in told.stdout
-    assert "history of 19 runs" in told.stdout
+    shown = kongming("simulate", "--limits", *given, "--seeds", "1")
+    assert "time-min" in shown.stdout
+    assert "history of 19 runs" in shown.stdout
 
 
 def test_traces_of_both_formats(kongming: Kongming, tmp_path: Path) -> None:
@@ -235,15 +235,15 @@ def test_traces_of_both_formats(kongming: Kongming, tmp_path: Path) -> None:
     table.write_text(
         "arrival_s,app,processors,run_s,limit_s\n0,a,2,100,3600\n5,a,4,30,120\n10,b,2,60,60\n"
     )
-    one = asked(kongming, "all", "--trace", swf)
-    two = asked(kongming, "all", "--trace", table, "--nodes", "8", "--slots", "1")
-    assert list(one["limits"]) == list(LIMITS)
-    assert one["limits"] == two["limits"]
-    assert (one["trace"]["skipped"], two["trace"]["skipped"]) == (2, 0)
+    from_swf = limits_document(kongming, "all", "--trace", swf)
+    from_table = limits_document(kongming, "all", "--trace", table, "--nodes", "8", "--slots", "1")
+    assert list(from_swf["limits"]) == list(LIMITS)
+    assert from_swf["limits"] == from_table["limits"]
+    assert (from_swf["trace"]["skipped"], from_table["trace"]["skipped"]) == (2, 0)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--limits", "usr"), "user"),
         (("--limits", "al"), "Did you mean all"),
@@ -254,7 +254,7 @@ def test_traces_of_both_formats(kongming: Kongming, tmp_path: Path) -> None:
         (("--limits", "all", "--trace", "none.swf", "--seeds", "3"), "--seeds"),
     ],
 )
-def test_wrong_usage(kongming: Kongming, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage(kongming: Kongming, arguments: tuple[str, ...], message: str) -> None:
     done = kongming("simulate", *arguments)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr

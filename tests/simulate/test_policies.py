@@ -60,29 +60,29 @@ def test_the_oracle_separates_those_that_disturb_each_other() -> None:
 
 
 def test_kongming_believes_its_predictions() -> None:
-    """Told that victims disturb each other and hogs nobody, it keeps victims apart."""
+    """By a prediction that victims disturb each other and hogs nobody, it keeps victims apart."""
     wrong = SLOWDOWN | {("victim", "hog"): 1.0, ("hog", "victim"): 1.0, ("victim", "victim"): 3.0}
-    said = {pair: (value, None) for pair, value in wrong.items()}
-    beliefs = beliefs_of(said, table(), source="a test")
+    predicted = {pair: (value, None) for pair, value in wrong.items()}
+    beliefs = beliefs_of(predicted, table(), source="a test")
     jobs = trace([0.0, 1.0, 2.0], ["hog", "victim", "victim"])
-    one = Study(jobs, alike(2, 2), table(), beliefs)
-    assert one.run("kongming").node[1] != one.run("kongming").node[2]
-    assert one.run("oracle").node[1] == one.run("oracle").node[2]
+    simulation = Study(jobs, alike(2, 2), table(), beliefs)
+    assert simulation.run("kongming").node[1] != simulation.run("kongming").node[2]
+    assert simulation.run("oracle").node[1] == simulation.run("oracle").node[2]
 
 
 def test_the_upper_end_of_an_interval_refuses_what_the_median_allows() -> None:
     truth = known_truth(table())
     wide = Beliefs(truth.logs, truth.logs + math.log(1.3), "a test")
     jobs = trace([0.0, 1.0], ["quiet", "quiet"], limit=1.2)
-    one = Study(jobs, alike(1, 2), table(), wide, queueing=Queueing(patience=math.inf))
-    assert one.run("kongming").start_s[1] == 1.0
-    assert one.run("kongming-upper").start_s[1] == 10.0
+    simulation = Study(jobs, alike(1, 2), table(), wide, queueing=Queueing(patience=math.inf))
+    assert simulation.run("kongming").start_s[1] == 1.0
+    assert simulation.run("kongming-upper").start_s[1] == 10.0
 
 
 def test_perfect_predictions_are_the_oracle() -> None:
     jobs = drawn(300, 5)
-    one = Study(jobs, alike(6, 2), table(), made_up(table(), 0.0, 0))
-    figures = documented(one, ("random", "kongming", "oracle"))["policies"]
+    simulation = Study(jobs, alike(6, 2), table(), made_up(table(), 0.0, 0))
+    figures = documented(simulation, ("random", "kongming", "oracle"))["policies"]
     kongming, oracle = (figures[name]["slowdown"]["mean"] for name in ("kongming", "oracle"))
     assert kongming == pytest.approx(oracle, rel=0.01)
 
@@ -123,12 +123,12 @@ def test_figures_by_hand() -> None:
 
 def test_a_quality_target_is_kept_by_the_oracle() -> None:
     jobs = drawn(300, 5, every_s=3.0)
-    one = study(jobs, alike(8, 2), queueing=Queueing(patience=math.inf))
-    found = documented(one, ("random", "oracle"), (0.85, 0.95))["quality"]
-    for entry in found:
+    simulation = study(jobs, alike(8, 2), queueing=Queueing(patience=math.inf))
+    qualities = documented(simulation, ("random", "oracle"), (0.85, 0.95))["quality"]
+    for entry in qualities:
         assert entry["policies"]["oracle"]["violated_share"] == 0.0
         assert entry["policies"]["random"]["violated_share"] > 0.0
-    gained = [entry["policies"]["oracle"]["gained_pct"] for entry in found]
+    gained = [entry["policies"]["oracle"]["gained_pct"] for entry in qualities]
     assert gained[0] >= gained[1] > 0.0
 
 

@@ -1,4 +1,4 @@
-"""The queue of real jobs: runs to its end, and says what a study needs to be believed."""
+"""The queue of real jobs: runs to its end, and says what a study needs to be credible."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_queue_of_real_jobs(
     assert document["jobs"] == 8
     assert document["pairs"]["rounds"] >= 2
     for own in document["policies"].values():
-        # Who sleeps disturbs nobody: eight jobs of at least 0.1 s each, at most four at once.
+        # Sleeping jobs disturb nothing: eight jobs of at least 0.1 s each, at most four at once.
         assert own["makespan"]["measured"][0] > 0.2
         assert own["makespan"]["simulated"] > 0.2
     errors = [own["job_error_pct"] for own in document["policies"].values()]

@@ -57,11 +57,13 @@ def test_every_job_does_its_work_and_no_more(
     name: str, seed: int, slots: int, every_s: float
 ) -> None:
     fleet = Fleet((Kind("fast", 1, slots), Kind("slow", 2, slots, speed=0.7, weight=2.0)))
-    one = study(drawn(30, seed, every_s=every_s), fleet)
-    outcome = one.run(name)
-    assert work_done(one, outcome) == pytest.approx(one.trace.work_s.tolist(), rel=1e-9)
-    assert (outcome.start_s >= one.trace.arrival_s).all()
-    assert (slowdowns(one.trace, outcome) >= 1.0 - 1e-9).all()
+    simulation = study(drawn(30, seed, every_s=every_s), fleet)
+    outcome = simulation.run(name)
+    assert work_done(simulation, outcome) == pytest.approx(
+        simulation.trace.work_s.tolist(), rel=1e-9
+    )
+    assert (outcome.start_s >= simulation.trace.arrival_s).all()
+    assert (slowdowns(simulation.trace, outcome) >= 1.0 - 1e-9).all()
 
 
 def by_small_steps(
@@ -114,8 +116,8 @@ def test_the_same_seed_gives_the_same(name: str) -> None:
     jobs = drawn(200, 3)
     ends = []
     for _ in range(2):
-        one = study(jobs, alike(5, 2))
-        beliefs = made_up(one.table, 0.1, 4)
+        simulation = study(jobs, alike(5, 2))
+        beliefs = made_up(simulation.table, 0.1, 4)
         again = study(jobs, alike(5, 2), seed=9)
         object.__setattr__(again, "beliefs", beliefs)
         ends.append(again.run(name))
@@ -126,17 +128,17 @@ def test_the_same_seed_gives_the_same(name: str) -> None:
 def test_the_order_of_the_table_changes_nothing() -> None:
     jobs = drawn(150, 1)
     mixed = table(dict(sorted(SLOWDOWN.items(), reverse=True)))
-    one = study(jobs, alike(4, 2))
+    simulation = study(jobs, alike(4, 2))
     other = study(jobs, alike(4, 2))
     object.__setattr__(other, "table", mixed)
-    assert (one.run("oracle").end_s == other.run("oracle").end_s).all()
+    assert (simulation.run("oracle").end_s == other.run("oracle").end_s).all()
 
 
 def test_jobs_that_arrive_in_another_order_of_the_file_are_the_same_jobs() -> None:
     arrivals, apps = [3.0, 1.0, 2.0], ["hog", "victim", "quiet"]
-    one = study(trace(arrivals, apps)).run("slurm")
-    other = study(trace(sorted(arrivals), ["victim", "quiet", "hog"])).run("slurm")
-    assert one.end_s.tolist() == other.end_s.tolist()
+    first = study(trace(arrivals, apps)).run("slurm")
+    second = study(trace(sorted(arrivals), ["victim", "quiet", "hog"])).run("slurm")
+    assert first.end_s.tolist() == second.end_s.tolist()
 
 
 def test_a_limit_is_kept_by_waiting_and_patience_ends() -> None:

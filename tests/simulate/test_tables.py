@@ -51,18 +51,18 @@ def test_repeats_are_averaged_and_a_speed_up_is_kept(tmp_path: Path) -> None:
 
 @given(st.lists(st.floats(-1.0, 3.0), max_size=6), st.floats(-1.0, 3.0))
 def test_several_neighbours_slow_together_and_wake_a_cpu_once(
-    logs: list[float], one: float
+    logs: list[float], last: float
 ) -> None:
-    whole = together([*logs, one])
-    assert whole >= min([0.0, *logs, one])
-    assert whole <= together(logs) + max(one, 0.0) + 1e-9
-    assert together([one]) == one
+    combined = together([*logs, last])
+    assert combined >= min([0.0, *logs, last])
+    assert combined <= together(logs) + max(last, 0.0) + 1e-9
+    assert together([last]) == last
     assert together([-0.1, -0.1]) == -0.1
     assert together([]) == 0.0
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("app,neighbour\na,b\n", "header .row 0., column 'slowdown': is missing"),
         ("app,neighbour,slowdown,speed\na,b,1,1\n", "header .row 0., column 'speed': is not known"),
@@ -88,8 +88,8 @@ def test_several_neighbours_slow_together_and_wake_a_cpu_once(
         ("app,neighbour,slowdown,predicted\na,b,1,1.2\na,b,1,1.3\n", "differs from row 1"),
     ],
 )
-def test_bad_pairs(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_bad_pairs(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         read_pairs(written(tmp_path, text))
 
 
@@ -99,7 +99,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_document_of_an_evaluation(tmp_path: Path) -> None:
-    said = {"value": 12.5, "lower": 11.0, "upper": 14.0, "level": 0.9}
+    prediction = {"value": 12.5, "lower": 11.0, "upper": 14.0, "level": 0.9}
     document = {
         "kind": "pairs",
         "scored": "raw",
@@ -111,7 +111,7 @@ def test_the_document_of_an_evaluation(tmp_path: Path) -> None:
                 "measured": 12.0,
                 "slowdown": 1.2,
                 "repeats": [12.0, 12.0],
-                "predictions": {"auto": said},
+                "predictions": {"auto": prediction},
             }
         ],
     }
@@ -190,7 +190,7 @@ def test_a_trace_with_and_without_its_own_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("arrival_s,app\n0,hog\n-1,hog\n", "row 2 .line 3., column 'arrival_s'"),
         ("arrival_s,app\n0,hogg\n", "row 1 .line 2., column 'app': is not in the table"),
@@ -200,8 +200,8 @@ def test_a_trace_with_and_without_its_own_columns(tmp_path: Path) -> None:
         ("arrival_s,app\n", "has a header but no rows"),
     ],
 )
-def test_bad_traces(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(KongmingError, match=said):
+def test_bad_traces(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(KongmingError, match=message):
         read_trace(written(tmp_path, text), APPS, SOLOS, 1.2)
 
 
