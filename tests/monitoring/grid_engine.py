@@ -89,13 +89,13 @@ class GridEngine:
         return self.command("qstat", "-j", name).partition("scheduling info:")[2]
 
     def loads(self, *names: str) -> dict[str, float]:
-        """What the host's sensor told, as the master knows it."""
-        told = self.command("qhost", "-h", HOST, "-F", *names)
+        """What the host's sensor reported, as the master knows it."""
+        output = self.command("qhost", "-h", HOST, "-F", *names)
         fields = (
-            line.strip().removeprefix("Host Resource(s):").strip() for line in told.split("\n")
+            line.strip().removeprefix("Host Resource(s):").strip() for line in output.split("\n")
         )
-        found = (field.removeprefix("hl:").split("=") for field in fields if field[:3] == "hl:")
-        return {name: float(value) for name, value in found}
+        pairs = (field.removeprefix("hl:").split("=") for field in fields if field[:3] == "hl:")
+        return {name: float(value) for name, value in pairs}
 
 
 @contextmanager

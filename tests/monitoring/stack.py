@@ -60,9 +60,9 @@ class Prometheus:
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Labels and value of each sample, as things are now."""
-        found = self.api("query", query=expression)
-        assert found["resultType"] == "vector", expression
-        return [(one["metric"], float(one["value"][1])) for one in found["result"]]
+        response = self.api("query", query=expression)
+        assert response["resultType"] == "vector", expression
+        return [(sample["metric"], float(sample["value"][1])) for sample in response["result"]]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Stack:
             return str(answer.read().decode())
 
     def anonymous(self, path: str) -> tuple[int, str]:
-        """The status, and the body, that HTTP has for somebody who shows no token."""
+        """The status, and the body, of an HTTP request without a token."""
         connection = http.client.HTTPConnection(self.server.http, timeout=60)
         try:
             connection.request("GET", path)
@@ -105,9 +105,9 @@ def running(trained: Path, folder: Path, settings: Mapping[str, Any]) -> Iterato
         undo.callback(server.close)
         tokens = {}
         for role in ("agent", "monitor", "operator", "scheduler"):
-            made = token_command("add", "--role", role, "--store", server.store_url)
+            issued = token_command("add", "--role", role, "--store", server.store_url)
             tokens[role] = folder / f"{role}.token"
-            tokens[role].write_text(made["token"])
+            tokens[role].write_text(issued["token"])
             tokens[role].chmod(0o600)
         server.start()
         channel = grpc.intercept_channel(
@@ -223,14 +223,14 @@ def _traffic(server: ServerProcess, channel: grpc.Channel, extender: str) -> Cal
     stub = predictor_pb2_grpc.PredictorStub(channel)  # type: ignore[no-untyped-call]
     question = predictor_pb2.PredictQuestion(app=APP, node="busy")
     stranger = predictor_pb2_grpc.PredictorStub(server.channel())  # type: ignore[no-untyped-call]
-    asked = itertools.cycle([list(NODES), ["nobody-knows-it"]])
+    node_lists = itertools.cycle([list(NODES), ["nobody-knows-it"]])
 
     def call() -> None:
         request = predictor_pb2.PredictRequest(questions=[question])
         stub.Predict(request, timeout=60)
         refused = code_of(lambda: stranger.Predict(request, timeout=60))
         assert refused is grpc.StatusCode.UNAUTHENTICATED
-        body = clusters.args(clusters.pod(app=APP), next(asked), complete=False)
+        body = clusters.args(clusters.pod(app=APP), next(node_lists), complete=False)
         post = Request(f"http://{extender}/filter", body, {"Content-Type": "application/json"})
         with urlopen(post, timeout=60) as answer:
             answer.read()
@@ -246,7 +246,7 @@ def _evaluated(prometheus: Prometheus) -> bool:
         "kongming_server_model_drifted",
     )
     rising = "rate(kongming_extender_failed_open_total[5s]) > 0"
-    return all(prometheus.query(one) for one in (*wanted, rising))
+    return all(prometheus.query(expression) for expression in (*wanted, rising))
 
 
 def _start(

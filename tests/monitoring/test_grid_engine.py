@@ -45,10 +45,10 @@ def test_jobs_go_where_the_sensor_says_that_their_limit_is_kept(
     assert [line.split()[0] for line in complexes] == list(NAMES)
 
     with running(tmp_path / "engine", SENSOR, complexes, env) as engine:
-        told = eventually(lambda: engine.loads(*NAMES))
-        assert set(told) == set(NAMES)
-        slowdown = told["kongming_slowdown"]
-        assert told["kongming_lost"] == pytest.approx(1.0 - 1.0 / slowdown, abs=1e-3)
+        reported = eventually(lambda: engine.loads(*NAMES))
+        assert set(reported) == set(NAMES)
+        slowdown = reported["kongming_slowdown"]
+        assert reported["kongming_lost"] == pytest.approx(1.0 - 1.0 / slowdown, abs=1e-3)
 
         engine.submit("strict", f"kongming_slowdown={slowdown - 0.05}")
         engine.submit("lax", f"kongming_slowdown={slowdown + 0.05},kongming_chaser=9")
@@ -56,7 +56,7 @@ def test_jobs_go_where_the_sensor_says_that_their_limit_is_kept(
         eventually(lambda: "it offers only hl:kongming_slowdown" in engine.reason("strict"))
         assert not engine.done("strict")
 
-        # Nothing can be asked any more: what was told before is forgotten, and jobs wait.
+        # No question is answered any more: earlier reports are forgotten, and jobs wait.
         store.unlink()
         eventually(lambda: not engine.loads(*NAMES))
         engine.submit("unknown", "kongming_slowdown=9")

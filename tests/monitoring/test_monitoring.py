@@ -57,7 +57,7 @@ def test_every_rule_is_evaluated_and_every_recording_says_something(stack: Stack
     for rule in written:
         if "record" in rule:
             assert stack.prometheus.query(rule["record"]), rule["record"]
-    # An alert on a metric that nobody has would be silent for ever.
+    # An alert on a metric that nothing exports would be silent for ever.
     known = set(stack.prometheus.api("label/__name__/values"))
     for rule in written:
         assert set(re.findall(r"\bkongming_\w+", rule["expr"])) <= known, rule["expr"]
@@ -91,9 +91,9 @@ def test_what_is_not_known_of_a_node_is_left_out(stack: Stack) -> None:
 
 def test_all_metrics_are_pushed_by_otlp(stack: Stack, receiver: Receiver) -> None:
     page = stack.text("/metrics", "monitor")
-    families = [one for one in text_string_to_metric_families(page) if one.samples]
+    families = [family for family in text_string_to_metric_families(page) if family.samples]
     names = {f"{f.name}_total" if f.type == "counter" else f.name for f in families}
-    # The page alone tells in lines of their own when series began.
+    # Only the page has separate lines for when series began.
     names = {name for name in names if not name.endswith("_created")}
     assert len(names) > 30
     eventually(lambda: names <= set(receiver.metrics), 20)
@@ -128,15 +128,17 @@ def test_trimaran_reads_all_nodes_without_a_token(stack: Stack) -> None:
     # object as the type has, so there may be no others.
     status, body = stack.anonymous("/watcher")
     assert status == 200
-    told = json.loads(body)
-    assert set(told) == {"timestamp", "window", "source", "data"}
-    window = told["window"]
+    document = json.loads(body)
+    assert set(document) == {"timestamp", "window", "source", "data"}
+    window = document["window"]
     assert set(window) == {"duration", "start", "end"}
     assert window["duration"] == "15m"
     assert window["end"] - window["start"] == 900
-    assert all(type(one) is int for one in (told["timestamp"], window["start"], window["end"]))
-    assert set(told["data"]) == {"NodeMetricsMap"}
-    nodes = told["data"]["NodeMetricsMap"]
+    assert all(
+        type(number) is int for number in (document["timestamp"], window["start"], window["end"])
+    )
+    assert set(document["data"]) == {"NodeMetricsMap"}
+    nodes = document["data"]["NodeMetricsMap"]
     assert set(nodes) & set(NODES) == set(KNOWN)
     for node in nodes.values():
         assert set(node) == {"metrics", "tags", "metadata"}
@@ -155,8 +157,8 @@ def test_trimaran_reads_all_nodes_without_a_token(stack: Stack) -> None:
     # Of one reading there is no deviation.
     operators = {name: {m["operator"] for m in node["metrics"]} for name, node in nodes.items()}
     assert (operators["calm"], operators["wild"]) == ({"AVG"}, {"AVG", "STD"})
-    status, one = stack.anonymous("/watcher?host=busy")
-    assert (status, list(json.loads(one)["data"]["NodeMetricsMap"])) == (200, ["busy"])
+    status, filtered = stack.anonymous("/watcher?host=busy")
+    assert (status, list(json.loads(filtered)["data"]["NodeMetricsMap"])) == (200, ["busy"])
     assert stack.anonymous("/watcher?host=dozing")[0] == 404
     assert stack.anonymous("/watcher/health")[0] == 200
     assert stack.anonymous("/metrics")[0] == 401
@@ -195,7 +197,7 @@ def test_prometheus_adapter_finds_a_value_for_each_object(stack: Stack, kind: st
     names = []
     for rule in yaml.safe_load((DEPLOY / "prometheus/adapter.yml").read_text())[kind]:
         series = stack.prometheus.api("series", **{"match[]": rule["seriesQuery"]})
-        (metric,) = {one["__name__"] for one in series}
+        (metric,) = {labels["__name__"] for labels in series}
         assert re.search(rule["name"]["matches"], metric)
         names.append(rule["name"]["as"])
         resources = rule["resources"]
@@ -206,7 +208,7 @@ def test_prometheus_adapter_finds_a_value_for_each_object(stack: Stack, kind: st
             ((label, resource),) = resources["overrides"].items()
             assert resource == {"resource": "node"}
             objects = list(KNOWN)
-        assert all(label in one for one in series)
+        assert all(label in labels for labels in series)
         query = rule["metricsQuery"]
         for place, text in (
             ("<<.Series>>", metric),

@@ -1,4 +1,4 @@
-"""Where there is nobody to push metrics to: said once, and tried again."""
+"""Without a receiver of pushed metrics: logged once, and tried again."""
 
 from __future__ import annotations
 

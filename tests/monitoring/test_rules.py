@@ -168,17 +168,17 @@ def _of_case(name: str, values: Series) -> Series:
 
 def _labels(fired: Mapping[str, Any], series: Series) -> dict[str, str]:
     """Those of the first series which the alert keeps."""
-    found = dict(re.findall(r'(\w+)="([^"]*)"', next(iter(series))))
+    labels = dict(re.findall(r'(\w+)="([^"]*)"', next(iter(series))))
     aggregated = re.match(r"sum (by|without) \((.*?)\)", fired["expr"])
     if aggregated:
         named = aggregated[2].split(", ")
-        found = {k: v for k, v in found.items() if (k in named) == (aggregated[1] == "by")}
-    return found | fired["labels"]
+        labels = {k: v for k, v in labels.items() if (k in named) == (aggregated[1] == "by")}
+    return labels | fired["labels"]
 
 
 def test_rules_and_configuration_are_valid(tmp_path: Path) -> None:
     promtool("check", "rules", "--lint-fatal", RULES)
-    # It looks for files of certificates and tokens, which are on nobody's machine yet.
+    # It looks for files of certificates and tokens, which the machine of the tests lacks.
     config = (DEPLOY / "prometheus/prometheus.yml").read_text()
     for name in ("ca.crt", "monitor.token"):
         (tmp_path / name).write_text("")
@@ -229,7 +229,7 @@ def test_alerts_fire_on_what_they_are_for_and_not_short_of_it(tmp_path: Path) ->
 def test_recordings_have_the_names_and_values_that_others_expect(tmp_path: Path) -> None:
     given = {
         'kongming_server_node_slowdown_ratio{node="n1",resource="cpu",instance="s1:7401"}': "2x20",
-        # The same store's other server, which has heard of it a moment later.
+        # The same store's other server, which has learned of it a moment later.
         'kongming_server_node_slowdown_ratio{node="n1",resource="cpu",instance="s2:7401"}': "1x20",
         'kongming_server_node_slowdown_ratio{node="n1",resource="memory"}': "4x20",
         # Faster than idle.
@@ -254,11 +254,11 @@ def test_recordings_have_the_names_and_values_that_others_expect(tmp_path: Path)
             "input_series": _series(given),
             "promql_expr_test": [
                 {
-                    "expr": asked,
+                    "expr": expression,
                     "eval_time": "10m",
                     "exp_samples": [{"labels": k, "value": v} for k, v in samples.items()],
                 }
-                for asked, samples in expected.items()
+                for expression, samples in expected.items()
             ],
         }
     ]

@@ -31,7 +31,7 @@ from tests.service_contract.conftest import local_url, trained_store
 __all__ = ["local_url", "trained_store"]
 
 NO_CREDENTIALS = {"KONGMING_CA": "", "KONGMING_TOKEN_FILE": ""}
-"""Against those that a shipped sensor names, which are on nobody's machine."""
+"""Against those that a shipped sensor names, which the machine of the tests lacks."""
 
 ASK = ("--app", "chaser", "--app", "nobody-trained-it")
 
@@ -41,14 +41,14 @@ def attributes(text: str) -> dict[str, str]:
     Names and values are those that HTCondor's own library reads."""
     *lines, last = text.splitlines()
     assert re.fullmatch(r"-\s*(\w+\s+)?(update:(true|false))?", last)
-    found = {}
+    parsed = {}
     for line in lines:
         match = re.fullmatch(r'([A-Za-z_]\w*) = (-?[\d.]+|true|false|"(?:[^"\\]|\\.)*")', line)
         assert match, line
-        found[match[1]] = match[2]
+        parsed[match[1]] = match[2]
     read = classad2.parseOne("\n".join(lines))
-    assert dict(read) == {name: json.loads(value) for name, value in found.items()}
-    return found
+    assert dict(read) == {name: json.loads(value) for name, value in parsed.items()}
+    return parsed
 
 
 def loads(text: str) -> list[list[tuple[str, str, float]]]:
@@ -100,12 +100,12 @@ def test_what_the_page_has_a_job_say_is_true_of_what_is_known_alone(
     local_url: str, kongming: Kongming
 ) -> None:
     page = (ROOT / "docs/doors.md").read_text()
-    said = dict(re.findall(r"^(rank|requirements) += (.*)$", page, re.MULTILINE))
+    expressions = dict(re.findall(r"^(rank|requirements) += (.*)$", page, re.MULTILINE))
 
     def evaluated(node: str) -> list[object]:
         done = kongming("sensor", "htcondor", "--store", local_url, "--node", node, *ASK)
         machine = classad2.parseOne(done.stdout.rpartition("-")[0])
-        written = (said[name].replace("sort", "chaser") for name in ("rank", "requirements"))
+        written = (expressions[name].replace("sort", "chaser") for name in ("rank", "requirements"))
         return [classad2.ExprTree(expression).eval(machine) for expression in written]
 
     rank, accepted = evaluated("calm")
@@ -155,10 +155,10 @@ def test_while_the_server_is_away_a_report_is_empty(
 
 
 def test_names_and_texts_keep_to_what_readers_take() -> None:
-    told = NodeFigures("ready", 1, 3.0, 2.0, 0.5, {"my.app-2": (1.5, 2.0)})
-    read = attributes(classad(told, 1e9))
+    node_figures = NodeFigures("ready", 1, 3.0, 2.0, 0.5, {"my.app-2": (1.5, 2.0)})
+    read = attributes(classad(node_figures, 1e9))
     assert read["KongmingSlowdown_my_app_2"] == "1.5000"
-    assert ("n1", "kongming_my_app_2", 1.5) in loads(report("n1", told))[0]
+    assert ("n1", "kongming_my_app_2", 1.5) in loads(report("n1", node_figures))[0]
 
 
 def test_at_least_so_much_has_no_upper_end_and_keeps_no_limit() -> None:
@@ -166,8 +166,8 @@ def test_at_least_so_much_has_no_upper_end_and_keeps_no_limit() -> None:
     ranked = RankedNode("n", "n", 0, 0.0, known)
     open_ = replace(ranked, slowdown=replace(known, at_least=True))
     node = NodeReport(builders.node(), "ready", last_fingerprint_at=1e9)
-    told = figures(node, {"known": ranked, "open": open_}, 1e9, 60.0)
-    read = attributes(classad(told, 1e9))
+    node_figures = figures(node, {"known": ranked, "open": open_}, 1e9, 60.0)
+    read = attributes(classad(node_figures, 1e9))
     assert read["KongmingSlowdown_open"] == read["KongmingSlowdown_known"] == "1.5000"
     assert (read["KongmingSlowdownAtLeast_open"], read["KongmingSlowdownAtLeast_known"]) == (
         "true",
@@ -176,7 +176,7 @@ def test_at_least_so_much_has_no_upper_end_and_keeps_no_limit() -> None:
     assert "KongmingSlowdownUpper_known" in read
     assert "KongmingSlowdownUpper_open" not in read
     # There a job's limit is compared with the value itself: without one it waits.
-    assert loads(report("n1", told)) == [[("n1", "kongming_known", 1.5)]]
+    assert loads(report("n1", node_figures)) == [[("n1", "kongming_known", 1.5)]]
 
 
 def test_values_that_would_have_one_name_are_refused(
@@ -192,7 +192,7 @@ def test_values_that_would_have_one_name_are_refused(
     assert capsys.readouterr().out == ""
 
 
-def test_of_nodes_of_one_name_the_one_in_service_is_told() -> None:
+def test_of_nodes_of_one_name_the_one_in_service_is_reported() -> None:
     class Fleet:
         def nodes(self) -> list[NodeReport]:
             ids = {"old": "silent", "new": "ready"}
@@ -201,15 +201,19 @@ def test_of_nodes_of_one_name_the_one_in_service_is_told() -> None:
                 for id_, state in ids.items()
             ]
 
-    told = [ask(Fleet(), SensorQuestion(node, (), 60.0)).state for node in ("n1", "old")]  # type: ignore[arg-type]
-    assert told == ["ready", "silent"]
+    states = [ask(Fleet(), SensorQuestion(node, (), 60.0)).state for node in ("n1", "old")]  # type: ignore[arg-type]
+    assert states == ["ready", "silent"]
 
 
 @pytest.mark.parametrize("state", ["silent", "suspect", "unreferenced"])
-def test_nothing_but_its_state_is_told_of_a_node_that_is_not_in_service(state: str) -> None:
+def test_only_its_state_is_reported_of_a_node_that_is_not_in_service(state: str) -> None:
     node = NodeReport(builders.node(), state, last_fingerprint_at=99.0, general_slowdown=2.0)  # type: ignore[arg-type]
-    told = figures(node, {}, now=100.0, max_age_s=60.0)
-    assert (told.state, told.slowdown, told.lost_share) == (state, None, None)
+    node_figures = figures(node, {}, now=100.0, max_age_s=60.0)
+    assert (node_figures.state, node_figures.slowdown, node_figures.lost_share) == (
+        state,
+        None,
+        None,
+    )
 
 
 def test_what_is_shipped_and_documented_is_of_options_that_there_are(
@@ -229,4 +233,4 @@ def test_what_is_shipped_and_documented_is_of_options_that_there_are(
     assert complexes == [">="] * 3
     pages = commands.in_page(ROOT / "docs/doors.md")
     assert len(pages) >= 2
-    assert [commands.unknown(one) for one in pages] == [[]] * len(pages)
+    assert [commands.unknown(page_commands) for page_commands in pages] == [[]] * len(pages)

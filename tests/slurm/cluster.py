@@ -313,9 +313,9 @@ def seconds(output: str) -> float:
 
 
 def eventually(
-    what: Callable[[], Any], timeout_s: float = 20.0, told: Callable[[], str] = lambda: ""
+    what: Callable[[], Any], timeout_s: float = 20.0, describe: Callable[[], str] = lambda: ""
 ) -> Any:
-    """The first true value of ``what()``; fails with what ``told()`` when there is none in time.
+    """The first true value of ``what()``; if there is none in time, fails with ``describe()``.
 
     It asks seldom: each question is a process, and would disturb the jobs that are timed.
     """
@@ -324,5 +324,5 @@ def eventually(
         value = what()
         if value:
             return value
-        assert time.monotonic() < deadline, f"it never came true {told()}"
+        assert time.monotonic() < deadline, f"it never came true {describe()}"
         time.sleep(0.3)

@@ -144,7 +144,7 @@ class SlurmFleet:
             self.start_agent(name)
         self._disturb()
         self.start_bridge()
-        eventually(lambda: self.has_slowdown(APPS[0], HALF, above=LIMIT), 60.0, self.told)
+        eventually(lambda: self.has_slowdown(APPS[0], HALF, above=LIMIT), 60.0, self.describe)
 
     def differs(self) -> bool:
         """Whether the neighbour and the slow disk slow jobs down: on some machines they do not."""
@@ -175,7 +175,7 @@ class SlurmFleet:
     def rankings(self) -> RankingFile:
         return ranking_file.parse(self.file.read_text())
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What the bridge has last written and Slurm has in its queue, for an assertion."""
         jobs = self.slurm.command("scontrol", "-o", "show", "job", check=False)
         rankings = self.file.read_text() if self.file.is_file() else "no rankings"
@@ -251,7 +251,7 @@ class SlurmFleet:
     def _call_suite_this_machines(self) -> None:
         """Say that the recorded fingerprints are of this machine's suite. Where its caches have
         other sizes some of its surrogates have, too, and models of the one refuse readings of the
-        other, rightly; how these nodes differ does not hang on that."""
+        other, rightly; how these nodes differ does not depend on that."""
         version = load_suite(node_facts(), self.folder).version
         with contextlib.closing(sqlite3.connect(self.folder / "store.db")) as database, database:
             recorded = database.execute("SELECT DISTINCT suite_version FROM fingerprint")

@@ -52,7 +52,7 @@ class Submitted:
 
     @property
     def advice(self) -> list[str]:
-        """What the user is told."""
+        """The messages to the user."""
         return [text for kind, text in self.log if kind == "user"]
 
 

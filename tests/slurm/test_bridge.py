@@ -98,7 +98,7 @@ class Server:
         self.held: list[Assignment] = []
         self.released: list[str] = []
         self.away = False
-        self.asked: list[RankQuestion] = []
+        self.rank_questions: list[RankQuestion] = []
         self.realised: dict[str, Realised] = {}
         self.solo_s = 100.0
 
@@ -108,7 +108,7 @@ class Server:
         return super().__getattribute__(name)
 
     def rank(self, question: RankQuestion) -> Ranking:
-        self.asked.append(question)
+        self.rank_questions.append(question)
         nodes = tuple(ranked(name, value) for name, value in self.slowdowns[question.app].items())
         return Ranking(nodes, len(nodes), {}, "model")
 
@@ -227,7 +227,7 @@ def test_the_file_holds_the_answers_of_the_server(
     assert rankings.apps == {"xz": (2.0, 1.0, None)}
     assert rankings.written_at == 1000.0
     # A stale fingerprint is no reason to exclude a node.
-    assert server.asked[0].stale_policy == "refuse"
+    assert server.rank_questions[0].stale_policy == "refuse"
 
 
 def test_weights_follow_and_are_set_once(

@@ -78,7 +78,7 @@ def settled(fleet: SlurmFleet, app: str) -> None:
         slow = [fleet.slowdown(app, name) or 0.0 for name in SLOW[app]]
         return min(slow) > max(LIMIT, calmest)
 
-    eventually(agrees, 60.0, fleet.told)
+    eventually(agrees, 60.0, fleet.describe)
 
 
 def submit(fleet: SlurmFleet, app: str, *arguments: str) -> str:
@@ -235,14 +235,16 @@ def test_pending_jobs_follow_the_rankings(fleet: SlurmFleet) -> None:
     def excluded(id_: str) -> set[str]:
         return names_of(fleet, fleet.slurm.job(id_), "ExcNodeList")
 
-    eventually(lambda: {HALF, COMPUTES, DISK} <= excluded(own), 60.0, fleet.told)
+    eventually(lambda: {HALF, COMPUTES, DISK} <= excluded(own), 60.0, fleet.describe)
     # As if no node had been slow when the job was submitted.
     fleet.slurm.command("scontrol", "update", f"JobId={own}", f"ExcNodeList={DISK}")
     fleet.slurm.command("scontrol", "update", f"JobId={other}", f"ExcNodeList={CALM}")
-    eventually(lambda: {HALF, COMPUTES, DISK} <= excluded(own), 60.0, fleet.told)
+    eventually(lambda: {HALF, COMPUTES, DISK} <= excluded(own), 60.0, fleet.describe)
     # The node recovers: the jobs may have it again, and exclusions of users stay.
     fleet.calm(HALF)
-    eventually(lambda: HALF not in excluded(own) and HALF not in excluded(array), 60.0, fleet.told)
+    eventually(
+        lambda: HALF not in excluded(own) and HALF not in excluded(array), 60.0, fleet.describe
+    )
     assert DISK in excluded(own)
     assert excluded(other) == {CALM}
     assert "ArrayTaskId=1-3" in fleet.slurm.command("scontrol", "-o", "show", "job", array)

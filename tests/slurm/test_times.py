@@ -58,13 +58,13 @@ def ranked(name: str, upper: float, **changed: object) -> RankedNode:
 
 def forecast(**changed: object) -> Forecast:
     values: dict[str, object] = {"basis": "model", "solo_s": 100.0} | changed
-    one = Interval(1.0, 1.0, 1.0)
+    unslowed = Interval(1.0, 1.0, 1.0)
     return Forecast(
         app="xz",
         node_id="a",
         domain=0,
         placement="cross-core",
-        slowdown=one,
+        slowdown=unslowed,
         **values,  # type: ignore[arg-type]
     )
 
@@ -176,8 +176,8 @@ def test_time_min_of_a_new_job(
     written = tags.note(submitted.note or "")
     assert written is not None
     assert written.limit_min == limit
-    is_told = limit and least and 2 * least <= limit
-    assert [f"within {least} min" in line for line in submitted.advice] == [True] * bool(is_told)
+    is_advised = limit and least and 2 * least <= limit
+    assert [f"within {least} min" in line for line in submitted.advice] == [True] * bool(is_advised)
 
 
 @needs_lua
@@ -335,5 +335,5 @@ def test_the_script_restores_the_users_limit(
     limit, least, text = ("", "", "") if shown.count("|") < 2 else shown.split("|", 2)
     job_note = tags.note(text)
     if job_note is not None:
-        one = LimitedJob("7_2", minutes(limit), minutes(least), job_note)
-        assert time_limits.limit_to_restore(one) == expected
+        limited = LimitedJob("7_2", minutes(limit), minutes(least), job_note)
+        assert time_limits.limit_to_restore(limited) == expected
