@@ -2,7 +2,7 @@
 
     python -m tests.spark.record --python PYTHON_WITH_PYSPARK [--label spark-4] [NAME...]
 
-Logs are written without what tells of the machine: of settings those that matter, no class path,
+Logs are written without what identifies the machine: of settings those that matter, no class path,
 no stack traces, no addresses. Moments and sizes stay as they were.
 """
 
@@ -126,7 +126,7 @@ def _run(python: str, words: list[str], folder: Path, settings: Mapping[str, str
     )
 
 
-# -- without what tells of the machine
+# -- without what identifies the machine
 
 _KEPT = re.compile(
     r"spark\.(master|app\.id|executor\.|task\.|cores|default|dynamicAllocation|eventLog\.|memory\."

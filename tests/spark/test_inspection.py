@@ -32,23 +32,31 @@ def ends(events: Sequence[Event]) -> list[Event]:
 
 def test_slots_and_driver_add_up(tmp_path: Path) -> None:
     """Two executors from 1 s on, two jobs of 2 s, a second of the driver before, between, after."""
-    found = inspected(tmp_path, run(stages=2, tasks=4))
-    assert (found.measured_s, found.slots.at_once, found.slots.executors) == (8.0, 2, 2)
-    assert (found.driver.startup_s, found.driver.between_jobs_s, found.driver.end_s) == (2, 1, 1)
-    slots = found.slots
+    inspection = inspected(tmp_path, run(stages=2, tasks=4))
+    assert (inspection.measured_s, inspection.slots.at_once, inspection.slots.executors) == (
+        8.0,
+        2,
+        2,
+    )
+    assert (
+        inspection.driver.startup_s,
+        inspection.driver.between_jobs_s,
+        inspection.driver.end_s,
+    ) == (2, 1, 1)
+    slots = inspection.slots
     assert (slots.busy_s, slots.idle_no_job_s, slots.idle_few_tasks_s) == (8.0, 6.0, 0.0)
     assert slots.utilisation == pytest.approx(8 / 14)
-    assert [(group.jobs, group.gap_s, group.busy_s) for group in found.groups] == [
+    assert [(group.jobs, group.gap_s, group.busy_s) for group in inspection.groups] == [
         ((0,), 2.0, 4.0),
         ((1,), 1.0, 4.0),
     ]
-    assert limits(found) == pytest.approx({"driver": 0.5, "widest-stage": 0.0})
+    assert limits(inspection) == pytest.approx({"driver": 0.5, "widest-stage": 0.0})
 
 
 def test_idle_slots_of_narrow_stages(tmp_path: Path) -> None:
-    found = inspected(tmp_path, run(stages=2, tasks=3, executors=6))
-    assert found.slots.idle_few_tasks_s == pytest.approx(6.0)
-    message = next(one.message for one in found.limits if one.kind == "few-tasks")
+    inspection = inspected(tmp_path, run(stages=2, tasks=3, executors=6))
+    assert inspection.slots.idle_few_tasks_s == pytest.approx(6.0)
+    message = next(limit.message for limit in inspection.limits if limit.kind == "few-tasks")
     assert "2 of 2 stages had fewer tasks than the 6 slots" in message
 
 
@@ -95,9 +103,9 @@ def test_failed_tasks_are_counted_with_their_slot_time(tmp_path: Path) -> None:
     again = json.loads(json.dumps(ends(events)[0]))
     again["Task End Reason"] = {"Reason": "ExceptionFailure"}
     again["Task Info"] |= {"Task ID": 99, "Attempt": 1, "Failed": True}
-    found = inspected(tmp_path, [*events[:-1], again, events[-1]])
-    assert found.stages[0].failed == 1
-    assert limits(found)["failures"] == pytest.approx(1 / 9)
+    inspection = inspected(tmp_path, [*events[:-1], again, events[-1]])
+    assert inspection.stages[0].failed == 1
+    assert limits(inspection)["failures"] == pytest.approx(1 / 9)
 
 
 def test_nothing_ran(tmp_path: Path) -> None:

@@ -16,16 +16,16 @@ QUERIES = LOGS / "spark-4-queries.zstd"
 
 
 def test_inspect_as_json(kongming: Kongming) -> None:
-    found = json.loads(kongming("spark", "inspect", QUERIES, "--json").stdout)
-    application = found["application"]
+    document = json.loads(kongming("spark", "inspect", QUERIES, "--json").stdout)
+    application = document["application"]
     assert (application["complete"], application["executors"], application["slots"]) == (True, 1, 2)
-    slots = found["slots_s"]
+    slots = document["slots_s"]
     parts = slots["busy"] + slots["idle_no_job"] + slots["idle_few_tasks"]
     assert parts == pytest.approx(slots["total"])
-    assert [limit["kind"] for limit in found["limits"]][-1] == "widest-stage"
-    described = [(group["execution"], group["description"][:8]) for group in found["groups"]]
+    assert [limit["kind"] for limit in document["limits"]][-1] == "widest-stage"
+    described = [(group["execution"], group["description"][:8]) for group in document["groups"]]
     assert described == [(0, "collect "), (1, "collect "), (None, ""), (None, "")]
-    assert [finding["kind"] for finding in found["findings"]] == ["skipped-stages"]
+    assert [finding["kind"] for finding in document["findings"]] == ["skipped-stages"]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
@@ -61,14 +61,14 @@ def test_inspect_lists_several_applications(kongming: Kongming, tmp_path: Path) 
     assert "--app ID" in kongming("spark", "inspect", "logs").stdout
     assert "(app-2)" in kongming("spark", "inspect", "logs", "--app", "app-2").stdout
     (tmp_path / "logs" / "again").write_bytes(content(run(app="app-2", stages=2)))
-    told = " ".join(kongming("spark", "inspect", "logs").stdout.split())
-    assert "app-2 has 2 logs, which --app does not tell apart. Give one of them" in told
-    assert "logs/again, logs/app-2" in told or "logs/app-2, logs/again" in told
+    message = " ".join(kongming("spark", "inspect", "logs").stdout.split())
+    assert "app-2 has 2 logs, which --app does not tell apart. Give one of them" in message
+    assert "logs/again, logs/app-2" in message or "logs/app-2, logs/again" in message
     assert "(app-2)" in kongming("spark", "inspect", "logs/again").stdout
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "message"),
     [
         (("nothing",), 2, "There is no file or folder nothing."),
         (("empty",), 2, "no events of a Spark application"),
@@ -80,16 +80,16 @@ def test_inspect_lists_several_applications(kongming: Kongming, tmp_path: Path) 
     ],
 )
 def test_inspect_refuses(
-    words: tuple[str, ...], status: int, said: str, kongming: Kongming, tmp_path: Path
+    words: tuple[str, ...], status: int, message: str, kongming: Kongming, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "idle").write_bytes(content(run(stages=0)))
     (tmp_path / "log").write_bytes(content(run()))
-    kept = [event for event in run() if not event["Event"].endswith("TaskEnd")]
-    (tmp_path / "dropped").write_bytes(content(kept))
+    events = [event for event in run() if not event["Event"].endswith("TaskEnd")]
+    (tmp_path / "dropped").write_bytes(content(events))
     refused = kongming("spark", "inspect", *words)
     assert (refused.returncode, refused.stdout) == (status, "")
-    assert said in refused.stderr
+    assert message in refused.stderr
     assert "Traceback" not in refused.stderr
 
 

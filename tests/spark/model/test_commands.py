@@ -39,13 +39,13 @@ def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, 
 
 
 def test_an_estimate_has_its_baselines_and_picks(kongming: Kongming, log: Path) -> None:
-    found = answer(kongming, "estimate", log, "--executors", "1..12", "--by", "execution")
-    assert found["application"]["executors"] == 3
-    assert found["application"]["complete"] is True
-    assert found["self_check"]["error_pct"] < 1.0
-    assert found["driver_s"] == pytest.approx(3.5, abs=0.2)
-    assert [each["executors"] for each in found["estimates"]] == list(range(1, 13))
-    for each in found["estimates"]:
+    report = answer(kongming, "estimate", log, "--executors", "1..12", "--by", "execution")
+    assert report["application"]["executors"] == 3
+    assert report["application"]["complete"] is True
+    assert report["self_check"]["error_pct"] < 1.0
+    assert report["driver_s"] == pytest.approx(3.5, abs=0.2)
+    assert [each["executors"] for each in report["estimates"]] == list(range(1, 13))
+    for each in report["estimates"]:
         runtime = each["runtime_s"]
         assert runtime["lower"] < runtime["median"] < runtime["upper"]
         measured = run(PROGRAM, each["executors"]).ended_s
@@ -55,35 +55,37 @@ def test_an_estimate_has_its_baselines_and_picks(kongming: Kongming, log: Path) 
         hours = each["executors"] * runtime["median"] / 3600
         assert each["cost"] == pytest.approx(hours, rel=0.01)
     # Below a quarter and above four times the recorded slots.
-    assert not any(each["extrapolating"] for each in found["estimates"])
-    assert found["recommendation"]["cheapest"]["executors"] == 1
-    assert found["recommendation"]["fastest"]["executors"] == 12
-    assert 1 < found["recommendation"]["knee"]["executors"] < 12
-    assert [each["id"] for each in found["executions"]] == [0, 1]
-    first = found["executions"][0]
+    assert not any(each["extrapolating"] for each in report["estimates"])
+    assert report["recommendation"]["cheapest"]["executors"] == 1
+    assert report["recommendation"]["fastest"]["executors"] == 12
+    assert 1 < report["recommendation"]["knee"]["executors"] < 12
+    assert [each["id"] for each in report["executions"]] == [0, 1]
+    first = report["executions"][0]
     assert first["estimates"][2]["runtime_s"]["median"] == pytest.approx(
         first["measured_s"], rel=0.01
     )
 
 
 def test_the_paper_model_is_constant_lengths_alone(kongming: Kongming, log: Path) -> None:
-    found = answer(kongming, "estimate", log, "--executors", "9", "--model", "paper")
-    (one,) = found["estimates"]
-    assert one["runtime_s"]["median"] == pytest.approx(one["baselines"]["constant_durations"])
-    assert one["corrections"] == {}
+    report = answer(kongming, "estimate", log, "--executors", "9", "--model", "paper")
+    (estimate,) = report["estimates"]
+    assert estimate["runtime_s"]["median"] == pytest.approx(
+        estimate["baselines"]["constant_durations"]
+    )
+    assert estimate["corrections"] == {}
 
 
 def test_prices_cores_and_strict(kongming: Kongming, log: Path, tmp_path: Path) -> None:
     prices = tmp_path / "prices.csv"
     prices.write_text("type,price\nexecutor,36\n")
-    found = answer(
+    report = answer(
         kongming, "estimate", log, "--executors", "2,4", "--cores", "1,2", "--prices", prices
     )
-    assert [(each["executors"], each["cores"]) for each in found["estimates"]] == [
+    assert [(each["executors"], each["cores"]) for each in report["estimates"]] == [
         *((2, 1), (4, 1), (2, 2), (4, 2)),
     ]
-    one = found["estimates"][0]
-    assert one["cost"] == pytest.approx(one["machine_s"] / 100)
+    estimate = report["estimates"][0]
+    assert estimate["cost"] == pytest.approx(estimate["machine_s"] / 100)
     far = answer(kongming, "estimate", log, "--executors", "64")
     assert far["estimates"][0]["extrapolating"] is True
     assert "times more slots" in far["estimates"][0]["reasons"][0]
@@ -115,8 +117,8 @@ def test_what_is_wrong_is_named(
 
 
 def test_one_sample_does_not_tell_how_time_grows(kongming: Kongming, log: Path) -> None:
-    found = answer(kongming, "estimate", log, "--input-scale", "1", "--ratio", "10%", status=3)
-    assert "--sample" in found["error"]["hint"]
+    report = answer(kongming, "estimate", log, "--input-scale", "1", "--ratio", "10%", status=3)
+    assert "--sample" in report["error"]["hint"]
 
 
 def test_no_log_and_nothing_finished(kongming: Kongming, tmp_path: Path) -> None:
@@ -128,8 +130,8 @@ def test_no_log_and_nothing_finished(kongming: Kongming, tmp_path: Path) -> None
 
 def test_a_saved_replay_is_a_scale_model(kongming: Kongming, log: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.json"
-    found = answer(kongming, "estimate", log, "--executors", "1..12", "--save", model)
-    at = {each["executors"]: each["runtime_s"] for each in found["estimates"]}
+    report = answer(kongming, "estimate", log, "--executors", "1..12", "--save", model)
+    at = {each["executors"]: each["runtime_s"] for each in report["estimates"]}
 
     def scale(*args: str | Path, status: int = 0) -> dict[str, Any]:
         done = kongming("scale", *args, "--json")
@@ -138,21 +140,21 @@ def test_a_saved_replay_is_a_scale_model(kongming: Kongming, log: Path, tmp_path
         assert isinstance(document, dict)
         return document
 
-    one = scale("predict", model, "--machines", "6")
-    assert one["model"] == "spark-replay"
-    assert one["runtime_s"]["median"] == pytest.approx(at[6]["median"])
-    assert one["runtime_s"]["upper"] == pytest.approx(at[6]["upper"], rel=1e-3)
+    predicted = scale("predict", model, "--machines", "6")
+    assert predicted["model"] == "spark-replay"
+    assert predicted["runtime_s"]["median"] == pytest.approx(at[6]["median"])
+    assert predicted["runtime_s"]["upper"] == pytest.approx(at[6]["upper"], rel=1e-3)
     assert scale("predict", model, "--machines", "40")["extrapolating"] is True
     scale("predict", model, "--machines", "6", "--scale", "0.5", status=3)
     curve = scale("curve", model, "--machines", "1..12")["curve"]
     assert len(curve) == 12
     there = "--scale", "1", "--target", "12@1"
-    # No run tells more of the largest size than a run of it.
-    told = scale("next", model, "--machines", "1..12", *there, "--per-run")
-    assert told["stop"] is False
-    assert told["next"]["machines"] == 12
-    assert told["next"]["variance_after"] < 0.5 * told["next"]["variance_now"]
-    assert told["runtime_s"]["median"] == pytest.approx(at[12]["median"])
+    # No run says more about the largest size than a run of it.
+    advice = scale("next", model, "--machines", "1..12", *there, "--per-run")
+    assert advice["stop"] is False
+    assert advice["next"]["machines"] == 12
+    assert advice["next"]["variance_after"] < 0.5 * advice["next"]["variance_now"]
+    assert advice["runtime_s"]["median"] == pytest.approx(at[12]["median"])
     scale("next", model, "--machines", "2..8", "--scale", "0.5", "--target", "8@1", status=3)
     best = scale("recommend", model, "--deadline", f"{at[4]['upper'] * 1.1}s")
     assert best["machines"] <= 4
@@ -205,39 +207,39 @@ def test_history_of_other_programs_teaches_growth(kongming: Kongming, tmp_path: 
 def test_what_is_left_of_a_run_like_an_earlier_one(
     kongming: Kongming, log: Path, tmp_path: Path
 ) -> None:
-    whole = run(PROGRAM, 3)
-    middle = (whole.jobs[0].completed_s or 0.0) + 0.5
-    stages = tuple(stage for stage in whole.stages if stage.stage in whole.jobs[0].stages)
+    finished = run(PROGRAM, 3)
+    middle = (finished.jobs[0].completed_s or 0.0) + 0.5
+    stages = tuple(stage for stage in finished.stages if stage.stage in finished.jobs[0].stages)
     half = replace(
-        whole, jobs=whole.jobs[:1], stages=stages, ended_s=None, last_s=middle, executions=()
+        finished, jobs=finished.jobs[:1], stages=stages, ended_s=None, last_s=middle, executions=()
     )
     running = write(half, tmp_path / "running")
-    found = answer(
+    report = answer(
         kongming, "estimate", running, "--like", log, "--executors", "2,3,6", "--deadline", "60s"
     )
-    progress = found["progress"]
+    progress = report["progress"]
     assert (progress["jobs_done"], progress["jobs"]) == (1, 2)
-    assert found["application"]["complete"] is False
+    assert report["application"]["complete"] is False
     # Of the whole run, not of the part that the log holds.
-    assert found["deadline"]["meets"] == progress["meets_deadline"]
+    assert report["deadline"]["meets"] == progress["meets_deadline"]
     assert max(each["total_s"] for each in progress["left"]) > 60.0
     left = {each["executors"]: each["left_s"] for each in progress["left"]}
-    assert whole.ended_s is not None
-    assert left[3] == pytest.approx(whole.ended_s - middle, rel=0.1)
+    assert finished.ended_s is not None
+    assert left[3] == pytest.approx(finished.ended_s - middle, rel=0.1)
     assert left[6] < left[3] < left[2]
 
 
 def test_an_evaluation_compares_every_pair_of_sizes(kongming: Kongming, tmp_path: Path) -> None:
     logs = [write(run(PROGRAM, count), tmp_path / f"app-{count}") for count in (1, 2, 4, 8)]
-    found = answer(kongming, "evaluate", *logs)
-    assert len(found["pairs"]) == 12
-    assert set(found["error_pct"]) == {
+    report = answer(kongming, "evaluate", *logs)
+    assert len(report["pairs"]) == 12
+    assert set(report["error_pct"]) == {
         *("replay", "constant_durations", "linear", "sparklens", "ernest"),
     }
-    assert found["error_pct"]["replay"]["mean"] < 0.5 * found["error_pct"]["linear"]["mean"]
-    assert found["error_over_constant"]["geometric_mean"] < 0.65
-    assert found["coverage"] > 0.8
-    assert [each["id"] for each in found["executions"]] == [0, 1]
+    assert report["error_pct"]["replay"]["mean"] < 0.5 * report["error_pct"]["linear"]["mean"]
+    assert report["error_over_constant"]["geometric_mean"] < 0.65
+    assert report["coverage"] > 0.8
+    assert [each["id"] for each in report["executions"]] == [0, 1]
     answer(kongming, "evaluate", logs[0], status=2)
 
 

@@ -141,7 +141,7 @@ def _warming(executors: int) -> Application:
 def test_warm_up_is_learned_from_stages_that_come_again() -> None:
     application = _warming(4)
     slope = learn_warm_up(workload_of(application)).slope
-    # With the doubt taken off.
+    # Reduced by its uncertainty.
     assert -0.35 < slope < -0.05
     for executors in (2, 8):
         measured = _warming(executors).ended_s
@@ -239,14 +239,14 @@ def _sampled(ratio: float) -> Application:
 
 
 def test_two_samples_tell_how_each_stage_grows() -> None:
-    small, larger, whole = (workload_of(_sampled(ratio)) for ratio in (0.1, 0.2, 1.0))
+    small, larger, full = (workload_of(_sampled(ratio)) for ratio in (0.1, 0.2, 1.0))
     inputs = learn_input_growth(small, 0.1, larger, 0.2, 1.0)
     assert inputs.kinds == ("constant", "linear", "n log n")
     estimator = Estimator(
         _sampled(0.1), inputs=inputs, without=["first-tasks", "warm-up", "task-counts"]
     )
     estimate = estimator.estimate(Size(2))
-    assert estimate.median_s == pytest.approx(whole.measured_s, rel=0.02)
+    assert estimate.median_s == pytest.approx(full.measured_s, rel=0.02)
     assert "10 times the input" in estimate.reasons[0]
     with pytest.raises(InputError, match="same ratio"):
         learn_input_growth(small, 0.1, larger, 0.1, 1.0)

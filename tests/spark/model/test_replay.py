@@ -105,13 +105,13 @@ def test_driver_time_is_split_and_overlapping_jobs_count_once() -> None:
 
 
 def test_jobs_of_an_execution_are_a_group_and_split_by_time() -> None:
-    one = Stage((1.0,))
+    stage = Stage((1.0,))
     program = Program(
         (
-            Part((one,), execution=7),
-            Part((one,), execution=7),
-            Part((one,), gap=0.5, after=(0, 1), execution=7),
-            Part((one,), after=(2,)),
+            Part((stage,), execution=7),
+            Part((stage,), execution=7),
+            Part((stage,), gap=0.5, after=(0, 1), execution=7),
+            Part((stage,), after=(2,)),
         )
     )
     jobs = run(program, 4).jobs

@@ -59,9 +59,9 @@ def test_queries_are_executions_whose_shuffles_are_reused(label: str) -> None:
 
 def test_what_is_cached_is_known_from_its_blocks() -> None:
     application = read("spark-4-cache.zstd")
-    kept = [rdd for stage in application.stages for rdd in stage.rdds if rdd.persisted]
-    assert {(rdd.partitions, rdd.cached_partitions) for rdd in kept} == {(8, 8)}
-    assert all(rdd.memory_bytes > 100_000 for rdd in kept)
+    cached = [rdd for stage in application.stages for rdd in stage.rdds if rdd.persisted]
+    assert {(rdd.partitions, rdd.cached_partitions) for rdd in cached} == {(8, 8)}
+    assert all(rdd.memory_bytes > 100_000 for rdd in cached)
     assert application.driver_gc_s is not None
 
 
@@ -80,10 +80,10 @@ def test_executors_that_come_and_go() -> None:
 @pytest.mark.parametrize("label", ["spark-4", "spark-35"])
 def test_a_lost_executor_and_what_had_to_run_again(label: str) -> None:
     application = read(f"{label}-killed-executor.zstd")
-    found = kinds(application)
-    assert found["lost-executors"] == 1
-    assert found["stage-attempts"] >= 1
-    assert found["failed-tasks"] >= 1
+    counts = kinds(application)
+    assert counts["lost-executors"] == 1
+    assert counts["stage-attempts"] >= 1
+    assert counts["failed-tasks"] >= 1
 
 
 def test_failed_tasks_held_their_slots() -> None:
@@ -165,11 +165,11 @@ def test_what_is_there_of_a_cut_file_is_read(name: str, share: float, tmp_path: 
     path = tmp_path / "log"
     path.write_bytes(packed[: int(share * len(packed))])
     application = reading.read(path)
-    whole = reading.read(LOGS / "codecs" / name)
+    complete = reading.read(LOGS / "codecs" / name)
     assert not application.complete
-    assert 1 <= len(application.jobs) <= len(whole.jobs)
+    assert 1 <= len(application.jobs) <= len(complete.jobs)
     assert [job.submitted_s for job in application.jobs] == [
-        job.submitted_s for job in whole.jobs[: len(application.jobs)]
+        job.submitted_s for job in complete.jobs[: len(application.jobs)]
     ]
     if not name.endswith("zstd"):  # the end of a frame may be missing in a good log
         assert kinds(application)["damaged-files"] == 1

@@ -45,16 +45,18 @@ def test_a_rolling_log_in_numeric_order(where: str, tmp_path: Path) -> None:
     assert len(application.jobs) == 3
     assert application.complete
     # It begins at 8: those before are missing, and nothing in between.
-    assert [(one.kind, one.count) for one in application.findings] == [("missing-files", 7)]
+    assert [(finding.kind, finding.count) for finding in application.findings] == [
+        ("missing-files", 7)
+    ]
 
 
 def test_gaps_of_a_rolling_log_are_named(tmp_path: Path) -> None:
     first, _, third = thirds()
     application = read(rolled(tmp_path, {"1_app-1": first, "3_app-1": third}))
-    found = {one.kind: one.message for one in application.findings}
-    assert "events_2" in found["missing-files"]
+    messages = {finding.kind: finding.message for finding in application.findings}
+    assert "events_2" in messages["missing-files"]
     assert [job.id for job in application.jobs] == [0, 2]
-    assert "1 job" in found["absent-jobs"]
+    assert "1 job" in messages["absent-jobs"]
 
 
 def test_a_compacted_file_replaces_those_up_to_it(tmp_path: Path) -> None:
@@ -63,14 +65,14 @@ def test_a_compacted_file_replaces_those_up_to_it(tmp_path: Path) -> None:
     pieces = {"1_app-1": first, "2_app-1.compact": header + second, "2_app-1": second}
     application = read(rolled(tmp_path, pieces | {"3_app-1": third}))
     assert [job.id for job in application.jobs] == [1, 2]
-    assert {one.kind for one in application.findings} == {"compacted", "absent-jobs"}
+    assert {finding.kind for finding in application.findings} == {"compacted", "absent-jobs"}
 
 
 def test_one_file_of_a_rolling_log(tmp_path: Path) -> None:
     first, second, third = thirds()
     folder = rolled(tmp_path, {"1_app-1": first, "2_app-1": second, "3_app-1": third})
     application = read(folder / "events_2_app-1")
-    assert "part-of-log" in {one.kind for one in application.findings}
+    assert "part-of-log" in {finding.kind for finding in application.findings}
     assert application.id == "app-1"
 
 

@@ -41,7 +41,7 @@ def of(events: Sequence[Event], kind: str) -> list[Event]:
 
 
 def without(events: Sequence[Event], *dropped: Event) -> list[Event]:
-    return [event for event in events if not any(event is one for one in dropped)]
+    return [event for event in events if not any(event is unwanted for unwanted in dropped)]
 
 
 def tasks_of(application: Application) -> np.ndarray:
@@ -277,7 +277,7 @@ def test_executors_by_their_registration(read_events: Read) -> None:
     assert application.executors[0].excluded_s == ((4.0, 5.0),)
     gone = application.executors[2]
     assert (gone.added_s, gone.removed_s) == (5.0, 6.0)
-    messages = {one.kind: one.message for one in application.findings}
+    messages = {finding.kind: finding.message for finding in application.findings}
     assert messages["lost-executors"].endswith("exceeding memory limits.")
 
 
@@ -322,7 +322,7 @@ def test_a_log_of_events_without_an_application(read_events: Read) -> None:
 QUERIES = b"".join(decompressed(io.BytesIO((LOGS / "spark-4-queries.zstd").read_bytes())))
 
 
-def said(application: Application) -> tuple[object, ...]:
+def order_independent(application: Application) -> tuple[object, ...]:
     """What of an application does not depend on the order of its lines."""
     spans = [
         (stage.stage, len(stage.tasks), sorted(stage.tasks["finish_s"].round(3).tolist()))
@@ -340,13 +340,13 @@ def test_lines_in_any_order_say_the_same(read_events: Read, seed: int) -> None:
     lines = QUERIES.splitlines(keepends=True)
     shuffled = [lines[at] for at in np.random.default_rng(seed).permutation(len(lines))]
     application, expected = read_events(b"".join(shuffled)), read_events(QUERIES)
-    assert said(application) == said(expected)
+    assert order_independent(application) == order_independent(expected)
     assert kinds(application) == kinds(expected)
 
 
 def test_a_log_that_is_in_its_file_twice(read_events: Read) -> None:
     application, expected = read_events(QUERIES * 2), read_events(QUERIES)
-    assert said(application) == said(expected)
+    assert order_independent(application) == order_independent(expected)
     assert kinds(application)["duplicate-tasks"] == 30
     assert "clock" not in kinds(application)
 
