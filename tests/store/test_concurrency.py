@@ -42,9 +42,9 @@ def test_acknowledged_runs_survive_kill_9(new_store_url: str) -> None:
     writer.stdout.close()
     writer.wait()
     with Store.open(new_store_url) as store:
-        kept = store.runs()
-    assert set(acknowledged) <= {run.id for run in kept}
-    assert all(run.fingerprint is not None for run in kept)
+        runs = store.runs()
+    assert set(acknowledged) <= {run.id for run in runs}
+    assert all(run.fingerprint is not None for run in runs)
 
 
 def test_two_processes_make_and_fill_one_store(new_store_url: str) -> None:

@@ -51,7 +51,7 @@ def report(store: Store, node_id: str = "node-1") -> str:
     return fingerprint.id
 
 
-def told(key: str, changes: Sequence[Change]) -> bool:
+def has_change(key: str, changes: Sequence[Change]) -> bool:
     return any(change.key == key for change in changes)
 
 
@@ -59,7 +59,7 @@ def kinds(store: Store, since: int) -> list[tuple[str, str, str]]:
     return [(c.kind, c.owner, c.key) for c in store.news_since(since)[0]]
 
 
-def test_each_kind_of_change_is_told(store: Store) -> None:
+def test_each_kind_of_change_is_reported(store: Store) -> None:
     assert store.last_change() == 0
     key = report(store)
     store.put_reference("node-1", "1-a", 0, TIMES, 10, "2026-01-01T00:00:00Z")
@@ -84,7 +84,7 @@ def test_each_kind_of_change_is_told(store: Store) -> None:
     assert {c.origin for c in store.news_since(0)[0]} == {store.origin}
 
 
-def test_what_changes_nothing_is_not_told(store: Store) -> None:
+def test_what_changes_nothing_is_not_reported(store: Store) -> None:
     fingerprint = builders.fingerprint(TIMES)
     for _ in range(2):
         store.add_reported([Reported("node-1", 1, fingerprint)])
@@ -98,7 +98,7 @@ def test_what_changes_nothing_is_not_told(store: Store) -> None:
     assert store.last_change() == last
 
 
-def test_what_failed_is_not_told(store: Store) -> None:
+def test_what_failed_is_not_reported(store: Store) -> None:
     good, bad = builders.fingerprint(TIMES), builders.fingerprint(TIMES)
     with pytest.raises(InputError, match="purpose"):
         store.add_all(
@@ -151,7 +151,7 @@ def test_a_change_spreads(store: Store, store_url: str) -> None:
     with Store.open(store_url) as other, other.watch_changes(follower) as watch:
         for _ in range(5):
             key = report(store)
-            assert follower.wait_for(partial(told, key), SPREAD_S)
+            assert follower.wait_for(partial(has_change, key), SPREAD_S)
         assert watch.connected
         assert watch.position == store.last_change()
     before = len(follower.changes)
@@ -168,15 +168,15 @@ def test_own_changes_are_left_out_but_for_kinds_that_are_wanted(
             mine = [report(store, f"mine-{number}") for number in range(3)]
             store.add_signature(builders.signature("sort", TIMES))
             theirs = report(other, "theirs")
-            assert follower.wait_for(lambda changes: told(theirs, changes), SPREAD_S)
-            assert not any(told(key, follower.changes) for key in mine)
-            own = [one.kind for one in follower.changes if one.origin == store.origin]
+            assert follower.wait_for(lambda changes: has_change(theirs, changes), SPREAD_S)
+            assert not any(has_change(key, follower.changes) for key in mine)
+            own = [change.kind for change in follower.changes if change.origin == store.origin]
             assert own == ["signature"]
             # What is left out is passed over all the same.
             report(store, "mine-4")
             eventually(lambda: watch.position == store.last_change())
         assert store.news_since(0, own=())[1] == store.last_change()
-        assert {one.origin for one in store.news_since(0, own=())[0]} == {other.origin}
+        assert {change.origin for change in store.news_since(0, own=())[0]} == {other.origin}
 
 
 def test_a_watch_goes_on_after_a_number(store: Store) -> None:
@@ -222,7 +222,7 @@ def test_a_feed_that_stays_broken_is_logged_once(
         report(store)
         eventually(lambda: len(attempts) >= 5)
         monkeypatch.undo()
-    lines = [one.getMessage() for one in caplog.records]
+    lines = [record.getMessage() for record in caplog.records]
     assert sum("reconnecting" in line for line in lines) == 1, lines
     assert sum("callback" in line for line in lines) == (fails == "callback"), lines
 

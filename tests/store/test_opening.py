@@ -139,7 +139,7 @@ def test_damaged_database_is_a_store_error(tmp_path: Path, sqlite_url: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("store.db", "not a database URL"),
         ("sqlite://store.db", "too few slashes"),
@@ -151,24 +151,24 @@ def test_damaged_database_is_a_store_error(tmp_path: Path, sqlite_url: str) -> N
         ("postgresql://me:secret@127.0.0.1:1/x", r"me:\*\*\*@127.0.0.1:1/x cannot be reached"),
     ],
 )
-def test_wrong_urls_are_told_in_a_sentence(url: str, told: str) -> None:
-    with pytest.raises((InputError, StoreError), match=told):
+def test_wrong_urls_are_reported_in_a_sentence(url: str, message: str) -> None:
+    with pytest.raises((InputError, StoreError), match=message):
         Store.open(url)
 
 
 def test_a_postgresql_that_is_starting_is_to_be_tried_again() -> None:
-    """It answers, and psycopg tells a failed connection by its message alone."""
+    """It answers, and psycopg distinguishes failed connections by their messages alone."""
     fields = b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"
 
     def refuse(listening: socket.socket) -> None:
-        one, _ = listening.accept()
-        with one:
+        connection, _ = listening.accept()
+        with connection:
             # Requests of encryption are eight bytes; what follows them is the start.
-            while struct.unpack("!ii", one.recv(8))[1] in (80877103, 80877104):
-                one.sendall(b"N")
-            one.sendall(b"E" + struct.pack("!i", 4 + len(fields)) + fields)
-            one.shutdown(socket.SHUT_WR)
-            while one.recv(4096):
+            while struct.unpack("!ii", connection.recv(8))[1] in (80877103, 80877104):
+                connection.sendall(b"N")
+            connection.sendall(b"E" + struct.pack("!i", 4 + len(fields)) + fields)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
                 pass
 
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -67,7 +67,7 @@ def test_an_id_of_one_node_hides_none_of_another(store: Store) -> None:
 
 def test_duplicates_change_nothing(store: Store) -> None:
     batch = reported(live(), builders.run("sort", 1.0, TIMES), builders.signature("a", TIMES))
-    ids = tuple(one.record.id for one in batch)
+    ids = tuple(entry.record.id for entry in batch)
     assert store.add_reported(batch).new == ids
     before = (store.last_change(), store.runs(), store.fingerprints())
     again = store.add_reported(batch + batch)
@@ -83,7 +83,7 @@ def test_what_cannot_be_kept_is_refused_and_the_rest_is_kept(store: Store) -> No
     batch = [*reported(bad, purpose="liv"), *reported(good, first=2)]
     accepted = store.add_reported(batch)
     assert accepted.new == (good.id,)
-    assert [one.id for one in accepted.refused] == [bad.id]
+    assert [refusal.id for refusal in accepted.refused] == [bad.id]
     assert "live" in accepted.refused[0].message
     assert store.fingerprints() == [good]
 
@@ -91,8 +91,8 @@ def test_what_cannot_be_kept_is_refused_and_the_rest_is_kept(store: Store) -> No
 def test_reordered_and_older_ones_do_not_replace_the_latest(store: Store) -> None:
     first, second, third = live(), live(), live()
     other_cpu = live(cpu=1)
-    for one in (second, third, first):
-        store.add_reported(reported(one))
+    for fingerprint in (second, third, first):
+        store.add_reported(reported(fingerprint))
     store.add_reported(reported(other_cpu))
     assert store.latest_fingerprints() == [third, other_cpu]
 
@@ -151,7 +151,7 @@ def test_two_stores_read_what_the_other_wrote(store: Store, store_url: str) -> N
             assert other.fingerprints(limit=2) == store.fingerprints(limit=2) == [theirs, mine]
 
 
-def test_a_part_that_is_lost_is_told(store: Store, store_url: str) -> None:
+def test_a_part_that_is_lost_is_reported(store: Store, store_url: str) -> None:
     store.add_reported(reported(live()))
     with store._writing() as connection:
         connection.execute(schema.part.delete())

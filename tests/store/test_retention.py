@@ -44,16 +44,16 @@ def live(minute: int, seconds: float = 1e-9, **changes: Any) -> Fingerprint:
 
 
 def report(store: Store, *prints: Fingerprint) -> None:
-    store.add_reported([Reported("node-1", 1, one) for one in prints])
+    store.add_reported([Reported("node-1", 1, fingerprint) for fingerprint in prints])
 
 
-def at(hours: float, **kept: float) -> tuple[float, Retention]:
+def at(hours: float, **settings: float) -> tuple[float, Retention]:
     """So many hours after the start, as ``retain`` wants it."""
-    return START.timestamp() + hours * HOUR_S, Retention(**{"live_s": HOUR_S} | kept)
+    return START.timestamp() + hours * HOUR_S, Retention(**{"live_s": HOUR_S} | settings)
 
 
-def retain(store: Store, hours: float, **kept: float) -> Retained:
-    now, retention = at(hours, **kept)
+def retain(store: Store, hours: float, **settings: float) -> Retained:
+    now, retention = at(hours, **settings)
     return store.retain(retention, now=now)
 
 
@@ -122,8 +122,8 @@ def test_what_nobody_asked_for_goes_with_its_fingerprints(store: Store) -> None:
             "sort", 1.0, before=live(1), fingerprint=live(2), started_at=live(1).started_at
         )
         signature = builders.signature("sort", {}, fingerprint=live(3))
-        asked = name == "asked"
-        return [Reported("node-1", 1, one, requested=asked) for one in (run, signature)]
+        requested = name == "asked"
+        return [Reported("node-1", 1, record, requested=requested) for record in (run, signature)]
 
     store.add_reported(records("asked"))
     store.add_reported(records("unasked"))
@@ -192,7 +192,7 @@ def test_safe_defaults_and_settings_that_lose_too_much() -> None:
         Retention(hourly_s=float("nan"))
 
 
-def test_the_size_is_told(store: Store) -> None:
+def test_the_size_is_reported(store: Store) -> None:
     before = store.size_bytes()
     report(store, *(live(minute) for minute in range(500)))
     assert store.size_bytes() > before

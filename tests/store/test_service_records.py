@@ -114,13 +114,13 @@ def test_an_id_belongs_to_one_application_and_node(store: Store) -> None:
 
 
 def test_assignments_are_filtered_and_newest_first(store: Store) -> None:
-    made = [
+    batch = [
         assignment(assignment_id=f"job-{number}", node_id=f"node-{number % 2}", reserved_at=number)
         for number in range(4)
     ]
-    assert store.put_assignments(made) == made
-    assert store.assignments() == made[::-1]
-    assert store.assignments(node_id="node-1", limit=1) == [made[3]]
+    assert store.put_assignments(batch) == batch
+    assert store.assignments() == batch[::-1]
+    assert store.assignments(node_id="node-1", limit=1) == [batch[3]]
 
 
 STATES = st.sampled_from(["reserved", "bound", "released", "expired"])
@@ -136,7 +136,7 @@ def test_whatever_the_order_a_bound_assignment_is_never_lost(
 ) -> None:
     key = f"job-{store.last_change()}"
     held = [store.put_assignment(assignment(state, assignment_id=key)) for state in states]
-    ranks = [RANK[one.state] for one in held]
+    ranks = [RANK[stored.state] for stored in held]
     assert all(
         later >= earlier or (earlier, later) == (RANK["expired"], RANK["reserved"])
         for earlier, later in pairwise(ranks)
@@ -199,8 +199,8 @@ def test_forecasts_and_what_came_of_them(store: Store) -> None:
     assert (realised.error_pct, realised.covered) == (25.0, True)
     later = replace(realised, run_id="run-2", ended_at=160.0, measured=4.0)
     other = replace(realised, run_id="run-3", app="gzip", ended_at=170.0)
-    for one in (later, other):
-        store.add_realised(one)
+    for addition in (later, other):
+        store.add_realised(addition)
     assert store.realised("sort", "cross-core") == [later, realised]
     assert store.realised(limit=1) == [other]
     assert store.realised_by_node("sort", "cross-core", limit=1) == [later]
@@ -218,9 +218,9 @@ def test_a_prediction_without_an_end_is_kept_as_such(store: Store) -> None:
     assert store.realised("sort", "cross-core") == [slow, few]
     assert store.realised_by_node("sort", "cross-core", limit=2) == [slow, few]
     # All that leaves the server of them are numbers that JSON has.
-    said = backtest.realised(store.realised())
-    assert said is not None
-    assert json.loads(json.dumps(asdict(said), allow_nan=False))["coverage"] == 1.0
+    summary = backtest.realised(store.realised())
+    assert summary is not None
+    assert json.loads(json.dumps(asdict(summary), allow_nan=False))["coverage"] == 1.0
 
 
 def test_nodes_share_what_there_is_room_for(store: Store) -> None:

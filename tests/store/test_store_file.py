@@ -44,9 +44,9 @@ def test_nothing_is_written_to_a_file_that_nobody_can_read(
     with Store.open(f"sqlite:///{path}") as store:
         store.put_node(builders.node(id="before"))
         away(path)
-        with pytest.raises(StoreError, match=r"while it is in use") as told:
+        with pytest.raises(StoreError, match=r"while it is in use") as raised:
             store.put_node(builders.node(id="after"))
-    assert told.value.away
+    assert raised.value.away
     assert path.exists() == (away is _replace), "no empty file in its place"
 
 

@@ -22,7 +22,7 @@ ENDLESS = (
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM run; END;", "a trigger 't'"),
         (f"ALTER TABLE node RENAME TO n; CREATE VIEW node AS {ENDLESS};", "a view 'node'"),
@@ -40,12 +40,12 @@ ENDLESS = (
     ],
 )
 def test_what_is_not_as_it_was_made_is_refused(
-    empty_store: Path, tmp_path: Path, script: str, said: str
+    empty_store: Path, tmp_path: Path, script: str, message: str
 ) -> None:
     path = Path(shutil.copy(empty_store, tmp_path / "store.db"))
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript("DROP INDEX IF EXISTS ix_run_campaign_step;" + script)
-    with pytest.raises(StoreError, match=said):
+    with pytest.raises(StoreError, match=message):
         Store.open(f"sqlite:///{path}")
 
 
@@ -64,15 +64,17 @@ def test_a_constraint_that_acts_is_refused(
     """As a trigger is: with the first of these each node would take the place of another one."""
     path = Path(shutil.copy(empty_store, tmp_path / "store.db"))
     with closing(sqlite3.connect(path)) as database, database:
-        (made,) = database.execute("SELECT sql FROM sqlite_master WHERE name = 'node'").fetchone()
+        (statement,) = database.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'node'"
+        ).fetchone()
         database.execute("DROP TABLE node")
-        database.execute(f"{made.rstrip().removesuffix(')')}, {constraint})")
+        database.execute(f"{statement.rstrip().removesuffix(')')}, {constraint})")
     with pytest.raises(StoreError, match="a constraint on 'node'"):
         Store.open(f"sqlite:///{path}")
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("ALTER TABLE run ADD COLUMN x AS (hex(zeroblob(100000000)));", "computes the column 'x'"),
         ("ALTER TABLE run ADD COLUMN x TEXT;", "other columns than 'run'"),
@@ -80,13 +82,13 @@ def test_a_constraint_that_acts_is_refused(
     ],
 )
 def test_of_an_older_store_that_is_refused_nothing_is_upgraded(
-    tmp_path: Path, script: str, said: str
+    tmp_path: Path, script: str, message: str
 ) -> None:
     path = Path(shutil.copy(FIXTURES / "0004.db", tmp_path / "store.db"))
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript(script)
     for _ in range(2):
-        with pytest.raises(StoreError, match=said):
+        with pytest.raises(StoreError, match=message):
             Store.open(f"sqlite:///{path}")
     with closing(sqlite3.connect(path)) as database:
         assert database.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall() == [
@@ -113,7 +115,7 @@ def test_views_by_other_names_may_stay(empty_store: Path, tmp_path: Path) -> Non
         assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0
 
 
-def test_an_address_that_is_none_is_said_without_its_password() -> None:
-    with pytest.raises(InputError, match="is not a database URL") as told:
+def test_an_invalid_address_is_reported_without_its_password() -> None:
+    with pytest.raises(InputError, match="is not a database URL") as raised:
         Store.open("postgresql://user:secret@[::1/name")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)

@@ -24,16 +24,16 @@ def held(url: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "message"),
     [({"lock_s": 0.2}, "is locked by another"), ({"statement_s": 0.2}, "did not answer in time")],
 )
 def test_a_statement_that_waits_too_long_is_an_error(
-    postgres_store_url: str, limits: dict[str, float], said: str
+    postgres_store_url: str, limits: dict[str, float], message: str
 ) -> None:
     with Store.open(postgres_store_url, **limits) as store:
         with held(postgres_store_url):
             for work in (store.agents, lambda: store.put_agent("node-1", {})):
-                with pytest.raises(StoreError, match=said) as met:
+                with pytest.raises(StoreError, match=message) as met:
                     work()
                 # It has nothing to do with what was to be written.
                 assert met.value.away
@@ -48,7 +48,7 @@ def test_a_session_that_is_ended_is_an_error_of_the_server(postgres_store_url: s
         psycopg.connect(postgres_store_url, autocommit=True) as operator,
         ThreadPoolExecutor(1) as executor,
     ):
-        asked = executor.submit(store.agents)
+        waiting = executor.submit(store.agents)
         eventually(
             lambda: operator.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE"
@@ -56,7 +56,7 @@ def test_a_session_that_is_ended_is_an_error_of_the_server(postgres_store_url: s
             ).fetchone()
         )
         with pytest.raises(StoreError, match="ended the connection") as met:
-            asked.result(timeout=60)
+            waiting.result(timeout=60)
         assert met.value.away
 
 
@@ -77,16 +77,16 @@ def _execute(store: Store, statements: list[str]) -> None:
             connection.exec_driver_sql(statement)
 
 
-def test_what_no_other_write_could_do_either_is_said_to_be_the_stores_fault(
+def test_what_no_other_write_could_do_either_is_reported_as_the_stores_fault(
     postgres_store_url: str,
 ) -> None:
     with Store.open(postgres_store_url) as store:
-        for statements, said in (
+        for statements, message in (
             (["SET TRANSACTION READ ONLY", "DELETE FROM run"], "cannot be written"),
             (["SELECT * FROM gone"], "lacks a table"),
             (["CREATE ROLE stranger", "SET LOCAL ROLE stranger", "DELETE FROM run"], "not let"),
         ):
-            with pytest.raises(StoreError, match=said) as met:
+            with pytest.raises(StoreError, match=message) as met:
                 _execute(store, statements)
             assert met.value.away
             assert met.value.hint
