@@ -68,8 +68,8 @@ MODULES = {
     "tests/store/test_concurrency.py": 10.0,
     "tests/together/test_program_changes.py": 40.0,
 }
-"""About how many seconds a module takes whose fixtures do not tell; a wrong figure costs a little
-of the order and nothing else. Anew by ``pytest -n 0 --durations=0 PATH``."""
+"""About how many seconds a module takes whose fixtures do not show it; a wrong figure costs a
+little of the order and nothing else. Anew by ``pytest -n 0 --durations=0 PATH``."""
 
 
 def is_alone(item: pytest.Item) -> bool:
@@ -100,7 +100,7 @@ def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def write_groups(items: Sequence[pytest.Item], folder: Path) -> None:
     """For the process that hands out the tests: it does not collect them itself, and all that it
-    is told of a test is its id. Each of the others writes the same."""
+    gets of a test is its id. Each of the others writes the same."""
     # Renamed when complete: the reader finds a whole file, whoever wrote it.
     written = folder / f"groups-{os.getpid()}"
     written.write_text(json.dumps({item.nodeid: group(item) for item in items}), encoding="utf-8")

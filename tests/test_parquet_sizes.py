@@ -46,11 +46,11 @@ def observation(path: Path, rows: int = 100, **columns: Any) -> Path:
 def varint(number: int, size: int = 1) -> bytes:
     """A number of Thrift above 0, in at least so many bytes."""
     number <<= 1
-    found = b""
-    while number >= 128 or len(found) < size - 1:
-        found += bytes([number & 127 | 128])
+    encoded = b""
+    while number >= 128 or len(encoded) < size - 1:
+        encoded += bytes([number & 127 | 128])
         number >>= 7
-    return found + bytes([number])
+    return encoded + bytes([number])
 
 
 def most_allocated() -> int:
@@ -104,11 +104,11 @@ def test_a_page_that_is_far_larger_than_its_file_is_not_unpacked(tmp_path: Path)
     header = footer.dictionary_page_offset
     # Kind of page, unpacked size, packed size.
     assert content[header : header + 2] == b"\x15\x04"
-    said = varint(parquet_page_bytes(content, header))
-    assert content[header + 3 : header + 3 + len(said)] == said
+    encoded = varint(parquet_page_bytes(content, header))
+    assert content[header + 3 : header + 3 + len(encoded)] == encoded
     larger = varint(127 * MIB)
-    assert len(larger) == len(said)
-    path.write_bytes(content[: header + 3] + larger + content[header + 3 + len(said) :])
+    assert len(larger) == len(encoded)
+    path.write_bytes(content[: header + 3] + larger + content[header + 3 + len(encoded) :])
     before = most_allocated()
     with pytest.raises(InputError, match="unpacks to more text than a file of its size"):
         read_export(path)
@@ -165,11 +165,11 @@ def test_a_footer_that_is_the_whole_file_is_not_read(tmp_path: Path, what: str) 
 
 def length(number: int) -> bytes:
     """A length of Thrift, which has no sign."""
-    found = b""
+    encoded = b""
     while number >= 128:
-        found += bytes([number & 127 | 128])
+        encoded += bytes([number & 127 | 128])
         number >>= 7
-    return found + bytes([number])
+    return encoded + bytes([number])
 
 
 @pytest.mark.parametrize("cut", [1, 3, 40])

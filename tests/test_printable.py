@@ -1,4 +1,4 @@
-"""Names of others on a terminal and in a log: shown, and never obeyed."""
+"""Names of others on a terminal and in a log: shown, and never interpreted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_tables_of_commands_obey_no_name(
 
 
 class _Forger(profiles_pb2_grpc.ProfilesServicer):
-    """A server that means harm to whoever asks it."""
+    """A malicious server: its texts have terminal control sequences."""
 
     def ListModels(self, request: Any, context: Any) -> Any:  # noqa: N802
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, FORGED)
@@ -80,9 +80,9 @@ def test_what_a_server_says_is_shown_and_not_obeyed(capsys: pytest.CaptureFixtur
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        asked = ("--server", f"127.0.0.1:{port}")
-        assert main.run(["models", *asked]) == 2
-        assert main.run(["models", "rollback", "sort", *asked]) == 0
+        server_option = ("--server", f"127.0.0.1:{port}")
+        assert main.run(["models", *server_option]) == 2
+        assert main.run(["models", "rollback", "sort", *server_option]) == 0
     finally:
         server.stop(0)
     out, err = capsys.readouterr()

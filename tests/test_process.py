@@ -1,4 +1,4 @@
-"""How a daemon of ours tells of an error: a sentence and a way out, no traceback."""
+"""How a daemon of ours reports an error: a sentence and a way out, no traceback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def divide(number: int, word: str | None, version: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "message"),
     [
         (
             ["nosuch"],
@@ -93,17 +93,17 @@ def divide(number: int, word: str | None, version: bool) -> None:
     ],
 )
 def test_an_error_is_a_sentence_and_a_way_out(
-    arguments: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(program, "daemon", arguments, failures=(OSError,)) == status
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == message
 
 
 def test_an_error_of_ours_has_its_own_status_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(program, "daemon", ["divide", "--", "-1"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: NUMBER: is below 0.")
-    assert said.endswith("hint: Give another.\n")
+    message = capsys.readouterr().err
+    assert message.startswith("error: NUMBER: is below 0.")
+    assert message.endswith("hint: Give another.\n")
 
 
 def test_a_traceback_is_shown_where_it_is_asked_for(

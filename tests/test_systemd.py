@@ -6,7 +6,7 @@ from pathlib import Path
 from kongming.systemd import Notifier
 
 
-def test_systemd_is_told(tmp_path: Path) -> None:
+def test_systemd_is_notified(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
@@ -15,8 +15,8 @@ def test_systemd_is_told(tmp_path: Path) -> None:
         notifier.ready("probing")
         notifier.alive()
         notifier.stopping()
-        said = [listener.recv(200) for _ in range(3)]
-    assert said == [b"READY=1\nSTATUS=probing", b"WATCHDOG=1", b"STOPPING=1"]
+        messages = [listener.recv(200) for _ in range(3)]
+    assert messages == [b"READY=1\nSTATUS=probing", b"WATCHDOG=1", b"STOPPING=1"]
 
 
 def test_an_abstract_socket_is_understood() -> None:

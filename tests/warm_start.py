@@ -227,8 +227,8 @@ def _path() -> list[str]:
 
 def _import_everything() -> None:
     for package in PACKAGES:
-        found = importlib.import_module(package)
-        for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+        root = importlib.import_module(package)
+        for module in pkgutil.walk_packages(root.__path__, f"{package}."):
             # A missing extra is a matter of who needs it.
             if not any(name in module.name for name in LEFT_OUT):
                 with contextlib.suppress(ImportError):

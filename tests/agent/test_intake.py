@@ -159,7 +159,7 @@ def test_an_assignment_waits_for_a_server_that_is_away(
     assert len(left(tmp_path)) == 1
     assert len(caplog.records) == 1
     assignments[0].refuse = None
-    # Whoever takes over has it still.
+    # The process that takes over still has it.
     intake().turn()
     assert len(assignments[0].bound) == 1
     assert left(tmp_path) == []

@@ -33,14 +33,14 @@ def test_silent_connections_keep_nobody_out() -> None:
                     connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: l")
             with urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=60) as answer:
                 assert b'kongming_agent_probes_total{suite="quick"} 3.0' in answer.read()
-            # Those of the strangers are ours as well; none without a request stays at the server.
+            # The strangers' sockets are counted too; the server keeps none without a request.
             eventually(lambda: _files() - before - STRANGERS <= 0)
     finally:
         exporter.close()
 
 
 def test_a_flood_has_a_small_share_of_a_core_and_keeps_nobody_out() -> None:
-    """Of strangers that connect as fast as they can and ask nothing, or not all of it."""
+    """Strangers connect as fast as they can and send no request, or a part of one."""
     exporter = Exporter(lambda: {"probes_total": [(("quick",), 3.0)]}, listen="localhost:0")
     address = ("localhost", exporter.port or 0)
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""A real server and real agents, whose programs are run in earnest and readings are made up."""
+"""A real server and real agents, whose programs really run and whose readings are made up."""
 
 from __future__ import annotations
 

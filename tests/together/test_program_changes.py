@@ -21,7 +21,7 @@ RUNS = 15
 """Of one quick campaign on a shared core."""
 
 CALM = 30
-"""Runs as predicted: next to a small profile few would not do to tell a change from chance."""
+"""Runs as predicted: with a small profile, fewer would not distinguish a change from chance."""
 
 SERVER = {
     "fleet.heartbeat_period_s": 0.2,
@@ -37,7 +37,7 @@ CAMPAIGN_S = 200.0
 
 
 class Program:
-    """``nap`` in an applications file. What it takes it tells itself, and a part of a second
+    """``nap`` in an applications file. It prints the time that it takes, and a part of a second
     more that differs from run to run, so that the test does not depend on how busy the machine
     is. Any few runs in a row have parts from all over the range: none seems to be a change."""
 
@@ -84,15 +84,15 @@ class Scheduler:
 
 
 def predicted(service: RemoteService) -> float:
-    (said,) = service.predict([Question("nap", service.nodes()[0].facts.id)])
-    assert isinstance(said, Forecast), said
-    assert said.solo_s is not None
-    return said.solo_s
+    (forecast,) = service.predict([Question("nap", service.nodes()[0].facts.id)])
+    assert isinstance(forecast, Forecast), forecast
+    assert forecast.solo_s is not None
+    return forecast.solo_s
 
 
 def versions(service: RemoteService) -> dict[int, bool]:
     """Whether it is in service, by version."""
-    return {one.version: one.in_service for one in service.models("nap")}
+    return {model.version: model.in_service for model in service.models("nap")}
 
 
 def campaigns(folder: Path, word: str) -> int:
@@ -122,7 +122,7 @@ def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent
         eventually(lambda: service.application("nap").runs >= RUNS)
         operation = service.train(["nap"])
         *_, last = service.watch_operation(operation.id)
-        assert [one.error for one in last.trained] == [""], last
+        assert [model.error for model in last.trained] == [""], last
         assert versions(service) == {1: True}
 
         scheduler = Scheduler(server, service, program)
@@ -152,7 +152,7 @@ def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent
         agent_process("--server", server.grpc, settings=settings)
         eventually(lambda: campaigns(tmp_path, "on request of the server: continued") == 1)
         eventually(lambda: versions(service) == {1: False, 2: True}, CAMPAIGN_S)
-        # What answers hears of it from the store.
+        # The server learns of it from the store.
         eventually(lambda: 14.0 < predicted(service) < 16.0)
         # Once is enough.
         assert campaigns(tmp_path, "profiling nap on request of the server") == 3

@@ -45,7 +45,7 @@ def serve(start_server: Callable[..., ServerProcess], tls: Path) -> Serve:
         options = ["--certificate", tls / "server.crt", "--key", tls / "server.key"]
         if mutual:
             options += ["--client-ca", tls / "ca.crt"]
-        return start_server(settings=SERVER, options=[str(one) for one in options])
+        return start_server(settings=SERVER, options=[str(option) for option in options])
 
     return start
 
@@ -57,8 +57,8 @@ def shown(tls: Path, name: str) -> tuple[str, ...]:
 
 def token(server: ServerProcess, file: Path, role: str, expires: str = "1h") -> tuple[str, ...]:
     """The option of a new token of this role."""
-    told = ("--role", role, "--expires", expires, "--out", file, "--store", server.store_url)
-    administer("token", "add", *told)
+    arguments = ("--role", role, "--expires", expires, "--out", file, "--store", server.store_url)
+    administer("token", "add", *arguments)
     return ("--token-file", str(file))
 
 
