@@ -181,8 +181,8 @@ def timestamp_fields(moment: float, field: str = "started_at") -> dict[str, int]
     if not -_LATEST_S <= moment <= _LATEST_S:
         raise InputError("is not a time.", field=field, value=moment, allowed="unix seconds")
     # Rounded as datetime does: a moment is one text, whether or not it came over the wire.
-    fraction, whole = math.modf(moment)
-    seconds, micros = divmod(int(whole) * 1_000_000 + round(fraction * 1e6), 1_000_000)
+    fraction, full_seconds = math.modf(moment)
+    seconds, micros = divmod(int(full_seconds) * 1_000_000 + round(fraction * 1e6), 1_000_000)
     return {"seconds": seconds, "nanos": micros * 1000}
 
 

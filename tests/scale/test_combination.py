@@ -289,7 +289,7 @@ def test_a_job_that_cannot_be(values: dict[str, float]) -> None:
 
 def test_several_machines_of_a_node_are_reported(kmeans: ScaleModel) -> None:
     (note,) = combine(kmeans, Scaling(4, 0.1), [node("a", 1.0)]).notes
-    assert note.startswith("4 machines on 1 nodes")
+    assert note.startswith("4 machines on one node")
 
 
 def test_a_cliff_that_is_not_crossed_has_no_answer(kmeans: ScaleModel) -> None:

@@ -80,7 +80,7 @@ def test_one_node_and_more_machines(service: PredictionService) -> None:
     prediction = forecast(service, question("busy", scaling=Scaling(4, 0.5)))
     assert prediction.runtime_s is not None
     assert prediction.runtime_s.median == pytest.approx(job(4, 0.5) * expected("busy"), rel=0.06)
-    assert any("4 machines on 1 nodes" in note for note in prediction.notes)
+    assert any("4 machines on one node:" in note for note in prediction.notes)
 
 
 @pytest.mark.parametrize(

@@ -254,9 +254,10 @@ def _notes(
             "determines the whole runtime."
         )
     if len(nodes) < scaling.machines:
+        where = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
         notes.append(
-            f"{scaling.machines} machines on {len(nodes)} nodes: machines on one node have the "
-            "same slowdown, and slow each other only as in the scale model's runs."
+            f"{scaling.machines} machines on {where}: machines on one node have the same "
+            "slowdown, and slow each other only as in the scale model's runs."
         )
     return tuple(notes)
 
