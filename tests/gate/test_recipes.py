@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import shlex
@@ -73,10 +74,18 @@ def test_the_workflow_goes_on_only_where_the_gate_says_so(
 @pytest.mark.real
 def test_real_benchmarks_of_pyperf_and_pytest(tmp_path: Path) -> None:
     """As anybody calls them: what is installed finds the hook and the plugin."""
+    # Else the inner pytest takes itself for a worker of this one, and writes no results.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_XDIST")}
 
     def python(*args: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", *args]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", *args],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     hook = ("--hook", "kongming", "-p", "2", "-n", "1", "-w", "0", "--loops", "8")
     timed = python("pyperf", "timeit", *hook, "-o", "result.json", "sum(range(1000))")
