@@ -189,16 +189,16 @@ def _minutes(
         for record in (*profile.runs, *profile.signatures):
             campaigns.setdefault(record.campaign, []).append(record)
     costs = [cost for records in campaigns.values() for cost in machine_seconds(records)]
-    whole = sum(seconds for _, seconds in costs) / 60.0
+    total_minutes = sum(seconds for _, seconds in costs) / 60.0
     bubbles = sum(
         seconds
         for record, seconds in costs
         if isinstance(record, Signature)
         or all(is_memory_probe(level.surrogate) for level in record.levels)
     )
-    needed = dict.fromkeys(NAMES, whole)
+    needed = dict.fromkeys(NAMES, total_minutes)
     needed["BUBBLE-UP"] = bubbles / 60.0
-    needed["PARAGON-PAIRS"] = whole + (minutes["ROW+COL"] or 0.0)
+    needed["PARAGON-PAIRS"] = total_minutes + (minutes["ROW+COL"] or 0.0)
     return needed
 
 

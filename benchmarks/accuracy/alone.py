@@ -42,10 +42,10 @@ def main() -> int:
             with lzma.open(options.store) as source, path.open("wb") as target:
                 shutil.copyfileobj(source, target)
         with Store.open(f"sqlite:///{path}") as store:
-            found = store.runs(kind="solo")
+            solo_runs = store.runs(kind="solo")
             machine = [node.to_dict()["hardware"] for node in store.nodes()]
     by_app: dict[str, list[Run]] = {}
-    for run in sorted(found, key=lambda run: run.started_at):
+    for run in sorted(solo_runs, key=lambda run: run.started_at):
         if run.ok and run.before is not None and run.placement == options.placement:
             by_app.setdefault(run.app, []).append(run)
     programs = {app: _program(runs) for app, runs in sorted(by_app.items()) if len(runs) >= LEAST}
@@ -85,9 +85,9 @@ def _program(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _geomeans(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = set.intersection(*(set(one) for one in errors)) if errors else set()
+    names = set.intersection(*(set(by_model) for by_model in errors)) if errors else set()
     return {
-        name: math.exp(fmean(math.log(max(one[name], 1e-3)) for one in errors))
+        name: math.exp(fmean(math.log(max(by_model[name], 1e-3)) for by_model in errors))
         for name in sorted(names)
     }
 

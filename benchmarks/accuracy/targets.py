@@ -59,9 +59,9 @@ def _targets(
         if model in every and own is not None and (minutes.get(model) or 0.0) <= own
     ]
     for name, figure, sign in (("log error", "mean_abs_log_pct", 1), ("Spearman", "spearman", -1)):
-        found = auto.get(figure)
+        achieved = auto.get(figure)
         others = {model: every[model][figure] for model in dict.fromkeys(cheap)}
-        yield _ahead(f"{name} better than every rival's of no more minutes", found, others, sign)
+        yield _ahead(f"{name} better than every rival's of no more minutes", achieved, others, sign)
     if limits.quiet is not None:
         quiet = _ratio(auto.get("quiet_pct"), every["SOLO"]["quiet_pct"])
         yield _target("log error over SOLO's where nothing is slowed", quiet, limits.quiet)
@@ -91,26 +91,28 @@ def _ratio(value: float | None, reference: float | None) -> float | None:
     return value / reference if value is not None and reference else None
 
 
-def _target(name: str, found: float | None, most: float) -> dict[str, Any]:
+def _target(name: str, achieved: float | None, most: float) -> dict[str, Any]:
     return {
         "target": name,
-        "found": found,
+        "found": achieved,
         "most": most,
-        "reached": None if found is None else found <= most,
+        "reached": None if achieved is None else achieved <= most,
     }
 
 
 def _ahead(
-    name: str, found: float | None, others: Mapping[str, float | None], sign: int
+    name: str, achieved: float | None, others: Mapping[str, float | None], sign: int
 ) -> dict[str, Any]:
     known = {other: value for other, value in others.items() if value is not None}
     ahead = [
-        other for other, value in known.items() if found is not None and sign * (value - found) < 0
+        other
+        for other, value in known.items()
+        if achieved is not None and sign * (value - achieved) < 0
     ]
     return {
         "target": name,
-        "found": found,
+        "found": achieved,
         "others": known,
         "ahead": ahead,
-        "reached": not ahead if found is not None and known else None,
+        "reached": not ahead if achieved is not None and known else None,
     }

@@ -99,10 +99,10 @@ def shares(
     lives: Sequence[tuple[np.ndarray, np.ndarray]], within: Sequence[int]
 ) -> dict[str, dict[str, float]]:
     """Of the lives, those in which each test found a drift within so many runs."""
-    found = {name: [detect(*life) for life in lives] for name, detect in DETECTORS.items()}
+    drifted_after = {name: [detect(*life) for life in lives] for name, detect in DETECTORS.items()}
     return {
         name: {str(w): sum(n is not None and n <= w for n in each) / len(lives) for w in within}
-        for name, each in found.items()
+        for name, each in drifted_after.items()
     }
 
 
@@ -130,11 +130,11 @@ def false_alarms(lives: int, seed: int) -> Iterator[dict[str, Any]]:
         for scores in SCORES:
             random = np.random.default_rng([seed, scores, len(name)])
             drawn = [(law(random, scores), law(random, LOOKS)) for _ in range(lives)]
-            found = shares(drawn, (LOOKS,))
+            drift_shares = shares(drawn, (LOOKS,))
             yield {
                 "law": name,
                 "scores": scores,
-                "found": {test: share[str(LOOKS)] for test, share in found.items()},
+                "found": {test: share[str(LOOKS)] for test, share in drift_shares.items()},
             }
 
 

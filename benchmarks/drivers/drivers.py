@@ -7,7 +7,7 @@
 
 Each program is profiled by the quick plan and trained, and asked what drives it where every
 surrogate is as slow as it was seen in training, all at once. A program that nothing slows there
-has no drivers; that is said, and counts neither way.
+has no drivers; that is reported, and counts neither way.
 
 Run it on an idle machine. Exit status 0; 1 if something could not be run; 4 with --check when
 another resource comes first.
@@ -117,7 +117,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def kongming(*arguments: str) -> None:
-    """Runs the command of this very Python. Raises RuntimeError with what it said."""
+    """Runs the command of this very Python. Raises RuntimeError with its error output."""
     command = [sys.executable, "-m", "kongming.cli.main", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # 1: some runs failed, and the rest of the campaign was kept.
@@ -133,16 +133,16 @@ def judged(store: Store, name: str, program: Program, placement: str) -> dict[st
     file = read(document)
     full = file.variants["full"]
     most = dict(zip(full.columns, full.high.tolist(), strict=True))
-    said = predict_environment(file, most, variant="full")
-    slowdown = said.slowdown.median
-    first = said.drivers[0].family if said.drivers and slowdown >= SLOWED else None
+    prediction = predict_environment(file, most, variant="full")
+    slowdown = prediction.slowdown.median
+    first = prediction.drivers[0].family if prediction.drivers and slowdown >= SLOWED else None
     return {
         "expected": list(program.expected),
         "first": first,
         "met": None if first is None else first in program.expected,
-        "drivers": {driver.family: round(driver.share, 3) for driver in said.drivers},
+        "drivers": {driver.family: round(driver.share, 3) for driver in prediction.drivers},
         "slowdown": round(slowdown, 3),
-        "model": said.model,
+        "model": prediction.model,
         "noise_pct": file.solo.noise_pct,
         "runs": document["runs"]["total"],
     }
@@ -162,14 +162,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with scratch() as folder:
         try:
-            made = programs(folder)
-            unknown = set(options.only or ()) - set(made)
+            available = programs(folder)
+            unknown = set(options.only or ()) - set(available)
             if unknown:
                 parser.error(
-                    f"no program {', '.join(sorted(unknown))}; there are {', '.join(made)}"
+                    f"no program {', '.join(sorted(unknown))}; there are {', '.join(available)}"
                 )
-            chosen = {n: p for n, p in made.items() if not options.only or n in options.only}
-            tables = [f"[apps.{name}]\n{one.table}" for name, one in chosen.items()]
+            chosen = {n: p for n, p in available.items() if not options.only or n in options.only}
+            tables = [f"[apps.{name}]\n{program.table}" for name, program in chosen.items()]
             file = folder / "apps.toml"
             file.write_text("\n".join(tables), encoding="utf-8")
             url = f"sqlite:///{folder / 'store.db'}"
@@ -193,7 +193,7 @@ def main() -> int:
         "programs": results,
     }
     print(json.dumps(document, indent=2))
-    missed = any(one["met"] is False for one in results.values())
+    missed = any(outcome["met"] is False for outcome in results.values())
     return 4 if options.check and missed else 0
 
 
