@@ -43,8 +43,8 @@ def auto(seeds: int) -> dict[str, Any]:
     cells: dict[str, float] = {}
     for name, (at, _) in worlds.items():
         how = ReplaySettings(min(BUDGET, len(at.table) // 3), BATCH)
-        found = {policy: mse(at, profiles(at, policy, how, seeds)) for policy in ("uni", "auto")}
-        cells[name] = found["auto"] / found["uni"]
+        errors = {policy: mse(at, profiles(at, policy, how, seeds)) for policy in ("uni", "auto")}
+        cells[name] = errors["auto"] / errors["uni"]
         print(name, f"{cells[name]:.3f}", file=sys.stderr, flush=True)
     low = [cells[name] for name, (_, d) in worlds.items() if d <= 3]
     high = [cells[name] for name, (_, d) in worlds.items() if d > 3]
@@ -61,11 +61,11 @@ def at_cliff(seeds: int) -> dict[str, Any]:
     0.5."""
     at, _ = cliff()
     how = ReplaySettings(BUDGET, BATCH)
-    found = {
+    medians = {
         policy: _median(profiles(at, policy, how, seeds), lambda run: run.all["mre_pct"])
         for policy in ("uni", "auto")
     }
-    return {"auto_over_uni": found["auto"] / found["uni"], "mre_pct": found}
+    return {"auto_over_uni": medians["auto"] / medians["uni"], "mre_pct": medians}
 
 
 def cost(seeds: int) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def cost(seeds: int) -> dict[str, Any]:
         "aware": replays(at, "auto", aware, seeds),
         "blind": replays(at, "auto", blind, seeds),
     }
-    errors = {name: mse(at, found) for name, found in runs.items()}
-    spent = {name: _median(found, lambda run: run.cost) for name, found in runs.items()}
+    errors = {name: mse(at, replayed) for name, replayed in runs.items()}
+    spent = {name: _median(replayed, lambda run: run.cost) for name, replayed in runs.items()}
     return {"aware_over_blind": errors["aware"] / errors["blind"], "spent": spent}
 
 
@@ -98,23 +98,23 @@ def noise(seeds: int) -> dict[str, Any]:
     at, exact = noisy()
     runs = profiles(at, "auto", ReplaySettings(BUDGET, BATCH), seeds)
     stop = ReplaySettings(300, 10, options=(("stop_pct", 15.0),))
-    kept, used = [], []
+    rule_held, used = [], []
     for run in replays(at, "auto", stop, seeds):
         within = np.abs(run.predicted / exact - 1.0) <= 0.15
         used.append(len(run.failures))
         if used[-1] < 300:
-            kept.append(float(within.mean()) >= 0.9)
+            rule_held.append(float(within.mean()) >= 0.9)
     return {
         "coverage": _median(runs, lambda run: run.coverage),
-        "stopped": len(kept),
-        "kept": sum(kept),
+        "stopped": len(rule_held),
+        "kept": sum(rule_held),
         "runs_when_stopped": float(np.median(used)),
     }
 
 
 def speed(seeds: int) -> dict[str, Any]:
-    """10^6 candidates, 8 dimensions, 200 told: seconds of a suggestion of 10 (1 s) and the memory
-    (1 GiB), of 10^6 predictions of a tree (0.5 s), of a tree of 1,000 runs x 10 (1 s)."""
+    """10^6 candidates, 8 dimensions, 200 reported runs: seconds of a suggestion of 10 (1 s) and the
+    memory (1 GiB), of 10^6 predictions of a tree (0.5 s), of a tree of 1,000 runs x 10 (1 s)."""
     rng = np.random.default_rng(0)
     space = Space.from_dict(
         {f"x{k}": {"from": 1, "to": 5 if k < 2 else 6, "type": "integer"} for k in range(8)}

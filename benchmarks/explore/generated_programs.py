@@ -56,20 +56,22 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=FIRST_SEED, help="seed of the first world")
     parser.add_argument("--policy", choices=sorted(POLICIES), action="append")
     add_options(parser)
-    asked = parser.parse_args()
-    take_options(asked)
-    found = {
-        policy: over_seeds(profile, (policy, asked.first), asked.seeds)
-        for policy in ("uni", *(asked.policy or ("auto", "dta")))
+    options = parser.parse_args()
+    take_options(options)
+    runs_by_policy = {
+        policy: over_seeds(profile, (policy, options.first), options.seeds)
+        for policy in ("uni", *(options.policy or ("auto", "dta")))
     }
-    failing = [bool((asked.first + place) % 2) for place in range(asked.seeds)]
-    document: dict[str, Any] = {"first": asked.first, "seeds": asked.seeds}
+    failing = [bool((options.first + place) % 2) for place in range(options.seeds)]
+    document: dict[str, Any] = {"first": options.first, "seeds": options.seeds}
     for name, wanted in (("no_failures", False), ("failures", True)):
         rows = [place for place, fails in enumerate(failing) if fails == wanted]
         if rows:
             document[name] = {
-                policy: compared([runs[row] for row in rows], [found["uni"][row] for row in rows])
-                for policy, runs in found.items()
+                policy: compared(
+                    [runs[row] for row in rows], [runs_by_policy["uni"][row] for row in rows]
+                )
+                for policy, runs in runs_by_policy.items()
             }
     print(json.dumps(document, indent=1))
 

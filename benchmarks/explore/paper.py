@@ -66,8 +66,8 @@ def table3(seeds: int) -> dict[str, Any]:
             at = world(name, d)
             for rate in RATES:
                 how = settings(at, rate)
-                found = {p: mse(at, profiles(at, p, how, seeds)) for p in POLICIES}
-                cell = {p: found[p] / found["uni"] for p in POLICIES[1:]}
+                errors = {p: mse(at, profiles(at, p, how, seeds)) for p in POLICIES}
+                cell = {p: errors[p] / errors["uni"] for p in POLICIES[1:]}
                 print(name, d, rate, json.dumps(cell), file=sys.stderr, flush=True)
                 cells[f"{name}-{d}-{rate:g}"] = cell
     means = {p: mean([cell[p] for cell in cells.values()]) for p in POLICIES[1:]}
@@ -143,12 +143,12 @@ def figure7(seeds: int) -> dict[str, Any]:
         errors: dict[str, list[tuple[float, float, float]]] = {"oblique": [], "axis": []}
         for seed in range(seeds):
             chosen = np.random.default_rng(seed).choice(len(x), 200, replace=False)
-            for shape, found in errors.items():
+            for shape, trials in errors.items():
                 tree = ObliqueModelTree(split=shape, random_state=seed)  # type: ignore[arg-type]
                 missed = (tree.fit(x[chosen], y[chosen]).predict(x) - y) ** 2
                 there, elsewhere = float(missed[near].mean()), float(missed[~near].mean())
-                found.append((float(missed.mean()), there, (there + elsewhere) / 2.0))
-        medians = {shape: np.median(found, axis=0) for shape, found in errors.items()}
+                trials.append((float(missed.mean()), there, (there + elsewhere) / 2.0))
+        medians = {shape: np.median(trials, axis=0) for shape, trials in errors.items()}
         ratio = medians["oblique"] / np.maximum(medians["axis"], FLOOR * y.var())
         out[name] = dict(zip(("all", "near", "mixed"), ratio.tolist(), strict=True))
     return out
@@ -160,7 +160,7 @@ def figures_9_and_10(seeds: int) -> dict[str, Any]:
     x = midpoints(3)
     for name in ("EXPABS", "HAT"):
         y = world(name, 3).table.values
-        found: dict[str, list[tuple[float, float]]] = {}
+        trials: dict[str, list[tuple[float, float]]] = {}
         for seed in range(seeds):
             order = np.random.default_rng(seed).choice(len(x), 300, replace=False)
             for kind, criterion in (("fresh", "linear"), ("grown", "linear"), ("var", "variance")):
@@ -173,8 +173,8 @@ def figures_9_and_10(seeds: int) -> dict[str, Any]:
                     tree.fit(x[order], y[order])
                 took = time.perf_counter() - began
                 error = float(((tree.predict(x) - y) ** 2).mean())
-                found.setdefault(kind, []).append((error, took))
-        medians = {kind: np.median(rows, axis=0) for kind, rows in found.items()}
+                trials.setdefault(kind, []).append((error, took))
+        medians = {kind: np.median(rows, axis=0) for kind, rows in trials.items()}
         out[name] = {
             "fresh_over_grown": (medians["fresh"] / medians["grown"]).tolist(),
             "lines_over_variance": (medians["fresh"] / medians["var"]).tolist(),
@@ -234,16 +234,16 @@ PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 def run_parts(about: str, parts: dict[str, Callable[[int], dict[str, Any]]]) -> None:
     """Run the parts that the command line names, each for its number of seeds, and print one JSON
-    document; each part is also told on stderr when it is done."""
+    document; each part is also printed to stderr when it is done."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("parts", nargs="+", choices=parts)
     add_options(parser)
-    asked = parser.parse_args()
-    take_options(asked)
-    document: dict[str, Any] = {"seeds": asked.seeds}
-    for part in asked.parts:
+    options = parser.parse_args()
+    take_options(options)
+    document: dict[str, Any] = {"seeds": options.seeds}
+    for part in options.parts:
         began = time.perf_counter()
-        document[part] = parts[part](asked.seeds)
+        document[part] = parts[part](options.seeds)
         document[part]["seconds"] = time.perf_counter() - began
         print(part, json.dumps(document[part]), file=sys.stderr, flush=True)
     print(json.dumps(document, indent=1))

@@ -32,26 +32,26 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 3, 5])
     parser.add_argument("--peer", choices=PEERS, action="append")
-    asked = parser.parse_args()
-    take_options(asked)
+    options = parser.parse_args()
+    take_options(options)
     cells: dict[str, dict[str, float]] = {}
     for name in TABLE_3:
-        for d in asked.dimensions:
+        for d in options.dimensions:
             at = world(name, d)
             floor = FLOOR * float(at.table.values.var())
-            found: dict[str, list[float]] = {}
+            errors: dict[str, list[float]] = {}
             for policy in ("uni", "auto"):
                 how = ReplaySettings(BUDGET, BATCH if policy == "auto" else BUDGET)
-                runs = replays(at, policy, how, asked.seeds)
-                found[policy] = [float(run.all["mse"] or 0.0) for run in runs]
-            for peer in asked.peer or PEERS:
-                found[peer] = over_seeds(mse_of, (at, asked.python, peer), asked.seeds)
-            medians = {policy: max(floor, float(np.median(m))) for policy, m in found.items()}
+                runs = replays(at, policy, how, options.seeds)
+                errors[policy] = [float(run.all["mse"] or 0.0) for run in runs]
+            for peer in options.peer or PEERS:
+                errors[peer] = over_seeds(mse_of, (at, options.python, peer), options.seeds)
+            medians = {policy: max(floor, float(np.median(m))) for policy, m in errors.items()}
             cells[f"{name}-{d}"] = {p: m / medians["uni"] for p, m in medians.items() if p != "uni"}
             print(name, d, json.dumps(cells[f"{name}-{d}"]), file=sys.stderr, flush=True)
     policies = next(iter(cells.values()))
     means = {policy: mean([cell[policy] for cell in cells.values()]) for policy in policies}
-    print(json.dumps({"seeds": asked.seeds, "cells": cells, "geomean": means}, indent=1))
+    print(json.dumps({"seeds": options.seeds, "cells": cells, "geomean": means}, indent=1))
 
 
 if __name__ == "__main__":

@@ -57,21 +57,23 @@ def chosen(app: str, runs: Sequence[Run], ladder: list[Levels], starts: int, how
         [app], ladder, lambda block: (), runs=starts, placement=runs[0].placement, seed=0
     )
     wanted = {kind: sum(step.kind == kind for step in plan.steps) for kind in ("solo", "induced")}
-    kept = solos[:: max(1, len(solos) // wanted["solo"])][: wanted["solo"]]
+    selected = solos[:: max(1, len(solos) // wanted["solo"])][: wanted["solo"]]
     if how == "order":
-        return kept + [of[mix] for mix in ladder if mix in of][: wanted["induced"]]
-    chooser = LevelChooser(ladder, [run for run in runs if run.app != app], kept)
+        return selected + [of[mix] for mix in ladder if mix in of][: wanted["induced"]]
+    chooser = LevelChooser(ladder, [run for run in runs if run.app != app], selected)
     for index in range(wanted["induced"]):
         levels = chooser([Step(1000 + index, index, "induced", app, ladder[0])])
         if levels in of:
-            kept.append(of[levels])
+            selected.append(of[levels])
             chooser.add(of[levels])
-    return kept
+    return selected
 
 
-def level_error(app: str, kept: Sequence[Run], runs: Sequence[Run], ladder: list[Levels]) -> float:
-    """Mean squared error of the log slowdowns of all levels: those kept, and the others by least
-    squares on what the other applications did under the kept ones."""
+def level_error(
+    app: str, profile: Sequence[Run], runs: Sequence[Run], ladder: list[Levels]
+) -> float:
+    """Mean squared error of the log slowdowns of all levels: those of ``profile``, and the others
+    by least squares on what the other applications did under the levels of ``profile``."""
 
     def row(name: str, part: Sequence[Run]) -> dict[Levels, float]:
         own = [run for run in part if run.app == name]
@@ -80,7 +82,7 @@ def level_error(app: str, kept: Sequence[Run], runs: Sequence[Run], ladder: list
 
     others = sorted({run.app for run in runs} - {app})
     taught = np.array([[row(name, runs).get(mix, 0.0) for mix in ladder] for name in others])
-    truth, known = row(app, runs), row(app, kept)
+    truth, known = row(app, runs), row(app, profile)
     places = [place for place, mix in enumerate(ladder) if mix in known]
     centre = taught.mean(axis=0)
     spread = (taught - centre).T @ (taught - centre) / len(taught)
@@ -133,40 +135,40 @@ def main() -> None:
     parser.add_argument("--starts", type=int, action="append")
     parser.add_argument("--choice", choices=CHOICES, action="append")
     parser.add_argument("--levels-only", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        whole = Path(folder) / "whole.db"
-        with lzma.open(asked.recorded) as source, whole.open("wb") as target:
+        complete = Path(folder) / "complete.db"
+        with lzma.open(options.recorded) as source, complete.open("wb") as target:
             shutil.copyfileobj(source, target)
-        with Store.open(f"sqlite:///{whole}") as store:
-            every = store.runs(placement=asked.placement, ok=True, fingerprints=False)
+        with Store.open(f"sqlite:///{complete}") as store:
+            every = store.runs(placement=options.placement, ok=True, fingerprints=False)
         campaigns = {run.campaign for run in every if run.kind == "induced"}
         runs = [run for run in every if run.campaign in campaigns]
         apps = sorted({run.app for run in runs if run.kind == "induced"})
-        ladder = ladder_of(runs, asked.placement)
+        ladder = ladder_of(runs, options.placement)
         document: dict[str, Any] = {"apps": apps, "levels": len(ladder)}
-        if not asked.levels_only:
-            document["whole"] = scored(whole, asked.apps, apps, asked.placement)
+        if not options.levels_only:
+            document["whole"] = scored(complete, options.apps, apps, options.placement)
             print("whole", json.dumps(document["whole"]), file=sys.stderr, flush=True)
-        for starts in asked.starts or [12, 24]:
-            for how in asked.choice or CHOICES:
-                kept = {app: chosen(app, runs, ladder, starts, how) for app in apps}
+        for starts in options.starts or [12, 24]:
+            for how in options.choice or CHOICES:
+                selected = {app: chosen(app, runs, ladder, starts, how) for app in apps}
                 key = f"{how} {starts}"
-                if asked.levels_only:
-                    errors = {app: level_error(app, kept[app], runs, ladder) for app in apps}
+                if options.levels_only:
+                    errors = {app: level_error(app, selected[app], runs, ladder) for app in apps}
                     document[key] = {"mean": fmean(errors.values()), **errors}
                     continue
                 path = Path(folder) / "cut.db"
-                shutil.copyfile(whole, path)
-                cut(path, {run.step for part in kept.values() for run in part}, campaigns)
-                found = scored(path, asked.apps, apps, asked.placement)
+                shutil.copyfile(complete, path)
+                cut(path, {run.step for part in selected.values() for run in part}, campaigns)
+                scores = scored(path, options.apps, apps, options.placement)
                 for figure in ("excess", "floored"):
                     quick, solo = (document["whole"].get(f"{figure} {m}") for m in ("auto", "SOLO"))
                     if quick is not None and solo is not None and solo != quick:
-                        share = (found[f"{figure} auto"] - quick) / (solo - quick)
-                        found[f"{figure} share"] = share
-                document[key] = found
-                print(key, json.dumps(found), file=sys.stderr, flush=True)
+                        share = (scores[f"{figure} auto"] - quick) / (solo - quick)
+                        scores[f"{figure} share"] = share
+                document[key] = scores
+                print(key, json.dumps(scores), file=sys.stderr, flush=True)
     print(json.dumps(document, indent=1))
 
 

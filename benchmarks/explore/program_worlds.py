@@ -53,7 +53,7 @@ def program(seed: int) -> Program:
     noise = rng.uniform(0.03, 0.15)
     exact = np.where(failing, np.nan, times)[keep]
     values = exact * np.exp(rng.normal(0.0, noise, len(exact)))
-    rows = [point for point, kept in zip(points, keep, strict=True) if kept]
+    rows = [point for point, allowed in zip(points, keep, strict=True) if allowed]
     return Program(World(_table(rows, values, f"program-{seed}")), exact, noise)
 
 

@@ -46,9 +46,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def take_options(asked: argparse.Namespace) -> None:
+def take_options(options: argparse.Namespace) -> None:
     """Let ``replays`` do as the command line asks."""
-    HOW.jobs, HOW.keep = asked.jobs, asked.keep
+    HOW.jobs, HOW.keep = options.jobs, options.keep
 
 
 def replays(world: World, policy: str, how: ReplaySettings, seeds: int) -> list[Replayed]:
@@ -59,13 +59,13 @@ def replays(world: World, policy: str, how: ReplaySettings, seeds: int) -> list[
 def over_seeds(run: Callable[..., T], given: tuple[Any, ...], seeds: int) -> list[T]:
     """What ``run`` returns for ``given`` and each seed below ``seeds``."""
     if HOW.keep is not None:
-        # What was kept by other code than today's is no result of today's.
+        # What other code stored is no result of the present code.
         run = Memory(HOW.keep / _code(), verbose=0, compress=True).cache(run)
     return list(Parallel(HOW.jobs)(delayed(run)(*given, seed) for seed in range(seeds)))
 
 
 def _code() -> str:
-    said = hashlib.sha256(np.__version__.encode())
+    digest = hashlib.sha256(np.__version__.encode())
     for path in SOURCES:
-        said.update(path.read_bytes())
-    return said.hexdigest()[:16]
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -29,8 +29,8 @@ def activeml(name: str, X: Any, y: Any, known: list[int], count: int, seed: int)
     left = np.setdiff1d(np.arange(len(X)), known)
     left = drawn.choice(left, min(FEW_CANDIDATES, len(left)), replace=False)
     seen = np.concatenate([known, left]).astype(int)
-    told = np.full(len(seen), np.nan)
-    told[: len(known)] = y[known]
+    values = np.full(len(seen), np.nan)
+    values[: len(known)] = y[known]
     tree = DecisionTreeRegressor(min_samples_leaf=3, random_state=seed)
     if name == "RegressionTreeBasedAL":
         query, more = pool.RegressionTreeBasedAL(random_state=seed), {"reg": SklearnRegressor(tree)}
@@ -40,7 +40,7 @@ def activeml(name: str, X: Any, y: Any, known: list[int], count: int, seed: int)
         committee = BaggingRegressor(tree, n_estimators=10, random_state=seed)
         query = pool.QueryByCommittee(random_state=seed)
         more = {"ensemble": SklearnRegressor(committee)}
-    chosen = query.query(X[seen], told, batch_size=min(count, len(left)), **more)
+    chosen = query.query(X[seen], values, batch_size=min(count, len(left)), **more)
     return [int(seen[place]) for place in np.ravel(chosen)]
 
 
