@@ -132,8 +132,8 @@ class Job:
                 "solo": solo,
                 "slowdown_x_solo": solo * both.slowdown.median,
                 **{
-                    name: one.runtime.median
-                    for name, one in zip(ONE_PROFILE, (few, many), strict=True)
+                    name: combined.runtime.median
+                    for name, combined in zip(ONE_PROFILE, (few, many), strict=True)
                 },
             },
             "intervals": {
@@ -174,17 +174,19 @@ class Bench:
             app = self.application(name)
             tables[name] = RunTable(self.folder / f"{name}.csv", identity(app))
             design = [(Configuration(*at), self.options.repeats) for at in TRAINED]
-            left += [(name, one) for one in remaining(ordered(design), tables[name].done)]
+            left += [
+                (name, experiment) for experiment in remaining(ordered(design), tables[name].done)
+            ]
         random.Random(1).shuffle(left)
-        for number, (name, one) in enumerate(left):
+        for number, (name, experiment) in enumerate(left):
             if self.left() <= 0.0:
                 raise RuntimeError("The budget was used up by idle runs; the same command goes on.")
-            say(f"idle run {number + 1} of {len(left)}: {name} on {one.at}")
+            say(f"idle run {number + 1} of {len(left)}: {name} on {experiment.at}")
             with LocalRunner(self.application(name), self.folder, share=SHARE) as runner:
-                found = runner.run(one)
-            if found.seconds is None:
-                raise RuntimeError(f"{name} on {one.at} failed: {found.error}")
-            tables[name].add(one, found)
+                measured = runner.run(experiment)
+            if measured.seconds is None:
+                raise RuntimeError(f"{name} on {experiment.at} failed: {measured.error}")
+            tables[name].add(experiment, measured)
 
     def tables(self) -> dict[str, Runs]:
         """Return the idle runs by program."""
@@ -214,13 +216,13 @@ class Bench:
         if self.left() <= 0.0:
             raise RuntimeError("The budget was used up by idle runs; the same command goes on.")
         say(f"profiling under inducers, {self.left() / 60.0:.1f} min left")
-        said = kongming(
+        report = kongming(
             *("profile", str(file), "--store", self.store, "--dir", str(self.folder), "--json"),
             *("--levels", str(self.options.levels), "--suite", "standard", "--seed", "1"),
             *("--repeats", str(self.options.observations)),
             *("--budget", f"{max(self.left(), 20.0):.1f}s"),
         )
-        if not json.loads(said)["complete"]:
+        if not json.loads(report)["complete"]:
             # Its loads come in a random order: half a profile may have no load of the memory.
             raise RuntimeError("The budget was used up by profiles; the same command goes on.")
         say("training")
@@ -231,7 +233,7 @@ class Bench:
 
     def jobs(self, idle: Mapping[str, Runs]) -> list[Job]:
         settings = Settings(read_terms("default", items=None))
-        found = []
+        jobs = []
         with Store.open(self.store) as store:
             for name, runs in idle.items():
                 models = []
@@ -240,8 +242,8 @@ class Bench:
                     if document is None:
                         raise RuntimeError(f"{name} has no model: its profile failed")
                     models.append(read(document))
-                found.append(Job(name, fit_runs(runs, settings), tuple(models), runs))
-        return found
+                jobs.append(Job(name, fit_runs(runs, settings), tuple(models), runs))
+        return jobs
 
     def visit(self, number: int) -> None:
         """One load: the suite, then each program at configurations of its own."""
@@ -257,11 +259,11 @@ class Bench:
             fingerprint = take_fingerprint(cpu=self.cpu, suite="standard", directory=self.folder)
             self.keep("visits.jsonl", {"visit": number, "fingerprint": fingerprint.to_dict()})
             for name, machines, scale in runs:
-                one = Experiment(Configuration(machines, scale))
+                experiment = Experiment(Configuration(machines, scale))
                 with LocalRunner(self.application(name), self.folder, share=SHARE) as runner:
-                    measured = runner.run(one)
+                    measured = runner.run(experiment)
                 if measured.seconds is None:
-                    raise RuntimeError(f"{name} on {one.at} failed: {measured.error}")
+                    raise RuntimeError(f"{name} on {experiment.at} failed: {measured.error}")
                 self.keep(
                     "tested.jsonl",
                     {
@@ -276,13 +278,13 @@ class Bench:
 
     def keep(self, name: str, row: Mapping[str, Any]) -> None:
         path = self.folder / name
-        self.kept(name)
+        self.stored_rows(name)
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def kept(self, name: str) -> list[dict[str, Any]]:
+    def stored_rows(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of a file, of which a row that was cut off is removed."""
         path = self.folder / name
         if not path.exists():
@@ -301,7 +303,9 @@ class Bench:
         self.learn_slowdowns()
         self.took["profiles_s"] = time.monotonic() - began
         began = time.monotonic()
-        first = number = 1 + max((row["visit"] for row in self.kept("visits.jsonl")), default=-1)
+        first = number = 1 + max(
+            (row["visit"] for row in self.stored_rows("visits.jsonl")), default=-1
+        )
         longest = 0.0
         while self.left() > longest:
             started = time.monotonic()
@@ -320,7 +324,7 @@ class Bench:
         """Return all runs of visits, with what is predicted for them."""
         fingerprints = {
             row["visit"]: Fingerprint.from_dict(row["fingerprint"])
-            for row in self.kept("visits.jsonl")
+            for row in self.stored_rows("visits.jsonl")
         }
         jobs = {job.name: job for job in self.jobs(self.tables())}
         return [
@@ -328,7 +332,7 @@ class Bench:
             | jobs[row["program"]].predicted(
                 Configuration(row["machines"], row["scale"]), fingerprints[row["visit"]]
             )
-            for row in self.kept("tested.jsonl")
+            for row in self.stored_rows("tested.jsonl")
             if row["program"] in jobs
         ]
 
@@ -343,7 +347,7 @@ def load_of(visit: int) -> str | None:
 
 
 def kongming(*arguments: str) -> str:
-    """The output of the command of this very Python. Raises RuntimeError with what it said."""
+    """The output of the command of this very Python. Raises RuntimeError with its error output."""
     command = [sys.executable, "-m", "kongming.cli.main", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 130:
@@ -444,9 +448,9 @@ def main() -> int:
                 for name in options.program
             },
             "together": judged(rows, PAIRS),
-            "trained": [list(one) for one in TRAINED],
-            "profiled": [list(one) for one in PROFILED],
-            "tested": [list(one) for one in TESTED],
+            "trained": [list(configuration) for configuration in TRAINED],
+            "profiled": [list(configuration) for configuration in PROFILED],
+            "tested": [list(configuration) for configuration in TESTED],
             "took": bench.took,
             "node": {"cpu": bench.node.cpu_model, "cpus": len(bench.node.cpus)},
         }

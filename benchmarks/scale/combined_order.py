@@ -1,4 +1,4 @@
-"""What runs next to loads say of several predictors: errors, noise, and whose order is not chance.
+"""Predictors compared by runs next to loads: errors, noise, and which order is not chance.
 
 Pure: ``combined.py`` measures. A row is one run; the rows of a visit share a load and a
 fingerprint, so that their errors are not independent: an order is tested by visits.
@@ -25,11 +25,11 @@ BEYOND_CHANCE = 0.05
 
 def judged(rows: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Return errors in percent, orders of ``pairs`` of predictors, noise floor and slowdowns."""
-    told = with_own_idle(rows)
+    extended = with_own_idle(rows)
     parts = {
-        "all": told,
-        "loaded": [row for row in told if row["load"] is not None],
-        "idle": [row for row in told if row["load"] is None],
+        "all": extended,
+        "loaded": [row for row in extended if row["load"] is not None],
+        "idle": [row for row in extended if row["load"] is None],
     }
     return {
         **{
@@ -54,14 +54,14 @@ def with_own_idle(rows: Sequence[Row]) -> list[Row]:
     for number, row in enumerate(rows):
         if row["load"] is None:
             idle[at(row)].append((number, row["seconds"]))
-    told = []
+    extended = []
     for number, row in enumerate(rows):
         others = [seconds for other, seconds in idle[at(row)] if other != number]
         own = float(np.median(others)) if others else math.nan
         slowdown = row["predicted"]["combination"] / row["predicted"]["scale_only"]
         predicted = {"own_idle": own, "slowdown_x_own_idle": own * slowdown}
-        told.append({**row, "predicted": {**row["predicted"], **predicted}})
-    return told
+        extended.append({**row, "predicted": {**row["predicted"], **predicted}})
+    return extended
 
 
 def at(row: Row) -> tuple[str, int, float]:
@@ -79,27 +79,28 @@ def errors(rows: Sequence[Row]) -> dict[str, float]:
     return {name: float(np.nanmean([error(row, name) for row in rows])) for name in names}
 
 
-def order(rows: Sequence[Row], one: str, other: str) -> dict[str, Any]:
+def order(rows: Sequence[Row], first: str, other: str) -> dict[str, Any]:
     """Compare two predictors on the same runs.
 
-    ``difference`` is the mean error of ``one`` less that of ``other``, in points, with its 90 %
+    ``difference`` is the mean error of ``first`` less that of ``other``, in points, with its 90 %
     interval over resampled visits. ``p`` is the share of sign patterns of the visits' mean
-    differences whose mean is at least as far from 0: of what chance does where both are as good.
+    differences whose mean is at least as far from 0: how often chance does that if both are as
+    good.
     """
     by_visit: dict[Any, list[float]] = defaultdict(list)
     for row in rows:
-        by_visit[row["visit"]].append(error(row, one) - error(row, other))
+        by_visit[row["visit"]].append(error(row, first) - error(row, other))
     sums = np.array([math.fsum(values) for values in by_visit.values()])
     counts = np.array([len(values) for values in by_visit.values()], dtype=np.float64)
-    found: dict[str, Any] = {"one": one, "other": other, "visits": len(sums)}
+    comparison: dict[str, Any] = {"one": first, "other": other, "visits": len(sums)}
     if len(sums) < 2:
-        return found | {"difference": None, "p": None, "beyond_chance": False}
+        return comparison | {"difference": None, "p": None, "beyond_chance": False}
     random = np.random.default_rng(0)
     p = sign_flip(sums, random)
     chosen = random.integers(0, len(sums), (FLIPS, len(sums)))
     means = sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)
-    own, others = (float(np.mean([error(row, name) for row in rows])) for name in (one, other))
-    return found | {
+    own, others = (float(np.mean([error(row, name) for row in rows])) for name in (first, other))
+    return comparison | {
         "difference": float(sums.sum() / counts.sum()),
         "interval": np.quantile(means, (0.05, 0.95)).tolist(),
         "ratio": own / others if others > 0.0 else None,
@@ -162,7 +163,7 @@ def slowdowns(rows: Sequence[Row]) -> list[dict[str, Any]]:
             idle[at(row)].append(row["seconds"])
         else:
             same[(*at(row), row["load"])].append(row)
-    found = []
+    entries = []
     for (program, machines, scale, load), some in sorted(same.items()):
         alone = idle[program, machines, scale]
         predicted = {
@@ -172,7 +173,7 @@ def slowdowns(rows: Sequence[Row]) -> list[dict[str, Any]]:
             for name in some[0]["predicted"]
             if name.startswith("combination")
         }
-        found.append(
+        entries.append(
             {
                 "program": program,
                 "machines": machines,
@@ -185,4 +186,4 @@ def slowdowns(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "predicted": predicted,
             }
         )
-    return found
+    return entries

@@ -35,10 +35,14 @@ def by_cvxpy(problem: Problem) -> float | None:
     else:
         goal = sum(cvxpy.matrix_frac(column, M) for column in problem.aims.T)
     limits = [weights >= 0, weights <= 1, problem.cost @ weights <= problem.budget]
-    found = cvxpy.Problem(cvxpy.Minimize(goal), limits)
-    found.solve(solver="CLARABEL")
+    cvxpy_problem = cvxpy.Problem(cvxpy.Minimize(goal), limits)
+    cvxpy_problem.solve(solver="CLARABEL")
     p = problem.features.shape[1]
-    return float(np.exp(found.value / p)) if problem.aims is None else float(found.value)
+    return (
+        float(np.exp(cvxpy_problem.value / p))
+        if problem.aims is None
+        else float(cvxpy_problem.value)
+    )
 
 
 def main() -> None:

@@ -68,8 +68,8 @@ def table(seed: int, shape: str | None = None) -> Generated:
     most = int(random.integers(3, 16))
     if len(machines) > most:
         # The ends of the machine counts stay more often than chance has it.
-        kept = np.sort(random.choice(len(machines), most, replace=False))
-        machines, scale = machines[kept], scale[kept]
+        chosen = np.sort(random.choice(len(machines), most, replace=False))
+        machines, scale = machines[chosen], scale[chosen]
     if len(np.unique(machines)) < 3:
         return table(seed + 1_000_003, shape)
     low, high = float(machines.min()), float(machines.max())
@@ -190,7 +190,7 @@ def contexts(
     seed: int, *, count: int | None = None, repeats: int | None = None
 ) -> GeneratedContexts:
     """Draw a job over ``count`` contexts: input size, a parameter, a machine type with its cores
-    and memory (told in some tables by the type alone). Times are additive in logs but for a memory
+    and memory (some tables give the type alone). Times are additive in logs but for a memory
     cliff, serial work, an interaction."""
     random = np.random.default_rng([seed, 71])
     count = count or int(random.integers(4, 21))
@@ -206,15 +206,15 @@ def contexts(
     per_core, needs = random.uniform(0.5, 1.0), random.uniform(0.3, 2.5)
     speed = {name: float(np.exp(0.15 * random.standard_normal())) for name in TYPES}
     together, spill = 0.1 * random.standard_normal(), random.uniform(1.0, 6.0)
-    fixed, steep, told = random.uniform(0.0, 0.2), 0.0, True
-    kept = np.zeros(len(parameters))
+    fixed, steep, with_resources = random.uniform(0.0, 0.2), 0.0, True
+    log_memory = np.zeros(len(parameters))
     if random.random() < 0.6:
         # The larger inputs exceed the memory of the fewest machines, the smaller ones do not.
         spill = float(np.exp(random.uniform(np.log(2.0), np.log(20.0))))
         memory = float(np.median([TYPES[name][1] for name in types]))
         needs = memory * counts[0] * random.uniform(1.02, 1.9) / sizes[random.integers(1, 4)]
-        steep, told = random.random(), random.random() < 0.6
-        kept = np.log(parameters) - np.log(5.0) if random.random() < 0.3 else kept
+        steep, with_resources = random.random(), random.random() < 0.6
+        log_memory = np.log(parameters) - np.log(5.0) if random.random() < 0.3 else log_memory
     rows: list[tuple[float, float, float, str, float, float]] = []
     truth: list[float] = []
     for size, parameter, name in chosen:
@@ -223,7 +223,7 @@ def contexts(
         work = (size / 20.0) ** growth * (parameter / 5.0) ** effect * (4.0 / cores) ** per_core
         work *= np.exp(together * np.log(size / 20.0) * np.log(parameter / 5.0))
         seconds = base(used, np.ones(1)) * work * speed[name]
-        full = size * needs * np.exp(kept[parameters.index(parameter)]) / used / memory
+        full = size * needs * np.exp(log_memory[parameters.index(parameter)]) / used / memory
         exponent = 1.0 - steep + steep * np.clip(full, 1.0, 1.5)
         seconds = seconds * np.where(full > 1.0, spill**exponent, 1.0)
         seconds = seconds + fixed * float(np.median(base(counts, np.ones(1))))
@@ -233,6 +233,6 @@ def contexts(
     values = np.array(truth)
     points = Points(np.array([row[0] for row in rows]), np.ones(len(rows)), np.ones(len(rows)))
     runs = measure(random, lambda m, s: values, points, repeats)
-    names = ("size_gb", "parameter", "type", *(("cores", "memory_gb") if told else ()))
+    names = ("size_gb", "parameter", "type", *(("cores", "memory_gb") if with_resources else ()))
     columns = {name: tuple(row[i + 1] for row in rows) for i, name in enumerate(names)}
     return GeneratedContexts(runs, columns)

@@ -86,9 +86,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--noise", type=float, default=0.05)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     settings = Settings(read_terms("default", items=None))
-    document: dict[str, Any] = {"noise_pct": 100 * asked.noise, "seeds": asked.seeds}
+    document: dict[str, Any] = {"noise_pct": 100 * options.noise, "seeds": options.seeds}
     far, rows, held = Configuration(64, 1.0), {}, []
     question = Points.of([far])
     for name in PUBLISHED:
@@ -96,16 +96,16 @@ def main() -> None:
         truth = float(shape(question.machines, question.scale)[0])
         errors: dict[str, list[float]] = {"plain": [], "ours": []}
         kinds = []
-        for seed in range(asked.seeds):
+        for seed in range(options.seeds):
             random = np.random.default_rng(seed)
             points = grid(MACHINES, SCALES)
             seconds = shape(points.machines, points.scale)
-            runs = Runs(points, seconds * (1 + asked.noise * random.standard_normal(len(points))))
+            runs = Runs(points, seconds * (1 + options.noise * random.standard_normal(len(points))))
             model = fit_runs(runs, settings)
             answer = model.predict(far)
             errors["ours"].append(abs(answer.median / truth - 1))
             errors["plain"].append(abs(float(plain(runs, question)[0]) / truth - 1))
-            new = truth * (1 + asked.noise * random.standard_normal(20))
+            new = truth * (1 + options.noise * random.standard_normal(20))
             held.append(float(np.mean((new >= answer.lower) & (new <= answer.upper))))
             kinds.append(model.fit.kind)
         rows[name] = {
@@ -119,7 +119,7 @@ def main() -> None:
     }
     document["coverage_at_64_machines"] = float(np.mean(held))
     document["broken"] = {
-        name: between(shape, settings, asked.seeds) for name, shape in BROKEN.items()
+        name: between(shape, settings, options.seeds) for name, shape in BROKEN.items()
     }
     print(json.dumps(document, indent=2))
 

@@ -86,10 +86,10 @@ class Job:
         for stage in self.stages:
             tasks = max(int(np.ceil(stage.tasks * scale)), 1)
             work = stage.work * heavy * spilled * np.exp(stage.skew * random.standard_normal(tasks))
-            one = _makespan(work, np.repeat(speed, cores))
-            one += stage.shuffled * scale / machines + stage.latency * (machines - 1)
-            one += self.broadcast * np.log2(machines) + self.driver * tasks
-            total += stage.rounds * one
+            stage_s = _makespan(work, np.repeat(speed, cores))
+            stage_s += stage.shuffled * scale / machines + stage.latency * (machines - 1)
+            stage_s += self.broadcast * np.log2(machines) + self.driver * tasks
+            total += stage.rounds * stage_s
         return float(total * np.exp(self.uneven * random.standard_normal()))
 
 
@@ -113,8 +113,8 @@ def table(seed: int) -> Generated:
     machines, scale = (axis.ravel() for axis in np.meshgrid(counts, scales))
     most = int(random.integers(4, 13))
     if len(machines) > most:
-        kept = np.sort(random.choice(len(machines), most, replace=False))
-        machines, scale = machines[kept], scale[kept]
+        chosen = np.sort(random.choice(len(machines), most, replace=False))
+        machines, scale = machines[chosen], scale[chosen]
     if len(np.unique(machines)) < 3:
         return table(seed + 1_000_003)
     job = Job.draw(random, float(machines.min()), float(machines.max()))

@@ -50,8 +50,8 @@ PLAIN = (
 
 SINGLE = ("largest_of_one", "smallest_of_one", "between_of_one")
 MORE = 2
-"""These are asked of so many contexts of a table more, drawn again: what is worse in one question
-of twenty takes many."""
+"""The questions of ``SINGLE`` are repeated for so many more contexts of a table, drawn again: what
+is worse in one question of twenty takes many to show."""
 
 ENDS = ("lower", "upper")
 LEAST_ERROR = 0.005
@@ -61,23 +61,26 @@ def questions(runs: Runs, random: np.random.Generator) -> list[tuple[str, Runs, 
     """Return kinds of question, with the runs to learn from and those left out."""
     machines = runs.points.machines
     counts = np.unique(machines)
-    asked = []
+    splits = []
     for left in sorted({1, max(1, len(counts) // 3), len(counts) // 2}):
         small = machines <= counts[-left - 1] if len(counts) > left + 1 else machines < 0
         if runs.take(small).count >= 3:
-            asked.append(("largest_out", runs.take(small), runs.take(~small)))
+            splits.append(("largest_out", runs.take(small), runs.take(~small)))
     inner = random.permutation(counts[1:-1])[:2]
     scale = runs.points.scale
     scales = np.unique(scale)
-    alone = [(machines, counts[0], "smallest_out"), *((machines, one, "one_out") for one in inner)]
+    alone = [
+        (machines, counts[0], "smallest_out"),
+        *((machines, count, "one_out") for count in inner),
+    ]
     if len(scales) > 2:
-        alone += [(scale, one, "one_scale_out") for one in scales[1:-1]]
+        alone += [(scale, inner_scale, "one_scale_out") for inner_scale in scales[1:-1]]
         alone.append((scale, scales[-1], "largest_scale_out"))
-    for values, one, kind in alone:
-        rest = values != one
+    for values, omitted, kind in alone:
+        rest = values != omitted
         if len(np.unique(machines[rest])) >= 2 and runs.take(rest).count >= 3:
-            asked.append((kind, runs.take(rest), runs.take(~rest)))
-    return asked
+            splits.append((kind, runs.take(rest), runs.take(~rest)))
+    return splits
 
 
 def judge(training: Runs, left: Runs) -> tuple[dict[str, float], float]:
@@ -101,21 +104,21 @@ def _error(predicted: Floats, truth: Floats) -> float:
     return float(np.mean(np.abs(predicted / truth - 1.0)))
 
 
-def of_tables(made: Iterable[Generated], seed: int) -> dict[str, Any]:
+def of_tables(tables: Iterable[Generated], seed: int) -> dict[str, Any]:
     """Compare over tables: the mean over each table's questions counts once."""
     by_table: list[dict[str, float]] = []
     by_kind: dict[str, list[dict[str, float]]] = defaultdict(list)
     by_shape: dict[str, list[dict[str, float]]] = defaultdict(list)
     held: dict[str, list[float]] = defaultdict(list)
-    for number, one in enumerate(made):
+    for number, table in enumerate(tables):
         errors = []
-        for kind, training, left in questions(one.runs, np.random.default_rng(seed + number)):
+        for kind, training, left in questions(table.runs, np.random.default_rng(seed + number)):
             error, share = judge(training, left)
             errors.append(error)
             by_kind[kind].append(error)
-            by_shape[f"{one.shape} {kind}"].append(error)
+            by_shape[f"{table.shape} {kind}"].append(error)
             held[kind].append(share)
-            held[f"{one.shape} {kind}"].append(share)
+            held[f"{table.shape} {kind}"].append(share)
         if errors:
             by_table.append(
                 {name: float(np.mean([error[name] for error in errors])) for name in errors[0]}
@@ -181,36 +184,36 @@ def _mean(rows: list[dict[str, float]], name: str) -> float:
     return float(np.mean([row[name] for row in rows]))
 
 
-def context_table(made: GeneratedContexts) -> ContextTable:
+def context_table(job: GeneratedContexts) -> ContextTable:
     """Return generated contexts as they are read from a CSV."""
-    rows = list(zip(*made.columns.values(), strict=True))
+    rows = list(zip(*job.columns.values(), strict=True))
     numbers: dict[tuple[float | str, ...], int] = {}
     owner = [numbers.setdefault(row, len(numbers)) for row in rows]
     return ContextTable(
-        made.runs, tuple(made.columns), tuple(numbers), np.array(owner), type_column="type"
+        job.runs, tuple(job.columns), tuple(numbers), np.array(owner), type_column="type"
     )
 
 
-def of_contexts(made: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
+def of_contexts(jobs: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
     """Leave the largest machine counts out of all contexts or of one, the smallest or one between
     out of one, and one context but for none or three of its configurations. ``over_alone``: the
     ratio to the error of relative Ernest fitted to the same context alone; ``all_questions``: of
-    the means over all that was asked of a table."""
+    the means over all questions of a table."""
     rows: dict[str, list[list[dict[str, float]]]] = defaultdict(list)
     by_table: list[dict[str, float]] = []
-    for number, each in enumerate(made):
+    for number, each in enumerate(jobs):
         random = np.random.default_rng(seed + number)
-        whole = context_table(each)
+        complete = context_table(each)
         judged_here: list[dict[str, float]] = []
-        asked = context_questions(whole, random)
+        splits = context_questions(complete, random)
         for more in range(MORE):
-            of_another = context_questions(whole, np.random.default_rng([seed + number, more]))
-            asked += [(kind, learn) for kind, learn in of_another if kind in SINGLE]
-        for kind, learn in asked:
-            model = _fitted(whole, learn)
+            of_another = context_questions(complete, np.random.default_rng([seed + number, more]))
+            splits += [(kind, learn) for kind, learn in of_another if kind in SINGLE]
+        for kind, learn in splits:
+            model = _fitted(complete, learn)
             of_table = [
-                judge_context(model, whole, learn, i)
-                for i in np.unique(whole.owner[~learn]).tolist()
+                judge_context(model, complete, learn, i)
+                for i in np.unique(complete.owner[~learn]).tolist()
             ]
             rows[kind].append(of_table)
             judged_here += [row for row in of_table if "ernest-relative" in row]
@@ -246,23 +249,23 @@ def of_contexts(made: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
 
 
 def context_questions(
-    whole: ContextTable, random: np.random.Generator
+    complete: ContextTable, random: np.random.Generator
 ) -> list[tuple[str, NDArray[np.bool_]]]:
     """Return kinds of question, with the runs to learn from."""
-    machines = whole.runs.points.machines
+    machines = complete.runs.points.machines
     counts = np.unique(machines)
-    asked = [
+    splits = [
         (kind, machines <= counts[-left - 1])
         for kind, left in (("largest_of_all", 1), ("largest_third_of_all", len(counts) // 3))
         if left and (kind == "largest_of_all" or left > 1)
     ]
-    own = whole.owner == random.integers(len(whole.contexts))
+    own = complete.owner == random.integers(len(complete.contexts))
     some = np.unique(machines[own])
     if len(some) < 4:
-        return asked
+        return splits
     three = random.choice(some, 3, replace=False)
     return [
-        *asked,
+        *splits,
         ("largest_of_one", ~(own & (machines > some[-2]))),
         ("smallest_of_one", ~(own & (machines == some[0]))),
         ("between_of_one", ~(own & (machines == random.choice(some[1:-1])))),
@@ -272,13 +275,13 @@ def context_questions(
 
 
 def judge_context(
-    model: ContextModel, whole: ContextTable, learn: NDArray[np.bool_], i: int
+    model: ContextModel, complete: ContextTable, learn: NDArray[np.bool_], i: int
 ) -> dict[str, float]:
     """Return the errors of the model and of relative Ernest on one context's left-out runs."""
-    own = whole.owner == i
-    training, left = whole.runs.take(own & learn), whole.runs.take(own & ~learn)
+    own = complete.owner == i
+    training, left = complete.runs.take(own & learn), complete.runs.take(own & ~learn)
     points = left.configurations
-    at = model.at(dict(zip(whole.columns, map(show, whole.contexts[i]), strict=True)))
+    at = model.at(dict(zip(complete.columns, map(show, complete.contexts[i]), strict=True)))
     answers = [at.predict(each) for each in points.configurations()]
     error = {"stack": _error(np.array([answer.median for answer in answers]), left.typical)}
     lower, upper = (np.array([getattr(each, end) for each in answers]) for end in ENDS)
@@ -290,16 +293,16 @@ def judge_context(
     return error
 
 
-def _fitted(whole: ContextTable, learn: Any) -> Any:
-    owner = whole.owner[learn]
+def _fitted(complete: ContextTable, learn: Any) -> Any:
+    owner = complete.owner[learn]
     present = sorted(set(owner.tolist()))
     renumbered = np.array([present.index(i) for i in owner.tolist()])
     part = ContextTable(
-        whole.runs.take(learn),
-        whole.columns,
-        tuple(whole.contexts[i] for i in present),
+        complete.runs.take(learn),
+        complete.columns,
+        tuple(complete.contexts[i] for i in present),
         renumbered,
-        type_column=whole.type_column,
+        type_column=complete.type_column,
     )
     return fit_contexts(part, Settings(TERMS))
 
@@ -311,15 +314,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=100_000)
     parser.add_argument("--simulated", action="store_true", help="tables of simulated.py")
     options = parser.parse_args()
-    made = simulated if options.simulated else generated
-    document: dict[str, Any] = {"seed": options.seed, "made_by": made.__name__}
+    source = simulated if options.simulated else generated
+    document: dict[str, Any] = {"seed": options.seed, "made_by": source.__name__}
     seeds = range(options.seed, options.seed + max(options.tables, options.contexts))
     with threadpool_limits(1, user_api="blas"):
         if options.tables:
-            tables = (made.table(each) for each in seeds[: options.tables])
+            tables = (source.table(each) for each in seeds[: options.tables])
             document["tables"] = of_tables(tables, options.seed)
         if options.contexts:
-            jobs = (made.contexts(each) for each in seeds[: options.contexts])
+            jobs = (source.contexts(each) for each in seeds[: options.contexts])
             document["contexts"] = of_contexts(jobs, options.seed)
     print(json.dumps(document, indent=2))
 

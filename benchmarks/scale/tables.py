@@ -1,4 +1,4 @@
-"""Measured tables, of which parts are left out: ours next to what others would say.
+"""Measured tables, of which parts are left out: our model compared with others.
 
     python benchmarks/scale/tables.py [TABLE.csv ...]
 
@@ -6,7 +6,7 @@ Prints one JSON document. The tables in ``tables/`` were measured on machines th
 groups with an eighth of a CPU each; README.md says how to measure them anew. Left out are the
 machine counts above half of the largest, the largest scale, both; and by turns each scale, and each
 machine count that has others on both sides. ``together`` has geometric means over the tables, each
-error beside that of the question's best; ``together_without`` those without one of them.
+error over that of the question's best; ``together_without`` those without one of them.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def boosted(runs: Runs, points: Points) -> Floats:
 
 def compare(parts: list[tuple[Runs, Runs]]) -> dict[str, Any]:
     """Mean errors over the configurations that were left out, in percent. Ours does not answer
-    beyond a memory cliff that it saw: such are in the errors, by what it would say, but have no
-    interval."""
+    beyond a memory cliff that it saw: such are in the errors, by what it would predict, but have
+    no interval."""
     errors: dict[str, list[Floats]] = {}
     held: list[bool] = []
     refused = 0
@@ -132,11 +132,12 @@ def questions(runs: Runs) -> dict[str, list[tuple[Runs, Runs]]]:
         "largest_scale_out": [(runs.take(little), runs.take(~little))],
         "both_out": [(runs.take(small & little), runs.take(~small & ~little))],
         "each_scale_out": [
-            (runs.take(scale != one), runs.take(scale == one)) for one in np.unique(scale)
+            (runs.take(scale != left_out), runs.take(scale == left_out))
+            for left_out in np.unique(scale)
         ],
         "each_count_out": [
-            (runs.take(machines != one), runs.take(machines == one))
-            for one in np.unique(machines)[1:-1]
+            (runs.take(machines != left_out), runs.take(machines == left_out))
+            for left_out in np.unique(machines)[1:-1]
         ],
     }
 

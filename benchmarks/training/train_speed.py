@@ -1,6 +1,6 @@
 """How long training takes, model by model. Prints one JSON document.
 
-A made-up campaign: as many runs and surrogates as asked for, three intensities of each inducer and
+A made-up campaign: as many runs and surrogates as requested, three intensities of each inducer and
 a few mixes, a program that is slowed by three resources. Every model is fitted and validated as
 `kongming train` does it, on all surrogates and on the quick ones.
 
@@ -49,7 +49,7 @@ def campaign(runs: int, surrogates: int, seed: int) -> list[Run]:
     names = [f"{FAMILIES[j % len(FAMILIES)]}.{j:02}" for j in range(surrogates)]
     family = {name: name.partition(".")[0] for name in names}
     idle = {name: 10.0 ** random.uniform(-9, -2) for name in names}
-    made = []
+    drawn_runs = []
     for number in range(runs):
         levels: list[LoadLevel] = []
         if number % 10:
@@ -93,7 +93,7 @@ def campaign(runs: int, surrogates: int, seed: int) -> list[Run]:
             elapsed_s=2.0,
             surrogates=readings,
         )
-        made.append(
+        drawn_runs.append(
             Run(
                 app="made-up",
                 identity="0" * 16,
@@ -108,7 +108,7 @@ def campaign(runs: int, surrogates: int, seed: int) -> list[Run]:
                 step=number,
             )
         )
-    return made
+    return drawn_runs
 
 
 def quick_names(surrogates: int, data: Dataset) -> tuple[str, ...]:
@@ -157,13 +157,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     total = sum(model["seconds"] for model in models.values())
     for model in models.values():
         model["ratio"] = round(model["seconds"] / total, 3)
-    whole = statistics.median(walls)
+    median_wall_s = statistics.median(walls)
     return {
         "schema": 1,
         "benchmark": "train_speed",
-        "met": whole < LIMIT_S,
+        "met": median_wall_s < LIMIT_S,
         "whole": {
-            "wall_s": round(whole, 3),
+            "wall_s": round(median_wall_s, 3),
             "worst_wall_s": round(max(walls), 3),
             "cpu_s": round(statistics.median(cpus), 3),
             "limit_s": LIMIT_S,
@@ -186,7 +186,7 @@ def main() -> int:
     )
     parser.add_argument("--observations", type=int, default=200)
     parser.add_argument("--surrogates", type=int, default=35)
-    parser.add_argument("--runs", type=int, default=3, help="of the whole (default 3)")
+    parser.add_argument("--runs", type=int, default=3, help="of the complete training (default 3)")
     parser.add_argument("--seed", type=int, default=0, help="of the made-up campaign")
     parser.add_argument("--models", nargs="*", choices=tuple(KINDS), help="only these")
     parser.add_argument("--check", action="store_true", help="exit 4 when a target is missed")

@@ -109,20 +109,20 @@ def join(worker: Worker) -> None:
 
 def solver(worker: Worker) -> None:
     mine = range(worker.rank, int(np.ceil(BLOCKS * worker.scale)), worker.count)
-    kept: list[np.ndarray] = []
+    in_memory: list[np.ndarray] = []
     with tempfile.TemporaryFile() as file:
         spilled: list[tuple[int, int]] = []
         for number, _ in enumerate(mine):
             block = worker.random.integers(0, 64, (BLOCK_ROWS, COLUMNS)).astype(np.float32)
             if number < MEMORY_BLOCKS:
-                kept.append(block)
+                in_memory.append(block)
             else:
                 packed = zlib.compress(block.tobytes(), 1)
                 spilled.append((file.tell(), len(packed)))
                 file.write(packed)
 
         def apply(x: np.ndarray) -> np.ndarray:
-            total = sum((block.T @ (block @ x) for block in kept), np.zeros(COLUMNS))
+            total = sum((block.T @ (block @ x) for block in in_memory), np.zeros(COLUMNS))
             for place, size in spilled:
                 file.seek(place)
                 packed = zlib.decompress(file.read(size))

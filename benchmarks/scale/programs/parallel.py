@@ -57,9 +57,9 @@ def _worker(work: Work, pipe: Connection, machine: int, machines: int, scale: fl
 def sort(machines: int, scale: float) -> None:
     """Each worker sorts its part; the driver merges."""
     parts = [pipe.recv() for pipe in start(_sort_part, machines, scale)]
-    whole = np.concatenate(parts)
-    whole.sort(kind="stable")
-    assert bool((np.diff(whole[:1000]) >= 0).all())
+    merged = np.concatenate(parts)
+    merged.sort(kind="stable")
+    assert bool((np.diff(merged[:1000]) >= 0).all())
 
 
 def _sort_part(pipe: Connection, machine: int, machines: int, scale: float) -> None:
@@ -131,8 +131,8 @@ def pagerank(machines: int, scale: float) -> None:
     for _ in range(2 * ROUNDS):
         for pipe in pipes:
             pipe.send_bytes(ranks.tobytes())
-        found = sum(np.frombuffer(pipe.recv_bytes()) for pipe in pipes)
-        ranks = 0.15 / PAGES + 0.85 * found / max(float(np.sum(found)), 1e-12)
+        received = sum(np.frombuffer(pipe.recv_bytes()) for pipe in pipes)
+        ranks = 0.15 / PAGES + 0.85 * received / max(float(np.sum(received)), 1e-12)
 
 
 def _pagerank_part(pipe: Connection, machine: int, machines: int, scale: float) -> None:
