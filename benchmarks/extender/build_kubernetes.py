@@ -92,8 +92,8 @@ def _apt(work: Path) -> list[str]:
 
 def _mirror() -> str:
     """The address from which this system has Debian's own packages."""
-    asked = ["apt-get", "indextargets", "--format", "$(ORIGIN) $(COMPONENT) $(REPO_URI)"]
-    listed = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    command = ["apt-get", "indextargets", "--format", "$(ORIGIN) $(COMPONENT) $(REPO_URI)"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in listed.splitlines()]
     own = [row[2] for row in rows if row[:2] == ["Debian", "main"] and "security" not in row[2]]
     if not own:
@@ -129,7 +129,7 @@ def _compile(programs: Path, go: Path, work: Path) -> None:
 def _generate_openapi(go: Path, work: Path, kubernetes: Path, environment: dict[str, str]) -> None:
     """Write the one source file of the API server that is generated and not in the source.
 
-    What Makefile.generated_files of Kubernetes does, whose rules need a Go of their own time.
+    As Makefile.generated_files of Kubernetes does, whose rules need the Go release of that time.
     """
     generator = work / "openapi-gen"
     command = [str(go / "bin/go"), "build", "-p", "2", "-o", str(generator)]

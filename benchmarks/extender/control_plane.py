@@ -151,7 +151,7 @@ class ControlPlane:
             "cert-dir": self.folder / "unused",
         }
         if not self._as_shipped:
-            # What is so by itself from 1.21 on: Pods have tokens as the one asked for here.
+            # The default from 1.21 on: Pods have tokens like the one that is requested here.
             options["feature-gates"] = "BoundServiceAccountTokenVolume=true"
         program = self._start("api", "kube-apiserver", options)
         program.wait_for(lambda: _answers(f"{self.url}/readyz", self.ca, self._tokens[_ADMIN]))
@@ -286,9 +286,11 @@ class ControlPlane:
 
 
 def _minor_version(program: Path) -> int:
-    """35 of ``Kubernetes v1.35.6``, which is what it says of itself."""
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.split()[1].split(".")[1])
+    """35 of ``Kubernetes v1.35.6``, which is what it prints as its version."""
+    output = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    return int(output.split()[1].split(".")[1])
 
 
 def _answers(url: str, ca: Path | None, token: str) -> bool:

@@ -59,8 +59,8 @@ def service_account_token(api: Client) -> str:
 
 
 class Fleet:
-    """``with Fleet(folder, tls) as fleet``: the server; ``fleet.set(name, slowdown)`` is its
-    agents' word. ``tls`` has its certificates. Slowdowns are of ``APP``, from 1 to 1.7."""
+    """``with Fleet(folder, tls) as fleet``: the server; ``fleet.set(name, slowdown)`` has a node's
+    agent report. ``tls`` has its certificates. Slowdowns are of ``APP``, from 1 to 1.7."""
 
     def __init__(self, folder: Path, tls: Path) -> None:
         self.tls = tls
@@ -107,7 +107,7 @@ class Fleet:
             self._nodes[name].enter(logs)
 
     def assignments(self) -> dict[str, str]:
-        """States of the assignments, by pod's UID; what is held as a guess is left out."""
+        """States of the assignments, by pod's UID; guesses are left out."""
         return {id_: state for id_, state in self._service_states().items() if "/" not in id_}
 
     def metric(self, pattern: str) -> float:
@@ -157,7 +157,7 @@ class Extender:
         self._program: Program | None = None
 
     def start(self, *, changing_reasons: bool = False) -> None:
-        """Ask for a token and start it, once the manifests are applied."""
+        """Request a token and start it, once the manifests are applied."""
         self._token.touch(mode=0o600)
         self._token.write_text(service_account_token(self._api))
         program = ["-c", CHANGING_REASONS] if changing_reasons else ["-m", "kongming_extender.main"]
@@ -249,6 +249,6 @@ class Extender:
 
 
 def _sum(text: str, pattern: str) -> float:
-    found: Iterable[str] = re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE)
-    values = [value[-1] if isinstance(value, tuple) else value for value in found]
+    samples: Iterable[str] = re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE)
+    values = [value[-1] if isinstance(value, tuple) else value for value in samples]
     return sum(float(value) for value in values)

@@ -30,7 +30,7 @@ def apply_all(plane: ControlPlane) -> dict[str, Any]:
 
 
 def admitted(plane: ControlPlane) -> dict[str, str]:
-    """What the API server says of a Pod of each template; it is not kept."""
+    """How the API server answers a Pod of each template; it is not stored."""
     # A controller would have made it with the namespace.
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     plane.admin.post("/api/v1/namespaces/kongming/serviceaccounts", account)
@@ -50,17 +50,17 @@ def admitted(plane: ControlPlane) -> dict[str, str]:
 
 
 def permissions(plane: ControlPlane) -> dict[str, str]:
-    """What the extender's account may do, asked for with a token of its own."""
+    """What the extender's account may do, tried with a token of its own."""
     client = Client(plane.url, plane.ca, service_account_token(plane.admin))
     pods = "/api/v1/namespaces/default/pods"
-    asked = {
+    paths = {
         "list pods": "/api/v1/pods?limit=1",
         "watch pods": "/api/v1/pods?watch=1&timeoutSeconds=1&labelSelector=none",
         "get a pod": f"{pods}/any",
         "list nodes": "/api/v1/nodes",
         "list secrets": "/api/v1/namespaces/kongming/secrets",
     }
-    answers = {name: _answer(client, "GET", path) for name, path in asked.items()}
+    answers = {name: _answer(client, "GET", path) for name, path in paths.items()}
     return answers | {"bind a pod": _answer(client, "POST", f"{pods}/any/binding", {})}
 
 

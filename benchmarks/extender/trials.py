@@ -67,17 +67,17 @@ class Trials:
         }
         for _ in range(self._turns):
             for mode in self._shuffled(modes):
-                shares, asked = self._shown()
+                shares, questions = self._shown()
                 failed = self._extender.sample("failed_open_total")
                 nodes = self._place(pods, True, **modes[mode])
                 failed = self._extender.sample("failed_open_total") - failed
-                shares, asked = (
-                    now - old for now, old in zip(self._shown(), (shares, asked), strict=True)
+                shares, questions = (
+                    now - old for now, old in zip(self._shown(), (shares, questions), strict=True)
                 )
                 slowed = sum(slowdowns[node] > CALM for node in nodes)
                 rows[mode]["pods_on_slowed_nodes"].append(slowed)
-                rows[mode]["mean_share_of_nodes_shown"].append(round(shares / asked, 3))
-                rows[mode]["questions"].append(asked)
+                rows[mode]["mean_share_of_nodes_shown"].append(round(shares / questions, 3))
+                rows[mode]["questions"].append(questions)
                 rows[mode]["questions_failed_open"].append(failed)
         return {"nodes": self._many, "calm_nodes": calm, "pods": pods, **rows}
 
@@ -87,10 +87,10 @@ class Trials:
         return self._extender.sample(f"{name}_sum"), self._extender.sample(f"{name}_count")
 
     def unknown_nodes(self) -> dict[str, Any]:
-        """Every known node is slowed, and one node's agent was never heard of."""
+        """Every known node is slowed, and one node's agent has never reported."""
         self._nodes(4, slowed=range(3), silent=[3])
         silent = "silent-0003"
-        asks: dict[str, dict[str, str]] = {
+        requests: dict[str, dict[str, str]] = {
             f"{'limit' if limit else 'free'}-{unknown or 'default'}": {
                 **({"limit": LIMIT} if limit else {}),
                 **({"unknown": unknown} if unknown else {}),
@@ -103,10 +103,10 @@ class Trials:
         for phase in ("open", "known nodes cordoned"):
             if phase != "open":
                 self._cluster.cordon(_name(n) for n in range(3))
-            for name, wanted in asks.items():
+            for name, wanted in requests.items():
                 self._cluster.create([name], **wanted)
-            # Those that wait wait for ever.
-            nodes = self._cluster.placed(list(asks), 10.0)
+            # Pods that wait are never placed.
+            nodes = self._cluster.placed(list(requests), 10.0)
             rows[phase] = {
                 name: "waits" if not node else "silent" if node == silent else "known"
                 for name, node in nodes.items()
@@ -131,14 +131,14 @@ class Trials:
             self._scheduler(True)
             with self._restless(names[1:]):
                 begun = time.monotonic()
-                asked = self._filters()
+                filters_before = self._filters()
                 self._cluster.create(["strict"], limit=LIMIT)
                 counts, texts = {}, Counter[str]()
                 for after_s in (10.0, self._seconds):
                     while time.monotonic() < begun + after_s:
                         texts[self._cluster.condition("strict")] += 1
                         time.sleep(0.2)
-                    counts[f"{after_s:.0f} s"] = self._filters() - asked
+                    counts[f"{after_s:.0f} s"] = self._filters() - filters_before
                 row = {
                     "attempts": counts,
                     "condition": self._cluster.condition("strict"),
@@ -346,8 +346,8 @@ class Trials:
     def _nodes(
         self, count: int, *, slowed: Sequence[int] | set[int] | range, silent: Sequence[int] = ()
     ) -> dict[str, float]:
-        """So many nodes and no pods; returns their slowdowns. Of ``silent`` ones no agent was heard
-        of: their names are of their own."""
+        """So many nodes and no pods; returns their slowdowns. The agents of ``silent`` ones have
+        never reported; these nodes have names of their own."""
         self._clear()
         names = {n: f"silent-{n:04d}" if n in silent else _name(n) for n in range(count)}
         slowdowns = {
@@ -376,7 +376,7 @@ class Trials:
         self._until_assigned({})
 
     def _configuration(self, with_extender: bool, **changes: Any) -> dict[str, Any]:
-        """The shipped one, but for what a trial says, and for the lease: each start would wait a
+        """The shipped one, but for what a trial sets, and for the lease: each start would wait a
         quarter of a minute for that of the scheduler before."""
         changes = {"leaderElection": {"leaderElect": False}} | changes
         return self._extender.scheduler_configuration(

@@ -82,8 +82,8 @@ def measure(pipe: Connection, cpu: int) -> None:
     watcher.node = node_facts(allowed=os.sched_getaffinity(os.getppid()))
     watcher.fingerprint()
     program.run(1.0)
-    while (asked := pipe.recv()) is not None:
-        runs, work = asked
+    while (request := pipe.recv()) is not None:
+        runs, work = request
         opened = watcher.begin()
         times: dict[str, list[float]] = {side: [] for side in work}
         for _ in range(runs):
@@ -221,18 +221,26 @@ def judged(trials: list[Trial], goal: Goal) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, way in WAYS.items():
         judgements = {
-            side: [one for trial in trials if (one := way(trial, side, goal)) is not WITHHELD]
+            side: [
+                judgement
+                for trial in trials
+                if (judgement := way(trial, side, goal)) is not WITHHELD
+            ]
             for side in SIDES[1:]
         }
-        verdicts = {side: [one.verdict for one in each] for side, each in judgements.items()}
+        verdicts = {
+            side: [judgement.verdict for judgement in each] for side, each in judgements.items()
+        }
         # Chosen by their noise, whatever the verdict.
-        powerful = [one for one in judgements["slower"] if one.enough]
+        powerful = [judgement for judgement in judgements["slower"] if judgement.enough]
         result[name] = with_intervals(
             {
                 "false_regressions": verdicts["unchanged"].count("slower"),
                 "unchanged_judged": len(verdicts["unchanged"]),
                 "unchanged_cannot_tell": verdicts["unchanged"].count("cannot tell"),
-                "true_regressions_found": sum(one.verdict == "slower" for one in powerful),
+                "true_regressions_found": sum(
+                    judgement.verdict == "slower" for judgement in powerful
+                ),
                 "slower_judged": len(powerful),
                 "slower_too_few_runs": len(verdicts["slower"]) - len(powerful),
                 "slower_called_not_slower": verdicts["slower"].count("not slower"),
@@ -354,8 +362,8 @@ def main() -> int:
         {"condition": name, "trial": number, "side": side, **take.to_dict()}
         for name, each in trials.items()
         for number, trial in enumerate(each)
-        for side, kept in trial.items()
-        for take in kept
+        for side, side_takes in trial.items()
+        for take in side_takes
     ]
     # One line a take.
     lines = ",\n".join(f"    {json.dumps(take)}" for take in raw)

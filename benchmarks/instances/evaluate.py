@@ -6,7 +6,7 @@
 Prints one JSON document: median and inter-quartile error by program and model, their geometric
 means, MEAN among the models, the noise floor, and how many machines there are. Each machine is
 left out in turn; while there is one alone, blocks of time are left out instead, which is an easier
-question and is said so (``"leave": "block"``, ``"table_iv": false``).
+question; the document says so (``"leave": "block"``, ``"table_iv": false``).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def main() -> int:
     observations = read_observations(files)
     leave: Leave = "instance" if len(observations.machines) > 1 else "block"
     try:
-        found = accuracy(observations, leave)
+        scores = accuracy(observations, leave)
     except CannotAnswerError as error:
         print(error, file=sys.stderr)
         return 3
     table_iv = leave == "instance"
-    print(json.dumps({"benchmark": "instances", "table_iv": table_iv, **found}, indent=2))
+    print(json.dumps({"benchmark": "instances", "table_iv": table_iv, **scores}, indent=2))
     return 0
 
 

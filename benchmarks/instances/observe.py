@@ -26,7 +26,7 @@ PROGRAMS = ("nbody", "compile", "xz", "gather", "random-walk", "stencil", "sort"
 """CPU, caches, memory latency and bandwidth, files and durable writes."""
 
 SALT = Salt("kongming instances")
-"""Everybody's: one machine has one id here. What is hashed was drawn at random already."""
+"""The same for everybody, so that a machine has one id here. What is hashed is random already."""
 
 
 def main() -> int:
@@ -45,12 +45,12 @@ def main() -> int:
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     if status != 0:
         return status
-    found = anonymised(read_observations([raw]), SALT)
-    (session,) = found.sessions.values()
+    observations = anonymised(read_observations([raw]), SALT)
+    (session,) = observations.sessions.values()
     model = str(machine_of(session)["cpu_model"])
     family = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(.*?\)|@.*|\bCPU\b", "", model).lower())
     target = HERE / f"{family.strip('-')}-{session['machine'][:6]}.parquet"
-    write_observations(target, found.table, found.sessions, anonymised=True)
+    write_observations(target, observations.table, observations.sessions, anonymised=True)
     raw.unlink()
     print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")
     return 0

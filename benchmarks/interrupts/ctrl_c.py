@@ -109,15 +109,15 @@ class Marked:
         )
 
     def alive(self) -> list[psutil.Process]:
-        found = []
+        processes = []
         for process in psutil.process_iter():
             try:
                 marked = process.environ().get(MARK) == self._mark
                 if marked and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    processes.append(process)
             except psutil.Error:
                 continue
-        return found
+        return processes
 
     def wait_for(self, moment: Moment) -> None:
         """Raises RuntimeError when it has ended before, or does not come to it."""

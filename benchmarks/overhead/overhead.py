@@ -1,9 +1,9 @@
-"""What KONGMING itself costs, and whether its loads are as strong as asked. Prints one JSON.
+"""What KONGMING itself costs, and whether its loads are as strong as requested. Prints one JSON.
 
     help        wall time of `kongming --help`, next to that of a bare Python
     imports     time and modules of an import in a fresh process, and heavy modules that came along
     fingerprint wall time of the whole command less its measuring time, for two suites
-    duty        duty cycle of inducers over what was asked for
+    duty        duty cycle of inducers over the requested one
 
 Run it on an idle machine. Exit status 0; 1 if something could not be run; 4 with --check when a
 target is missed.
@@ -113,9 +113,9 @@ def measure_fingerprint(suite: str, runs: int, cpu: int) -> dict[str, Any]:
     }
 
 
-def measure_duty(name: str, asked: float, cpu: int, seconds: float, sizes: list[str]) -> Any:
+def measure_duty(name: str, requested: float, cpu: int, seconds: float, sizes: list[str]) -> Any:
     arguments = ["induce", *sizes, "--cpu", str(cpu)]
-    arguments += ["--intensity", str(asked), "--seconds", str(seconds), name]
+    arguments += ["--intensity", str(requested), "--seconds", str(seconds), name]
     end: dict[str, Any] = {}
     for event in stream(arguments):
         if event["event"] == "error":
@@ -124,9 +124,9 @@ def measure_duty(name: str, asked: float, cpu: int, seconds: float, sizes: list[
             end = event
     if not end:
         return {"error": "the inducer did not end in order", "met": False}
-    ratio = float(end["duty"]) / asked
+    ratio = float(end["duty"]) / requested
     return {
-        "asked": asked,
+        "asked": requested,
         "duty": round(float(end["duty"]), 4),
         "ratio": round(ratio, 4),
         "cpu_share": round(float(end["cpu_s"]) / float(end["elapsed_s"]), 4),
@@ -154,8 +154,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         },
         "duty": {
             name: {
-                str(asked): measure_duty(name, asked, cpu, options.seconds, sizes)
-                for asked in DUTIES
+                str(requested): measure_duty(name, requested, cpu, options.seconds, sizes)
+                for requested in DUTIES
             }
             for name in SURROGATES
             if name in known
