@@ -96,7 +96,7 @@ def comparisons(
     suite: Suite, folder: Path, cpu: int, options: argparse.Namespace, skipped: dict[str, str]
 ) -> list[Comparison]:
     """One for each surrogate that can be compared here; the others' reasons go to ``skipped``."""
-    made: list[Comparison] = []
+    pairs: list[Comparison] = []
     seconds = options.seconds
     chase = references.build(references.HERE / "chase.c", folder)
     for size in CHASES:
@@ -105,7 +105,7 @@ def comparisons(
         if known is None or not known.size_bytes:
             skipped[wanted] = "this node has no such surrogate"
             continue
-        made.append(
+        pairs.append(
             Comparison(
                 known.name,
                 "s/load",
@@ -126,7 +126,7 @@ def comparisons(
     else:
         triad_c = references.build(references.HERE / "triad.c", folder)
         name, check = "triad.c", lambda: references.triad(triad_c, array_bytes, seconds)
-    made.append(
+    pairs.append(
         Comparison(
             "stream.triad",
             "B/s",
@@ -148,7 +148,7 @@ def comparisons(
         block = reads[0].bytes_per_op or 4 << 20
         # The first lays the file out; fio then reads the very same blocks.
         probe(suite, "iobench.read.4M", cpu, 0.2)
-        made.append(
+        pairs.append(
             Comparison(
                 "iobench.read.4M",
                 "B/s",
@@ -159,7 +159,7 @@ def comparisons(
                 lambda: references.fio_read(file, cpu, max(1.0, seconds), "randread"),
             )
         )
-    return made
+    return pairs
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:

@@ -67,10 +67,10 @@ def build_stream(source: Path, array_bytes: int, folder: Path) -> Path:
 
 def stream_triad(program: Path) -> float:
     """STREAM's triad, from its average time as ours is a mean too, in bytes per second."""
-    found = re.search(r"^Triad:\s+(\S+)\s+(\S+)\s+(\S+)\s", _run([str(program)], 300), re.M)
-    if not found:
+    match = re.search(r"^Triad:\s+(\S+)\s+(\S+)\s+(\S+)\s", _run([str(program)], 300), re.M)
+    if not match:
         raise ReferenceError("stream printed no line for Triad.")
-    best_rate, mean, least = (float(word) for word in found.groups())
+    best_rate, mean, least = (float(word) for word in match.groups())
     return best_rate * 1e6 * least / mean
 
 
@@ -93,6 +93,6 @@ def fio_read(file: Path, cpu: int, seconds: float, order: str) -> float:
         "--output-format=json",
     ]
     output = _run(arguments, seconds + 60)
-    # fio may say a word before the document.
+    # fio may print a message before the document.
     read = json.loads(output[output.index("{") :])["jobs"][0]["read"]
     return float(read["bw_bytes"])

@@ -48,7 +48,7 @@ class BubbleUp:
     name = "BUBBLE-UP"
 
     def __init__(self, reporter: Sequence[str] | None = None) -> None:
-        self._asked = None if reporter is None else tuple(reporter)
+        self._requested_reporter = None if reporter is None else tuple(reporter)
 
     def fit(self, profiles: Mapping[str, Profile], measured: Measured | None = None) -> None:
         """As ``Peer.fit``; needs two load levels of caches and memory."""
@@ -60,7 +60,7 @@ class BubbleUp:
                 f"{len(levels)}.",
                 hint="Profile with more levels: kongming profile APPS.toml --plan quick",
             )
-        self.reporter = self._asked or self._choose(levels)
+        self.reporter = self._requested_reporter or self._choose(levels)
         self.dial = _dial(self._reported(levels))
         self._curves = {
             app: _curve(self.dial, self._seen.response(app), self._seen.solo_runs(app))

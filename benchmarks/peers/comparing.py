@@ -30,7 +30,7 @@ def predictions(
         IncompatibleError: the profiles differ in node, placement or suite version.
         UnknownNameError: a pair names an application that has no profile.
     """
-    asked = list(pairs)
+    requested = list(pairs)
     peers: list[Peer] = [BubbleUp(), Paragon(), Zhao()]
     if measured is not None:
         peers.append(ParagonPairs())
@@ -40,11 +40,11 @@ def predictions(
             peer.fit(profiles, measured)
         except UntrainedError:
             continue
-        for app, neighbour in asked:
+        for app, neighbour in requested:
             try:
                 rows.append((app, neighbour, peer.name, peer.slowdown(app, neighbour)))
             except UntrainedError:
                 continue
-    order = {pair: number for number, pair in reversed(list(enumerate(asked)))}
+    order = {pair: number for number, pair in reversed(list(enumerate(requested)))}
     rows.sort(key=lambda row: order[row[0], row[1]])
     return rows

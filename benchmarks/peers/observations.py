@@ -50,11 +50,11 @@ class Observations:
 
     def response(self, app: str) -> dict[str, float]:
         """The median log slowdown of ``app`` at each load level that it ran under."""
-        found: dict[str, list[float]] = {}
+        slowdowns: dict[str, list[float]] = {}
         for run in self.runs:
             if run.app == app and run.level != SOLO:
-                found.setdefault(run.level, []).append(run.slowdown)
-        return {level: statistics.median(values) for level, values in sorted(found.items())}
+                slowdowns.setdefault(run.level, []).append(run.slowdown)
+        return {level: statistics.median(values) for level, values in sorted(slowdowns.items())}
 
     def solo_runs(self, app: str) -> int:
         return sum(run.app == app and run.level == SOLO for run in self.runs)
@@ -66,9 +66,9 @@ class Observations:
         if not levels:
             return ()
         everywhere = set.intersection(*levels)
-        found = {name for name in everywhere if is_memory_probe(name)}
-        of_all_signatures = found.intersection(*self.signatures.values())
-        return tuple(sorted(of_all_signatures or found))
+        shared = {name for name in everywhere if is_memory_probe(name)}
+        of_all_signatures = shared.intersection(*self.signatures.values())
+        return tuple(sorted(of_all_signatures or shared))
 
     def learned(self, app: str) -> str:
         """``app`` itself.
@@ -164,7 +164,7 @@ def _once(runs: Iterable[Run]) -> list[Run]:
 
 
 def _check_one_node(profiles: Mapping[str, Profile], usable: Mapping[str, Sequence[Run]]) -> None:
-    records: list[Run | Signature] = [run for found in usable.values() for run in found]
+    records: list[Run | Signature] = [run for app_runs in usable.values() for run in app_runs]
     records += [s for profile in profiles.values() for s in profile.signatures]
     prints = [record.fingerprint for record in records if record.fingerprint is not None]
     for what, values in (
@@ -215,6 +215,6 @@ def _by_level(observed: Iterable[Observation]) -> dict[str, Readings]:
             for name, value in run.readings.items():
                 level.setdefault(name, []).append(value)
     return {
-        level: {name: statistics.median(values) for name, values in sorted(found.items())}
-        for level, found in sorted(pooled.items())
+        level: {name: statistics.median(values) for name, values in sorted(readings.items())}
+        for level, readings in sorted(pooled.items())
     }

@@ -89,8 +89,8 @@ class Paragon:
 
     def _complete(self, matrix: Floats, rank: int, penalty: float) -> Floats:
         scaled = matrix / self._scales[:, None]
-        found = complete(scaled, rank=rank, penalty=penalty, groups=self._groups)
-        return np.asarray(found * self._scales[:, None], dtype=np.float64)
+        completed = complete(scaled, rank=rank, penalty=penalty, groups=self._groups)
+        return np.asarray(completed * self._scales[:, None], dtype=np.float64)
 
     def _choose(self) -> tuple[int, float]:
         levels = np.array(list(self._level_columns.values()), dtype=np.intp)
@@ -112,15 +112,15 @@ class Paragon:
             truth = matrix[: self._apps, fold].copy()
             matrix[: self._apps, fold] = np.nan
             completed = self._complete(matrix, rank, penalty)
-            found = np.maximum(completed[: self._apps, fold], 0.0)
-            errors += np.abs(found - truth)[np.isfinite(truth)].tolist()
+            predicted = np.maximum(completed[: self._apps, fold], 0.0)
+            errors += np.abs(predicted - truth)[np.isfinite(truth)].tolist()
         return float(np.mean(errors)) if errors else math.inf
 
 
 class ParagonPairs(Paragon):
-    """PARAGON that is also told of measured pairs: more than the budget of the others.
+    """PARAGON that also learns from measured pairs: more than the budget of the others.
 
-    The pair that is asked for is left out in both directions.
+    The pair that is predicted is left out in both directions.
     """
 
     name = "PARAGON-PAIRS"

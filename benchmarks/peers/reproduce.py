@@ -64,7 +64,7 @@ def paragon(seed: int) -> Errors:
     peer = Paragon()
     peer.fit(profiles)
     known = [app for app in profiles if app not in new]
-    found: dict[str, list[float]] = {peer.name: [], "COLUMNMEAN": [], "MEAN": []}
+    errors: dict[str, list[float]] = {peer.name: [], "COLUMNMEAN": [], "MEAN": []}
     for app, shown in new.items():
         row = peer.tolerated(app)
         for level in world.levels:
@@ -72,10 +72,10 @@ def paragon(seed: int) -> Errors:
                 continue
             truth = world.slowdown_at(app, level)
             others = [_measured(profiles[name], level) for name in known]
-            found[peer.name].append(_error(row[level_name(level)], truth))
-            found["COLUMNMEAN"].append(_error(statistics.fmean(others), truth))
-            found["MEAN"].append(_error(_mean(profiles[app]), truth))
-    return _means(found)
+            errors[peer.name].append(_error(row[level_name(level)], truth))
+            errors["COLUMNMEAN"].append(_error(statistics.fmean(others), truth))
+            errors["MEAN"].append(_error(_mean(profiles[app]), truth))
+    return _means(errors)
 
 
 def paragon_pairs(seed: int) -> Errors:
@@ -123,13 +123,13 @@ def _pairs(world: World, peer: Peer, seed: int) -> Errors:
     pairs = [(app, other) for app in profiles for other in profiles if app != other]
     truth = {pair: world.slowdown(*pair) for pair in pairs}
     peer.fit(profiles, truth)
-    found: dict[str, list[float]] = {peer.name: [], "MEAN": [], "PAIRMEAN": []}
+    errors: dict[str, list[float]] = {peer.name: [], "MEAN": [], "PAIRMEAN": []}
     for app, other in pairs:
         rest = [truth[app, name] for name in profiles if name not in (app, other)]
-        found[peer.name].append(_error(peer.slowdown(app, other), truth[app, other]))
-        found["MEAN"].append(_error(_mean(profiles[app]), truth[app, other]))
-        found["PAIRMEAN"].append(_error(statistics.fmean(rest), truth[app, other]))
-    return _means(found)
+        errors[peer.name].append(_error(peer.slowdown(app, other), truth[app, other]))
+        errors["MEAN"].append(_error(_mean(profiles[app]), truth[app, other]))
+        errors["PAIRMEAN"].append(_error(statistics.fmean(rest), truth[app, other]))
+    return _means(errors)
 
 
 def _new_applications(
@@ -162,8 +162,8 @@ def _error(predicted: float, truth: float) -> float:
     return 100.0 * abs(predicted - truth) / truth
 
 
-def _means(found: Mapping[str, Sequence[float]]) -> Errors:
-    return {name: statistics.fmean(values) for name, values in found.items()}
+def _means(errors: Mapping[str, Sequence[float]]) -> Errors:
+    return {name: statistics.fmean(values) for name, values in errors.items()}
 
 
 def seconds_for_ten() -> float:

@@ -100,11 +100,15 @@ class Zhao:
                 "load level and next to every application.",
                 hint="Profile with the suite standard.",
             )
-        points = {app: found for app in seen.apps if (found := self._points(app)) is not None}
+        points = {
+            app: app_points for app in seen.apps if (app_points := self._points(app)) is not None
+        }
         loads = np.array([self._pressures(seen.levels[level]) for level in seen.memory_levels])
         candidates = self._candidates or _candidates(loads[:, BANDWIDTH])
         self.partition = min(candidates, key=lambda c: _left_out_error(c, points.values()))
-        self._predictors = {app: _predictor(self.partition, found) for app, found in points.items()}
+        self._predictors = {
+            app: _predictor(self.partition, app_points) for app, app_points in points.items()
+        }
 
     def slowdown(self, app: str, neighbour: str) -> float:
         """As ``Peer.slowdown``."""
@@ -126,7 +130,7 @@ class Zhao:
         return np.array([max(math.expm1(sum(logs) / len(logs)), 0.0) for logs in slowed])
 
     def _points(self, app: str) -> Points | None:
-        """The runs of ``app`` that its pressures can be told of; None without any."""
+        """The runs of ``app`` whose pressures are known; None without any."""
         runs = [
             run
             for run in self._seen.runs
@@ -161,13 +165,13 @@ def _candidates(loads: Floats) -> list[Partition]:
     """No cut first, so that it wins a tie; then one cut and two, over the loads' pressures."""
     places = sorted({float(q) for q in np.quantile(loads, QUANTILES)} - {0.0})
     cache, bandwidth = (CACHE,), (BANDWIDTH,)
-    found = [Partition()]
+    partitions = [Partition()]
     for cut in places:
         for factors in ((cache, bandwidth), (BOTH, bandwidth), (BOTH, BOTH)):
-            found.append(Partition((cut,), factors))
+            partitions.append(Partition((cut,), factors))
     for cuts in itertools.combinations(places, 2):
-        found.append(Partition(cuts, (cache, BOTH, bandwidth)))
-    return found
+        partitions.append(Partition(cuts, (cache, BOTH, bandwidth)))
+    return partitions
 
 
 def _design(pressures: Floats, partition: Partition, pieces: NDArray[np.intp]) -> Floats:

@@ -94,7 +94,7 @@ def measure(kind: Kind, options: argparse.Namespace) -> dict[str, Any]:
     random = np.random.default_rng(options.seed)
     idle = 10.0 ** random.uniform(-9, -2, options.columns)
     times, inducers = environments(options.runs, idle, random)
-    asked, _ = environments(options.rows, idle, random)
+    question_times, _ = environments(options.rows, idle, random)
     shares = random.uniform(0.0, 0.1, options.columns)
     logs = np.log(times / idle) @ shares + random.normal(0.0, RUN_NOISE, options.runs)
     bounds = spaces.credible_bounds(logs, RUN_NOISE)
@@ -115,16 +115,16 @@ def measure(kind: Kind, options: argparse.Namespace) -> dict[str, Any]:
     text = json.dumps(estimator.freeze(), allow_nan=False)
     document = json.loads(text)
     predictor = frozen.load(document, options.columns)
-    features = spaces.features(asked, idle, kind.space, spread)
+    features = spaces.features(question_times, idle, kind.space, spread)
 
-    def whole() -> Floats:
-        predicted = predictor.predict(spaces.features(asked, idle, kind.space, spread))
+    def predict_slowdowns() -> Floats:
+        predicted = predictor.predict(spaces.features(question_times, idle, kind.space, spread))
         return spaces.log_slowdown(predicted, kind.space, bounds)
 
     theirs = spaces.log_slowdown(estimator.predict(features), kind.space, bounds)
     linear = LINEAR_FORMS.issuperset(forms(document))
     limit = LINEAR_LIMIT_MS if linear else LIMIT_MS
-    whole_ms = median_ms(whole, options.repeats)
+    whole_ms = median_ms(predict_slowdowns, options.repeats)
     return {
         "forms": forms(document),
         "space": kind.space,
@@ -134,7 +134,7 @@ def measure(kind: Kind, options: argparse.Namespace) -> dict[str, Any]:
         "met": whole_ms <= limit,
         "fit_ms": round(1e3 * fit_s, 1),
         "bytes": len(text),
-        "worst_difference": float(np.max(np.abs(whole() - theirs))),
+        "worst_difference": float(np.max(np.abs(predict_slowdowns() - theirs))),
     }
 
 
