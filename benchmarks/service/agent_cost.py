@@ -39,16 +39,16 @@ def cpu_seconds(pid: int) -> tuple[float, float]:
 
 def number(pid: int, file: str, key: str) -> float:
     """The number after ``key:`` in a file of /proc/PID."""
-    found = re.search(rf"^{key}:\s+(\d+)", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
-    return float(found[1]) if found else 0.0
+    match = re.search(rf"^{key}:\s+(\d+)", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
+    return float(match[1]) if match else 0.0
 
 
 def figures(port: int) -> dict[str, float]:
     """The agent's own metrics that have no labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         page = answer.read().decode()
-    found = re.findall(r"^kongming_agent_(\w+) (\S+)$", page, re.MULTILINE)
-    return {name: float(value) for name, value in found}
+    samples = re.findall(r"^kongming_agent_(\w+) (\S+)$", page, re.MULTILINE)
+    return {name: float(value) for name, value in samples}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             command += ["--config", str(options.config)]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
-            # Starting is paid once; what it cost is told apart.
+            # Starting is paid once; what it cost is reported separately.
             time.sleep(options.settle)
             started = time.monotonic()
             own_0, probes_0 = cpu_seconds(process.pid)
@@ -71,13 +71,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             own, probes = cpu_seconds(process.pid)
             written = number(process.pid, "io", "write_bytes") - written_0
             pss = number(process.pid, "smaps_rollup", "Pss") * 1024.0
-            told = figures(port)
+            reported = figures(port)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=30)
     share = (own - own_0 + probes - probes_0) / passed
     # A sixth of a day's bytes may be written at once, the rest comes evenly.
-    budget = told["budget_written_bytes"] * (1.0 + 5.0 * passed / DAY_S) / 6.0
+    budget = reported["budget_written_bytes"] * (1.0 + 5.0 * passed / DAY_S) / 6.0
     return {
         "schema": 1,
         "benchmark": "service.agent_cost",
@@ -91,7 +91,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "pss_limit_bytes": PSS_LIMIT_BYTES,
         "written_bytes": round(written),
         "written_bytes_limit": round(budget),
-        "told_by_agent": told,
+        "told_by_agent": reported,
     }
 
 

@@ -95,15 +95,15 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     figures = {}
     for call in starts[0]:
         older, newer = (
-            list(chain.from_iterable(one[call][key] for one in starts))
+            list(chain.from_iterable(start[call][key] for start in starts))
             for key in ("older", "newer")
         )
         figures[call] = compared(older, newer)
         figures[call]["starts"] = [
-            compared(one[call]["older"], one[call]["newer"])["ratio"] for one in starts
+            compared(start[call]["older"], start[call]["newer"])["ratio"] for start in starts
         ]
-    asked = {"starts": options.starts, "turns": options.turns, "calls": options.calls}
-    return document("by_turns", options, figures, **asked)
+    parameters = {"starts": options.starts, "turns": options.turns, "calls": options.calls}
+    return document("by_turns", options, figures, **parameters)
 
 
 def started(
@@ -119,8 +119,8 @@ def started(
         calls, _ = (server.read() for server in servers.values())
         times: Turns = {call: {key: [] for key in servers} for call in calls}
         for turn in range(options.turns):
-            told = f"start {number + 1} of {options.starts}, turn {turn + 1} of {options.turns}"
-            print(told, end="\r", file=sys.stderr)
+            progress = f"start {number + 1} of {options.starts}, turn {turn + 1} of {options.turns}"
+            print(progress, end="\r", file=sys.stderr)
             for call in calls:
                 for key in order.sample(list(servers), 2):
                     times[call][key].append(servers[key].call(call))
@@ -134,7 +134,7 @@ def compared(older: list[list[float]], newer: list[list[float]]) -> dict[str, An
         statistics.median(after) / statistics.median(before)
         for before, after in zip(older, newer, strict=True)
     )
-    # Of the median, by order statistics: without a word about the shape of the noise.
+    # Of the median, by order statistics: without an assumption about the shape of the noise.
     beyond = int(binom.ppf(0.025, len(ratios), 0.5))
     lower, upper = ratios[max(beyond - 1, 0)], ratios[min(len(ratios) - beyond, len(ratios) - 1)]
     return {

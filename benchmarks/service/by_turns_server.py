@@ -36,11 +36,11 @@ async def answer(server: Any, echo: load.EchoServer, options: argparse.Namespace
             calls = calls_of(stub, [facts.id for facts in agents.facts], options)
             print(json.dumps(sorted(calls)), flush=True)
             loop = asyncio.get_running_loop()
-            while asked := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
+            while call := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
                 taken = []
                 for _ in range(options.calls):
                     began = time.perf_counter()
-                    await calls[asked]()
+                    await calls[call]()
                     taken.append(time.perf_counter() - began)
                 print(json.dumps(taken), flush=True)
     finally:
@@ -51,7 +51,7 @@ async def answer(server: Any, echo: load.EchoServer, options: argparse.Namespace
 def calls_of(
     stub: Any, nodes: list[str], options: argparse.Namespace
 ) -> dict[str, Callable[[], Awaitable[object]]]:
-    """What is called, by name; the same seed asks for the same."""
+    """What is called, by name; the same seed gives the same calls."""
     source = random.Random(options.seed)
 
     def app() -> str:
@@ -59,12 +59,12 @@ def calls_of(
 
     def predict() -> Awaitable[object]:
         question = predictor_pb2.PredictQuestion(app=app(), node=source.choice(nodes))
-        asked = predictor_pb2.PredictRequest(questions=[question])
-        return stub.Predict(asked, timeout=30)  # type: ignore[no-any-return]
+        request = predictor_pb2.PredictRequest(questions=[question])
+        return stub.Predict(request, timeout=30)  # type: ignore[no-any-return]
 
     def rank() -> Awaitable[object]:
-        asked = predictor_pb2.RankNodesRequest(app=app(), limit=10)
-        return stub.RankNodes(asked, timeout=30)  # type: ignore[no-any-return]
+        request = predictor_pb2.RankNodesRequest(app=app(), limit=10)
+        return stub.RankNodes(request, timeout=30)  # type: ignore[no-any-return]
 
     return {"Predict": predict, "RankNodes": rank}
 

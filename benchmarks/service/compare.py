@@ -113,8 +113,8 @@ def _environment(paths: Sequence[Path | str]) -> dict[str, str]:
 
 def rank(checkout: Checkout, seed: int) -> Measured:
     options = ("--seed", str(seed), "--repeats", "400")
-    found = checkout.module("benchmarks.service.rank", *options)
-    return _named("rank", found)
+    output = checkout.module("benchmarks.service.rank", *options)
+    return _named("rank", output)
 
 
 def ingest(checkout: Checkout, seed: int) -> Measured:
@@ -143,12 +143,12 @@ def commands(checkout: Checkout, seed: int) -> Measured:
     store = checkout.store / "server.db"
     if not store.exists():
         # Each its own: an older one does not read a newer schema.
-        made = f"from pathlib import Path; prepare(Path({str(checkout.store)!r}))"
-        checkout.run("-c", f"from benchmarks.service.predict import prepare; {made}")
-    asked = ("predict", "fft", "--with", "fft", "--json", "--store", f"sqlite:///{store}")
+        preparation = f"from pathlib import Path; prepare(Path({str(checkout.store)!r}))"
+        checkout.run("-c", f"from benchmarks.service.predict import prepare; {preparation}")
+    prediction = ("predict", "fft", "--with", "fft", "--json", "--store", f"sqlite:///{store}")
     return {
         "help_cpu_s": checkout.command_cpu_s("--help"),
-        "predict_command_cpu_s": checkout.command_cpu_s(*asked),
+        "predict_command_cpu_s": checkout.command_cpu_s(*prediction),
     }
 
 
@@ -208,7 +208,8 @@ LIMITS = {
     "ingest_core": 0.25,
     "training_wall_s": 6.0,
 }
-"""Of the newer checkout's figures themselves: they hold on an idle machine, and are told only."""
+"""Of the newer checkout's figures themselves: they hold on an idle machine, and are only
+reported."""
 
 
 def _named(measurement: str, document: Mapping[str, Any]) -> Measured:
@@ -275,14 +276,15 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
 
 
 def document(
-    name: str, options: argparse.Namespace, figures: dict[str, dict[str, Any]], **asked: int
+    name: str, options: argparse.Namespace, figures: dict[str, dict[str, Any]], **parameters: int
 ) -> dict[str, Any]:
-    """What a comparison prints: ``figures``, and what they were taken on and ``asked`` with."""
+    """What a comparison prints: ``figures``, the ``parameters`` they were taken with, and the
+    machine."""
     return {
         "schema": 1,
         "benchmark": f"service.{name}",
         "met": not any(figure["worse"] for figure in figures.values()),
-        **asked,
+        **parameters,
         "seed": options.seed,
         "figures": figures,
         "machine": {
@@ -301,7 +303,7 @@ def _processor() -> str:
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """What every comparison with an older checkout is asked with."""
+    """A parser with the options of every comparison with an older checkout."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -312,7 +314,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """What was asked; ends where OTHER is none."""
+    """The options; ends the program where OTHER is no checkout."""
     options = parser.parse_args()
     if not (options.other / "pyproject.toml").is_file():
         parser.error(f"{options.other} is no checkout of the project")
@@ -324,17 +326,17 @@ def printed(
     measure: Callable[[argparse.Namespace, Path], dict[str, Any]],
     options: argparse.Namespace,
 ) -> int:
-    """Print what ``measure`` finds, with a folder of its own; returns the exit status."""
+    """Print what ``measure`` returns, given a folder of its own; returns the exit status."""
     # So that what is begun is ended and removed, as with Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix=f"kongming-{name}-") as scratch:
-            found = measure(options, Path(scratch))
+            comparison = measure(options, Path(scratch))
     except (RuntimeError, BrokenPipeError, subprocess.TimeoutExpired) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(found, indent=2))
-    return 1 if options.check and not found["met"] else 0
+    print(json.dumps(comparison, indent=2))
+    return 1 if options.check and not comparison["met"] else 0
 
 
 def main() -> int:

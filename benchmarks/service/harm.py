@@ -52,7 +52,7 @@ PROGRAMS = ("cpu", "memory", "disk-read", "disk-write")
 LIMIT_PCT = 1.0
 SLOT_S = 0.01
 AFTER_S = 0.3
-"""Moments after a window that are told apart: what it left behind is cleaned up then."""
+"""Moments after a window that count separately: what it left behind is cleaned up then."""
 
 AROUND_S = 1.5
 """How far from a window its surroundings reach."""
@@ -150,7 +150,7 @@ def losses(times: Sequence[int], windows: Sequence[Window]) -> tuple[list[float]
     start, slots = progress(times)
 
     def rate(spans: Sequence[tuple[float, float]]) -> float | None:
-        found = [
+        counts = [
             slots[slot]
             for begin, end in spans
             for slot in range(
@@ -158,7 +158,7 @@ def losses(times: Sequence[int], windows: Sequence[Window]) -> tuple[list[float]
                 min(len(slots), int((end - start) / SLOT_S)),
             )
         ]
-        return statistics.fmean(found) if len(found) >= 5 else None
+        return statistics.fmean(counts) if len(counts) >= 5 else None
 
     inside, after = [], []
     for window in windows:

@@ -49,12 +49,12 @@ def to(address: str, ca: Path | None, source: str = "", timeout: float = 60.0) -
     """A connection over TLS, or without where there is no authority."""
     host, _, port = address.rpartition(":")
     own = (source, 0) if source else None
-    made = socket.create_connection((host, int(port)), timeout=timeout, source_address=own)
+    transport = socket.create_connection((host, int(port)), timeout=timeout, source_address=own)
     if ca is not None:
         context = ssl.create_default_context(cafile=str(ca))
         context.set_alpn_protocols(["h2"])
-        made = context.wrap_socket(made, server_hostname=host)
-    return Http2(made)
+        transport = context.wrap_socket(transport, server_hostname=host)
+    return Http2(transport)
 
 
 def say(word: str) -> None:
@@ -71,12 +71,12 @@ def come_again(address: str, ca: Path | None, connections: int, seconds: float) 
     def send(source: str) -> None:
         while time.monotonic() < until:
             with suppress(OSError):
-                one = to(address, ca, source, timeout=1.0)
+                connection = to(address, ca, source, timeout=1.0)
                 with suppress(OSError):
                     for _ in range(30):
-                        one.flood(METHOD, NAMED)
+                        connection.flood(METHOD, NAMED)
                         say("sent")
-                one.close()
+                connection.close()
 
     run_all([threading.Thread(target=send, args=(f"127.0.9.{n + 1}",)) for n in range(connections)])
 
@@ -97,21 +97,25 @@ def attack(address: str, ca: Path | None, connections: int, calls: int, token: s
 
     def send() -> None:
         with suppress(OSError):
-            # Not the caller's: who shares an address with a flood is held off with it.
-            one = to(address, ca, "127.0.8.1")
+            # Not the caller's: who shares an address with a flood is limited with it.
+            connection = to(address, ca, "127.0.8.1")
             if token:
-                stream, answer, until = one.ask(REPORT, b"", headers), b"", time.monotonic() + 60
+                stream, answer, until = (
+                    connection.ask(REPORT, b"", headers),
+                    b"",
+                    time.monotonic() + 60,
+                )
                 # Calls of one agent wait their turn.
-                while stream not in one.ended and time.monotonic() < until:
-                    answer += b"".join(frame.content for frame in one.read(0.5))
+                while stream not in connection.ended and time.monotonic() < until:
+                    answer += b"".join(frame.content for frame in connection.read(0.5))
                 if b"grpc-status\x010" not in answer:
                     print("the token is not known, so this is no thief", file=sys.stderr)
                     os._exit(1)
             ready.wait(120)
             for _ in range(calls // connections):
-                one.flood(METHOD, NAMED, headers)
+                connection.flood(METHOD, NAMED, headers)
                 say("sent")
-            one.read(10.0)
+            connection.read(10.0)
 
     run_all([threading.Thread(target=send) for _ in range(connections)])
 
@@ -188,14 +192,14 @@ def measure(
 
 
 def over(document: dict[str, Any]) -> list[str]:
-    found = []
+    exceeded = []
     if not document["sent"]:
-        found.append("no flood")
+        exceeded.append("no flood")
     if document["memory_bytes"]["peak"] >= MOST_BYTES[document["again"]]:
-        found.append("memory")
+        exceeded.append("memory")
     if document["ratio"]["p99"] > MOST_RATIO:
-        found.append("p99 next to a flood")
-    return found
+        exceeded.append("p99 next to a flood")
+    return exceeded
 
 
 def main() -> int:

@@ -68,7 +68,7 @@ Call = Callable[[], Awaitable[object]]
 
 
 class WatchedServer(ServerProcess):
-    """``longest()`` is the longest step since it was last asked."""
+    """``longest()`` is the longest step since it was last called."""
 
     module = "benchmarks.service.watched_server"
 
@@ -84,8 +84,8 @@ class WatchedServer(ServerProcess):
             if time.monotonic() > deadline:
                 raise RuntimeError("The server does not say how long its steps were.")
             await asyncio.sleep(0.02)
-        found: dict[str, Any] = json.loads(self._file.read_text(encoding="utf-8"))
-        return found
+        step: dict[str, Any] = json.loads(self._file.read_text(encoding="utf-8"))
+        return step
 
 
 def requests(agents: Agents, channel: grpc.aio.Channel, http: str, apps: int) -> dict[str, Call]:
@@ -104,32 +104,35 @@ def requests(agents: Agents, channel: grpc.aio.Channel, http: str, apps: int) ->
         return predictor_pb2.Scaling(machines=size, model="job")
 
     def batch(**given: Any) -> predictor_pb2.PredictRequest:
-        asked = [
+        questions = [
             predictor_pb2.PredictQuestion(
                 app=f"app-{n % apps:03}", node=nodes[n % len(nodes)], **given
             )
             for n in range(_BATCH)
         ]
-        return predictor_pb2.PredictRequest(questions=asked)
+        return predictor_pb2.PredictRequest(questions=questions)
 
     def of_a_job(size: int) -> Call:
         chosen = nodes[:size]
-        asked = predictor_pb2.PredictQuestion(app=app, nodes=chosen, scaling=job(len(chosen)))
-        return lambda: predictor.Predict(predictor_pb2.PredictRequest(questions=[asked]))
+        question = predictor_pb2.PredictQuestion(app=app, nodes=chosen, scaling=job(len(chosen)))
+        return lambda: predictor.Predict(predictor_pb2.PredictRequest(questions=[question]))
 
     def explain() -> Awaitable[object]:
-        asked = predictor_pb2.PredictQuestion(app=app, node=nodes[0])
-        return predictor.Explain(predictor_pb2.ExplainRequest(question=asked))  # type: ignore[no-any-return]
+        question = predictor_pb2.PredictQuestion(app=app, node=nodes[0])
+        return predictor.Explain(predictor_pb2.ExplainRequest(question=question))  # type: ignore[no-any-return]
 
     each = agents._report(0, 1).ByteSize()
     reporters = itertools.cycle(range(len(nodes)))
 
     async def get(path: str) -> None:
-        async with aiohttp.ClientSession() as session, session.get(f"http://{http}{path}") as said:
-            # A node that has said nothing for long is not found: that is an answer, too.
-            if said.status != 404:
-                said.raise_for_status()
-            await said.read()
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{http}{path}") as response,
+        ):
+            # A node that has not reported for long is not found: that is an answer, too.
+            if response.status != 404:
+                response.raise_for_status()
+            await response.read()
 
     return {
         "rank_10": rank(limit=10),
@@ -172,14 +175,16 @@ async def place(channel: grpc.aio.Channel, agents: Agents, residents: int, apps:
         )
         for n in range(residents)
     ]
-    await all_of([lambda one=one: stub.Bind(one, timeout=60) for one in bound], _AT_ONCE)
+    await all_of(
+        [lambda request=request: stub.Bind(request, timeout=60) for request in bound], _AT_ONCE
+    )
 
 
 async def measure(
     server: WatchedServer, echo: EchoServer, options: argparse.Namespace
 ) -> dict[str, Any]:
     agents = Agents(server.grpc, echo.address, options)
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     try:
         async with grpc.aio.insecure_channel(server.grpc, _UNLIMITED) as channel:
             everyone = range(options.agents)
@@ -190,7 +195,7 @@ async def measure(
             await caught_up(server, options.settle)
             await server.longest()
             await asyncio.sleep(options.quiet)
-            found["quiet"] = _told([await server.longest()], 0.0)
+            figures["quiet"] = _summary([await server.longest()], 0.0)
             for kind, ask in requests(agents, channel, server.http, options.apps).items():
                 steps, begun = [], time.perf_counter()
                 for _ in range(options.times):
@@ -201,14 +206,14 @@ async def measure(
                     except aiohttp.ClientError as error:
                         raise SystemExit(f"{kind}: {error}") from None
                     steps.append(await server.longest())
-                found[kind] = _told(steps, (time.perf_counter() - begun) / options.times)
-                print(f"{kind}: {found[kind]}", file=sys.stderr)
+                figures[kind] = _summary(steps, (time.perf_counter() - begun) / options.times)
+                print(f"{kind}: {figures[kind]}", file=sys.stderr)
     finally:
         await agents.close()
-    return found
+    return figures
 
 
-def _told(steps: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+def _summary(steps: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
     first, *later = (step.get("cpu_ms", 0.0) for step in steps)
     worst = max(steps, key=lambda step: float(step.get("cpu_ms", 0.0)))
     return {
@@ -232,8 +237,8 @@ def main() -> int:
         figures = measured_on(server, options, measure)
     over = [
         kind
-        for kind, told in figures.items()
-        if max(told["longest_ms"], told["first_ms"]) > LIMIT_MS
+        for kind, figure in figures.items()
+        if max(figure["longest_ms"], figure["first_ms"]) > LIMIT_MS
     ]
     document = {
         "schema": 1,

@@ -49,12 +49,12 @@ def stream(seed: int) -> Iterator[Reported]:
     """Fingerprints without end, of one node after another, each with an id of its own."""
     like, source = recorded(), random.Random(seed)
     fleet = nodes(FLEET, like.node)
-    # Made ahead: making them up costs more than keeping them.
-    made = [varied(like, fleet[0], START, source) for _ in range(_SAMPLES)]
+    # Generated in advance: generating them costs more than storing them.
+    samples = [varied(like, fleet[0], START, source) for _ in range(_SAMPLES)]
     turn = 0
     while True:
         node = fleet[turn % FLEET]
-        base = made[turn % _SAMPLES]
+        base = samples[turn % _SAMPLES]
         taken = Fingerprint(
             node,
             base.suite,

@@ -83,8 +83,8 @@ class StagedServer(ServerProcess):
             if time.monotonic() > deadline:
                 raise RuntimeError("The server does not say where its time goes.")
             time.sleep(0.02)
-        found = json.loads(self._stages.read_text(encoding="utf-8"))
-        return found["seconds"], found["calls"]
+        document = json.loads(self._stages.read_text(encoding="utf-8"))
+        return document["seconds"], document["calls"]
 
 
 async def measure(

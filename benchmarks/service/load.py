@@ -3,9 +3,9 @@
     python -m benchmarks.service.load [--agents 10000] [--seconds 30] [--store URL] [--check]
 
 A real server is started on an empty store (SQLite in the folder for temporary files, or --store)
-with made-up models of --apps applications. Every agent registers with a reference, and then says
-what a real one says, when it would: a fingerprint every --period seconds, a fifth more or less,
-with a heartbeat in the same call, and a heartbeat alone where it has said nothing for --heartbeat
+with made-up models of --apps applications. Every agent registers with a reference, and then sends
+what a real one sends, when it would: a fingerprint every --period seconds, a fifth more or less,
+with a heartbeat in the same call, and a heartbeat alone where it has sent nothing for --heartbeat
 seconds. The fingerprints are a recorded quick one, varied. What the agents share, unlike real
 ones, is --connections TCP connections and one process.
 
@@ -231,11 +231,11 @@ async def steady(agents: Agents, seconds: float, *, echo: bool = False) -> None:
 
 
 class Schedule:
-    """When each agent says what; times are seconds from the beginning."""
+    """When each agent sends what; times are seconds from the beginning."""
 
     def __init__(self, options: argparse.Namespace, source: random.Random) -> None:
         self._options, self._source = options, source
-        # As if they had been at it for long.
+        # As if they had been running for long.
         self._fingerprint = [source.uniform(0.0, options.period) for _ in range(options.agents)]
         self._heap: list[tuple[float, int]] = []
         for agent in range(options.agents):
@@ -268,16 +268,16 @@ async def rankings(address: str, echo_address: str, options: argparse.Namespace)
         echo = echo_call(echo_channel)
         for _ in range(_RANKINGS):
             app = f"app-{random_.randrange(options.apps):03}"
-            asked = predictor_pb2.RankNodesRequest(app=app, limit=10)
+            request = predictor_pb2.RankNodesRequest(app=app, limit=10)
             begun = time.perf_counter()
-            answered = await predictor.RankNodes(asked, timeout=30)
+            answered = await predictor.RankNodes(request, timeout=30)
             middle = time.perf_counter()
-            padded = echo_request(asked.SerializeToString(), answered.ByteSize())
+            padded = echo_request(request.SerializeToString(), answered.ByteSize())
             again = time.perf_counter()
             await echo(padded, timeout=30)
             taken["echo"].append(time.perf_counter() - again)
             taken["rank"].append(middle - begun)
-    ms = {kind: _quantiles_ms(found) for kind, found in taken.items()}
+    ms = {kind: _quantiles_ms(times) for kind, times in taken.items()}
     limits = {name: 1.5 * ms["echo"][name] + RANK_MS for name in ms["echo"]}
     return {
         "ms": ms,
@@ -317,14 +317,16 @@ async def measure(
         )
         caught_up_s = await caught_up(server, options.settle)
         before = agents.sent, agents.accepted
-        for kept in agents.latencies.values():
-            kept.clear()
+        for latencies in agents.latencies.values():
+            latencies.clear()
         cost = Cost(process)
         await steady(agents, options.seconds)
         at_rest: dict[str, Any] = cost.document()
         at_rest["fingerprints_sent"] = agents.sent - before[0]
         at_rest["fingerprints_accepted"] = agents.accepted - before[1]
-        at_rest["ms"] = {kind: _quantiles_ms(kept) for kind, kept in agents.latencies.items()}
+        at_rest["ms"] = {
+            kind: _quantiles_ms(latencies) for kind, latencies in agents.latencies.items()
+        }
         at_rest["failed"] = dict(agents.failed)
         cost = Cost(psutil.Process(echo.pid))
         await steady(agents, options.seconds, echo=True)
@@ -363,7 +365,7 @@ async def caught_up(server: ServerProcess, least_s: float) -> float:
     await asyncio.sleep(least_s)
     while time.perf_counter() - began < _CATCHING_UP_S:
         lines = (await asyncio.to_thread(server.get, "/metrics")).splitlines()
-        (line,) = (one for one in lines if one.startswith(f"{_STALENESS} "))
+        (line,) = (metric for metric in lines if metric.startswith(f"{_STALENESS} "))
         if float(line.split()[1]) == 0.0:
             break
         await asyncio.sleep(1.0)
@@ -412,7 +414,7 @@ def measured_on(
 
 
 ONE_ADDRESS: dict[str, Any] = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
-"""Settings of a server all of whose agents come from one address: none is told to wait."""
+"""Settings of a server all of whose agents come from one address: none has to wait."""
 
 
 def fleet_parser(description: str | None, *, settle_s: float) -> argparse.ArgumentParser:

@@ -61,7 +61,7 @@ def prepare(folder: Path) -> str:
 
 
 def report(server: ServerProcess) -> None:
-    """Speak for the node's agent: its reference, and a live fingerprint."""
+    """Report as the node's agent: its reference, and a live fingerprint."""
     agent = FakeAgent(server.channel(), NODE)
     idle = builders.fingerprint(synthetic.IDLE, started_at=moment(60), node=agent.facts)
     loaded = {name: seconds * 1.3 for name, seconds in synthetic.IDLE.items()}
@@ -113,42 +113,43 @@ async def measure(
         grpc.aio.insecure_channel(echo_address) as echo_channel,
     ):
         stub = predictor_pb2_grpc.PredictorStub(channel)  # type: ignore[no-untyped-call]
-        asked = question()
-        answered = await stub.Predict(asked)
+        request = question()
+        answered = await stub.Predict(request)
         if answered.answers[0].prediction.basis != predictor_pb2.BASIS_MODEL:
             raise SystemExit(f"The server does not predict: {answered}")
-        echo_asked = padding(asked.ByteSize(), _length(answered).to_bytes(4, "big"))
+        echo_asked = padding(request.ByteSize(), _length(answered).to_bytes(4, "big"))
         echo = echo_call(echo_channel)
         echoed = await echo(echo_asked)
         calls: dict[str, Call] = {
-            "predict": lambda: stub.Predict(asked),
+            "predict": lambda: stub.Predict(request),
             "echo": lambda: echo(echo_asked),
         }
-        found: dict[tuple[str, int], list[list[float]]] = {
+        latencies: dict[tuple[str, int], list[list[float]]] = {
             (kind, callers): [] for kind in KINDS for callers in CALLERS
         }
-        for kind, callers in found:  # not counted
+        for kind, callers in latencies:  # not counted
             await block(calls[kind], callers, seconds)
         for _ in range(rounds):
-            blocks = list(found)
+            blocks = list(latencies)
             order.shuffle(blocks)
             for kind, callers in blocks:
-                found[kind, callers].append(await block(calls[kind], callers, seconds))
+                latencies[kind, callers].append(await block(calls[kind], callers, seconds))
     sizes = {
-        "request_bytes": {"predict": asked.ByteSize(), "echo": echo_asked.ByteSize()},
+        "request_bytes": {"predict": request.ByteSize(), "echo": echo_asked.ByteSize()},
         "response_bytes": {"predict": answered.ByteSize(), "echo": echoed.ByteSize()},
     }
-    return sizes | {"callers": {str(callers): _compared(found, callers) for callers in CALLERS}}
+    return sizes | {"callers": {str(callers): _compared(latencies, callers) for callers in CALLERS}}
 
 
 def _length(answered: Message) -> int:
     return len(padding(answered.ByteSize()).value)
 
 
-def _compared(found: dict[tuple[str, int], list[list[float]]], callers: int) -> dict[str, Any]:
-    rounds = {kind: [quantiles(latencies) for latencies in found[kind, callers]] for kind in KINDS}
-    whole = {
-        kind: quantiles([one for part in found[kind, callers] for one in part]) for kind in KINDS
+def _compared(blocks: dict[tuple[str, int], list[list[float]]], callers: int) -> dict[str, Any]:
+    rounds = {kind: [quantiles(latencies) for latencies in blocks[kind, callers]] for kind in KINDS}
+    overall = {
+        kind: quantiles([latency for part in blocks[kind, callers] for latency in part])
+        for kind in KINDS
     }
     ratio = {
         name: statistics.median(
@@ -160,14 +161,14 @@ def _compared(found: dict[tuple[str, int], list[list[float]]], callers: int) -> 
     return {
         **{
             kind: {
-                "calls": sum(map(len, found[kind, callers])),
-                **{f"{name}_us": round(value * 1e6, 1) for name, value in whole[kind].items()},
+                "calls": sum(map(len, blocks[kind, callers])),
+                **{f"{name}_us": round(value * 1e6, 1) for name, value in overall[kind].items()},
             }
             for kind in KINDS
         },
         "ratio": {name: round(value, 3) for name, value in ratio.items()},
         "ratio_of_all": {
-            name: round(whole["predict"][name] / whole["echo"][name], 3) for name in LIMITS
+            name: round(overall["predict"][name] / overall["echo"][name], 3) for name in LIMITS
         },
     }
 
@@ -195,9 +196,9 @@ def main() -> int:
             server.close()
     over = [
         f"{name} at {callers} callers"
-        for callers, one in measured["callers"].items()
+        for callers, figures in measured["callers"].items()
         for name, limit in LIMITS.items()
-        if one["ratio"][name] > limit
+        if figures["ratio"][name] > limit
     ]
     machine = {"cpus": os.cpu_count(), "python": sys.version.split()[0], "grpc": grpc.__version__}
     print(json.dumps(measured | {"limits": LIMITS, "over": over, "machine": machine}, indent=2))

@@ -81,7 +81,7 @@ class Fleet:
     def fingerprint(self, facts: NodeFacts, taken_at: float, load: float = 1.0) -> Fingerprint:
         logs = self.random.normal(0.0, 0.02, len(self.names))
         for family in self.random.choice(FAMILIES, 2):
-            member = np.array([one == family for one in self.families])
+            member = np.array([column_family == family for column_family in self.families])
             logs[member] += load * self.random.uniform(0.0, 0.8)
         times = (self.idle * np.exp(logs)).tolist()
         return Fingerprint(
@@ -254,8 +254,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         engine.rank(RankQuestion(app(n), limit=10, seed=n), NOW)
 
     def rank_after_placement(n: int) -> float:
-        found = engine.rank(RankQuestion(app(n), limit=1, seed=n), NOW)
-        placed = Resident(f"new.{n}", app(n), found.nodes[0].node_id, state=BOUND,
+        ranking = engine.rank(RankQuestion(app(n), limit=1, seed=n), NOW)
+        placed = Resident(f"new.{n}", app(n), ranking.nodes[0].node_id, state=BOUND,
                           reserved_at=NOW, bound_at=NOW)  # fmt: skip
         engine.put_assignment(placed)
         start = time.perf_counter()
@@ -290,8 +290,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         for n in range(0, options.nodes, max(1, options.nodes // options.arriving))
     ]
     start_cpu = time.process_time()
-    for one in arriving:
-        engine.put_fingerprint(one.node.id, 0, one, now=NOW)
+    for fingerprint in arriving:
+        engine.put_fingerprint(fingerprint.node.id, 0, fingerprint, now=NOW)
     put_s = (time.process_time() - start_cpu) / len(arriving)
     refresh_s = refresh_all(engine) / len(arriving)
     share = (put_s + refresh_s) * options.nodes / 60.0

@@ -63,8 +63,8 @@ def measure(url: str, node_count: int, hours: int) -> dict[str, Any]:
         full = _size(store, "fingerprint")
         rows = node_count * (minutes - 1)
         cpu, began = time.process_time(), time.perf_counter()
-        kept = Retention(live_s=3600.0, hourly_s=10 * YEAR_S, changes_s=60.0)
-        done = store.retain(kept, now=end + 3600.0)
+        retention = Retention(live_s=3600.0, hourly_s=10 * YEAR_S, changes_s=60.0)
+        done = store.retain(retention, now=end + 3600.0)
         thinned_s, thinned_cpu_s = time.perf_counter() - began, time.process_time() - cpu
         thin = _size(store, "fingerprint_hour")
         none = _NO_ROWS if store.url.startswith("postgresql") else empty

@@ -85,12 +85,12 @@ def cpu_s(pid: int) -> float:
 
 def secret(store_url: str, role: str) -> str:
     arguments = ["add", "--role", role, "--store", store_url, "--json"]
-    made = CliRunner().invoke(token, arguments, catch_exceptions=False)
-    return str(json.loads(made.stdout)["token"])
+    outcome = CliRunner().invoke(token, arguments, catch_exceptions=False)
+    return str(json.loads(outcome.stdout)["token"])
 
 
 def report(connection: Connection) -> None:
-    """Speak for the node's agent: its reference, and a live fingerprint."""
+    """Report as the node's agent: its reference, and a live fingerprint."""
     with connection.open() as channel:
         agent = FakeAgent(channel, NODE)
         loaded = {name: seconds * 1.3 for name, seconds in synthetic.IDLE.items()}
@@ -102,16 +102,16 @@ def report(connection: Connection) -> None:
 async def latencies(connection: Connection, pid: int, seconds: float) -> dict[str, float]:
     async with connection.open_aio() as channel:
         stub = predictor_pb2_grpc.PredictorStub(channel)  # type: ignore[no-untyped-call]
-        asked = question()
-        answered = await stub.Predict(asked)
+        request = question()
+        answered = await stub.Predict(request)
         if answered.answers[0].prediction.basis != predictor_pb2.BASIS_MODEL:
             raise SystemExit(f"The server does not predict: {answered}")
         before = cpu_s(pid)
-        found = await block(lambda: stub.Predict(asked), 1, seconds)
+        latencies_s = await block(lambda: stub.Predict(request), 1, seconds)
     spent = cpu_s(pid) - before
     return {
-        "calls": len(found),
-        **{f"{name}_us": round(value * 1e6, 1) for name, value in quantiles(found).items()},
+        "calls": len(latencies_s),
+        **{f"{name}_us": round(value * 1e6, 1) for name, value in quantiles(latencies_s).items()},
         "server_cpu_share": round(spent / seconds, 3),
     }
 
@@ -133,15 +133,15 @@ def measure(folder: Path, turns: int, seconds: float, strangers: int, seed: int)
         before = memory(server.pid, "VmRSS")
         peak_before = memory(server.pid, "VmHWM")
         codes[_one_message(server.grpc, ca)] += 1
-        one = memory(server.pid, "VmHWM") - peak_before
+        growth_bytes = memory(server.pid, "VmHWM") - peak_before
         for _ in range(turns):
             for name in order.sample(sorted(measured), 2):
                 # The fingerprint that predictions rest on is to stay a fresh one.
                 report(agent)
                 with _attacking(server.grpc, ca, strangers if name == "attacked" else 0) as refused:
-                    found = asyncio.run(latencies(caller, server.pid, seconds))
+                    figures = asyncio.run(latencies(caller, server.pid, seconds))
                 codes.update(refused)
-                measured[name].append(found)
+                measured[name].append(figures)
                 time.sleep(1.0)
         after = memory(server.pid, "VmRSS")
         peak = memory(server.pid, "VmHWM")
@@ -153,14 +153,14 @@ def measure(folder: Path, turns: int, seconds: float, strangers: int, seed: int)
         "seed": seed,
         "codes": sorted(codes),
         "refused": codes.total(),
-        **{name: _medians(found) for name, found in measured.items()},
+        **{name: _medians(figures) for name, figures in measured.items()},
         "ratio": {
-            name: _ratio(*([one[f"{name}_us"] for one in measured[of]] for of in measured))
+            name: _ratio(*([turn[f"{name}_us"] for turn in measured[of]] for of in measured))
             for name in ("p50", "p99")
         },
         "memory_bytes": {
             "before": before,
-            "one_message": one,
+            "one_message": growth_bytes,
             "peak": peak,
             "grown": after - before,
         },
@@ -202,7 +202,7 @@ def _attacking(address: str, ca: Path, strangers: int) -> Iterator[list[str]]:
 
 
 def _medians(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: statistics.median(one[name] for one in measured) for name in measured[0]}
+    return {name: statistics.median(figures[name] for figures in measured) for name in measured[0]}
 
 
 def _ratio(calm: Sequence[float], attacked: Sequence[float]) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _ratio(calm: Sequence[float], attacked: Sequence[float]) -> dict[str, Any]:
     numbers = {"median": statistics.median(ratios), "low": low, "high": high}
     return {
         **{name: round(value, 2) for name, value in numbers.items()},
-        "turns": [round(one, 2) for one in ratios],
+        "turns": [round(ratio, 2) for ratio in ratios],
     }
 
 
@@ -237,14 +237,14 @@ def registered(connection: Connection) -> bool:
 
 
 def over(document: dict[str, Any]) -> list[str]:
-    found = []
+    exceeded = []
     if document["memory_bytes"]["one_message"] >= MOST_BYTES:
-        found.append("memory of one message")
+        exceeded.append("memory of one message")
     if document["memory_bytes"]["grown"] >= MOST_BYTES:
-        found.append("memory that stays")
+        exceeded.append("memory that stays")
     if document["ratio"]["p99"]["low"] > MOST_RATIO:
-        found.append("p99 next to strangers")
-    return found
+        exceeded.append("p99 next to strangers")
+    return exceeded
 
 
 def undecided(document: dict[str, Any]) -> list[str]:

@@ -130,7 +130,7 @@ class Caller:
         self._profiles = profiles_pb2_grpc.ProfilesStub(channel)  # type: ignore[no-untyped-call]
         self._fleet_stub = fleet_pb2_grpc.FleetStub(channel)  # type: ignore[no-untyped-call]
         self._fleet = fleet
-        self._asked = 0
+        self._question_count = 0
 
     def prepare(self) -> None:
         self._fleet_stub.Register(
@@ -156,9 +156,11 @@ class Caller:
 
     def question(self) -> float:
         """Seconds that one took. Its level is another one each time, so it is no cached answer."""
-        self._asked += 1
+        self._question_count += 1
         question = predictor_pb2.PredictQuestion(
-            app=APP, node=self._fleet.facts.id, level=0.5 + 0.4 * (self._asked % 9973) / 9973
+            app=APP,
+            node=self._fleet.facts.id,
+            level=0.5 + 0.4 * (self._question_count % 9973) / 9973,
         )
         request = predictor_pb2.PredictRequest(questions=[question])
         began = time.perf_counter()
@@ -298,8 +300,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         and max(cancels) <= CANCEL_LIMIT_S,
         "ratio": ratio,
         "limits": LIMITS,
-        "quiet": summary([one for block in quiet for one in block]),
-        "training": summary([one for block in training for one in block]),
+        "quiet": summary([latency for block in quiet for latency in block]),
+        "training": summary([latency for block in training for latency in block]),
         "blocks": len(pairs),
         "training_s": [round(length, 2) for length in lengths],
         "cancel_s": [round(took, 3) for took in cancels],
