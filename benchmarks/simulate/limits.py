@@ -87,13 +87,20 @@ def main() -> int:
     parser.add_argument("--load", type=float, default=0.9)
     parser.add_argument("--trace", type=Path, action="append", default=[], metavar="FILE.swf")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    if asked.trace:
-        documents = {path.stem: simulated("--trace", str(path)) for path in asked.trace}
+    options = parser.parse_args()
+    if options.trace:
+        documents = {path.stem: simulated("--trace", str(path)) for path in options.trace}
     else:
-        given = ("--jobs", str(asked.jobs), "--seeds", str(asked.seeds), "--load", str(asked.load))
+        given = (
+            "--jobs",
+            str(options.jobs),
+            "--seeds",
+            str(options.seeds),
+            "--load",
+            str(options.load),
+        )
         documents = {arrivals: simulated("--synthetic", arrivals, *given) for arrivals in ARRIVALS}
-    print(json.dumps(list(documents.values()), indent=2) if asked.json else table(documents))
+    print(json.dumps(list(documents.values()), indent=2) if options.json else table(documents))
     return 0
 
 

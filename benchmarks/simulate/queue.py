@@ -4,7 +4,7 @@
                                         [--repeats R] [--seed S] [--out FILE]
 
 Every program is timed alone and next to every other (itself included) on the CPUs that the queue
-uses, half of that before the queues and half after them; that is all that the simulation is told.
+uses, half of that before the queues and half after them; that is all that the simulation knows.
 In between, one queue of jobs, drawn by the seed, is really run under each policy, `--repeats` times
 by turns. Then it is simulated under the same policy, by the same code that decides.
 
@@ -108,8 +108,8 @@ class Measured:
             colocated = side_by_side(bench, a, b, 1)
             for app, other, seconds in ((a, b, colocated[0]), (b, a, colocated[1])):
                 alone = geometric_mean(own[app])
-                found = self.slowdowns.setdefault((app, other), [])
-                found += [one / alone for one in seconds]
+                slowdowns = self.slowdowns.setdefault((app, other), [])
+                slowdowns += [run_s / alone for run_s in seconds]
         for app in self.apps:
             self.solos[app] += own[app]
         self.rounds += 1
@@ -118,11 +118,11 @@ class Measured:
 
     def table(self) -> PairTable:
         return PairTable.of(
-            [MeasuredPair(a, b, tuple(found)) for (a, b), found in self.slowdowns.items()],
-            {app: geometric_mean(found) for app, found in self.solos.items()},
+            [MeasuredPair(a, b, tuple(slowdowns)) for (a, b), slowdowns in self.slowdowns.items()],
+            {app: geometric_mean(times) for app, times in self.solos.items()},
         )
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "rounds": self.rounds,
             "noise_pct": self.table().noise_pct,
@@ -179,52 +179,52 @@ def figures(trace: Trace, ran: Ran) -> dict[str, float]:
 
 def compared(trace: Trace, real: Sequence[Ran], model: Ran) -> dict[str, Any]:
     """Measured and simulated figures of one policy."""
-    measured = [figures(trace, one) for one in real]
-    said = figures(trace, model)
-    found: dict[str, Any] = {}
+    measured = [figures(trace, ran) for ran in real]
+    simulated_figures = figures(trace, model)
+    document: dict[str, Any] = {}
     for name in FIGURES:
-        values = [one[name] for one in measured]
-        found[name] = {
+        values = [repeat[name] for repeat in measured]
+        document[name] = {
             "measured": values,
-            "simulated": said[name],
-            "ratio": said[name] / geometric_mean(values),
+            "simulated": simulated_figures[name],
+            "ratio": simulated_figures[name] / geometric_mean(values),
             "noise_pct": _spread_pct(values),
         }
-    runs = np.exp(np.mean([np.log(one.end_s - one.start_s) for one in real], axis=0))
+    runs = np.exp(np.mean([np.log(ran.end_s - ran.start_s) for ran in real], axis=0))
     theirs = model.end_s - model.start_s
-    found["job_error_pct"] = float(100.0 * np.median(np.abs(theirs / runs - 1.0)))
+    document["job_error_pct"] = float(100.0 * np.median(np.abs(theirs / runs - 1.0)))
     # What a simulation without any slowdown would be off by.
-    found["job_error_alone_pct"] = float(100.0 * np.median(np.abs(trace.work_s / runs - 1.0)))
+    document["job_error_alone_pct"] = float(100.0 * np.median(np.abs(trace.work_s / runs - 1.0)))
     if len(real) > 1:
-        first, second = (one.end_s - one.start_s for one in real[:2])
-        found["job_noise_pct"] = float(100.0 * np.median(np.abs(first / second - 1.0)))
-    return found
+        first, second = (ran.end_s - ran.start_s for ran in real[:2])
+        document["job_noise_pct"] = float(100.0 * np.median(np.abs(first / second - 1.0)))
+    return document
 
 
 def ordering(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """By figure, for every two policies: which is ahead, measured and simulated."""
-    found: dict[str, Any] = {}
+    by_figure: dict[str, Any] = {}
     names = list(policies)
     for figure in FIGURES:
         entries = []
         for i, a in enumerate(names):
             for b in names[i + 1 :]:
-                one, two = policies[a][figure], policies[b][figure]
-                measured = geometric_mean(one["measured"]) / geometric_mean(two["measured"])
-                said = one["simulated"] / two["simulated"]
-                noise = max(one["noise_pct"] or 0.0, two["noise_pct"] or 0.0) / 100.0
+                first, second = policies[a][figure], policies[b][figure]
+                measured = geometric_mean(first["measured"]) / geometric_mean(second["measured"])
+                simulated_ratio = first["simulated"] / second["simulated"]
+                noise = max(first["noise_pct"] or 0.0, second["noise_pct"] or 0.0) / 100.0
                 tells = abs(math.log(measured)) > noise
                 entries.append(
                     {
                         "policies": [a, b],
                         "measured": measured,
-                        "simulated": said,
+                        "simulated": simulated_ratio,
                         "beyond_noise": tells,
-                        "agrees": (measured > 1.0) == (said > 1.0),
+                        "agrees": (measured > 1.0) == (simulated_ratio > 1.0),
                     }
                 )
-        found[figure] = entries
-    return found
+        by_figure[figure] = entries
+    return by_figure
 
 
 def _spread_pct(values: Sequence[float]) -> float | None:
@@ -243,17 +243,21 @@ def main() -> int:
     parser.add_argument("--load", type=float, default=LOAD)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    budget_s = 60.0 * asked.budget
+    options = parser.parse_args()
+    budget_s = 60.0 * options.budget
     facts = node_facts()
     seats = choose(facts, "cross-core")
-    one, two = seats.app[0], seats.neighbour
-    cpus = ((one, two),) if asked.layout == "cross-core" else ((one, one), (two, two))
-    layout = Layout(asked.layout, cpus)
-    apps = select(load(asked.file), tuple(asked.app or APPS[asked.layout]))
+    first_cpu, second_cpu = seats.app[0], seats.neighbour
+    cpus = (
+        ((first_cpu, second_cpu),)
+        if options.layout == "cross-core"
+        else ((first_cpu, first_cpu), (second_cpu, second_cpu))
+    )
+    layout = Layout(options.layout, cpus)
+    apps = select(load(options.file), tuple(options.app or APPS[options.layout]))
     names = sorted(apps)
-    random = Random(asked.seed)
-    ordered = POLICIES[asked.layout]
+    random = Random(options.seed)
+    ordered = POLICIES[options.layout]
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kongming-queue-"))
         runners = {
@@ -275,15 +279,15 @@ def main() -> int:
         left_s = budget_s - bench.elapsed() - after * measured.round_s
         # A queue's length in seconds is about its work over the slots' speed next to others.
         per_job_s = float(np.mean(known.solo_s) * np.mean(np.exp(known.logs))) / layout.fleet.slots
-        fitting = int(left_s / (len(ordered) * asked.repeats * per_job_s))
-        jobs = asked.jobs or min(max(fitting, LEAST_JOBS), MOST_JOBS)
-        made = Synthetic("poisson", jobs, asked.load, zipf=0.0, seed=asked.seed)
-        arriving = made.generate(known.apps, known.solo_s, layout.fleet.capacity, math.inf)
+        fitting = int(left_s / (len(ordered) * options.repeats * per_job_s))
+        jobs = options.jobs or min(max(fitting, LEAST_JOBS), MOST_JOBS)
+        synthetic = Synthetic("poisson", jobs, options.load, zipf=0.0, seed=options.seed)
+        arriving = synthetic.generate(known.apps, known.solo_s, layout.fleet.capacity, math.inf)
         arriving = replace(arriving, arrival_s=arriving.arrival_s - arriving.arrival_s[0])
         real: dict[str, list[Ran]] = {name: [] for name in ordered}
-        for repeat in range(asked.repeats):
+        for repeat in range(options.repeats):
             for name in random.sample(list(ordered), len(ordered)):
-                real[name].append(really(bench, arriving, known, ordered[name], asked.seed))
+                real[name].append(really(bench, arriving, known, ordered[name], options.seed))
                 span = float(real[name][-1].end_s.max())
                 print(f"{name}, repeat {repeat + 1}: {span:.1f} s", file=sys.stderr)
         for _ in range(after):
@@ -294,7 +298,7 @@ def main() -> int:
         name: compared(
             arriving,
             real[name],
-            simulated(layout.fleet, arriving, truth, known, ordered[name], asked.seed),
+            simulated(layout.fleet, arriving, truth, known, ordered[name], options.seed),
         )
         for name in ordered
     }
@@ -309,11 +313,11 @@ def main() -> int:
         "layout": layout.name,
         "apps": names,
         "jobs": len(arriving),
-        "load": asked.load,
-        "seed": asked.seed,
-        "repeats": asked.repeats,
+        "load": options.load,
+        "seed": options.seed,
+        "repeats": options.repeats,
         "elapsed_s": bench.elapsed(),
-        "pairs": measured.told(),
+        "pairs": measured.to_dict(),
         "policies": policies,
         "order": ordering(policies),
         "worst_ratio_pct": 100.0 * max(abs(math.log(ratio)) for ratio in ratios),
@@ -322,8 +326,8 @@ def main() -> int:
         ),
     }
     text = json.dumps(document, indent=2)
-    if asked.out is not None:
-        asked.out.write_text(text + "\n", "utf-8")
+    if options.out is not None:
+        options.out.write_text(text + "\n", "utf-8")
     print(text)
     return 0
 

@@ -35,8 +35,8 @@ class Layout:
 class Bench:
     """Runners of every program for every slot, and the clock that all times are read from.
 
-    A job's time is that of a whole execution as who starts it sees it, what starting costs
-    included: alone, next to another and in the queue alike.
+    A job's time is that of a complete execution, the cost of starting it included: alone, next to
+    another and in the queue alike.
     """
 
     def __init__(self, layout: Layout, runners: Mapping[tuple[str, int, int], AnyRunner]) -> None:
@@ -60,11 +60,11 @@ def solo_times(
     bench: Bench, apps: Sequence[str], rounds: int, random: Random
 ) -> dict[str, list[float]]:
     """Seconds alone, the CPUs of the first node by turns."""
-    found: dict[str, list[float]] = {app: [] for app in apps}
+    times: dict[str, list[float]] = {app: [] for app in apps}
     for turn in range(rounds):
         for app in random.sample(apps, len(apps)):
-            found[app].append(bench.execute(app, 0, turn % len(bench.layout.cpus[0])))
-    return found
+            times[app].append(bench.execute(app, 0, turn % len(bench.layout.cpus[0])))
+    return times
 
 
 def side_by_side(
@@ -131,8 +131,8 @@ def really(bench: Bench, trace: Trace, table: PairTable, ordered: Ordered, seed:
         ordered.queueing,
     )
     state = [states.empty(0)] * fleet.nodes
-    for node, one in enumerate(state):
-        policy.node_changed(node, one)
+    for node, node_state in enumerate(state):
+        policy.node_changed(node, node_state)
     seats: list[list[int | None]] = [[None] * len(cpus) for cpus in bench.layout.cpus]
     start, end = np.zeros(len(trace)), np.zeros(len(trace))
     ended: queue.SimpleQueue[tuple[int, int, int, Exception | None]] = queue.SimpleQueue()

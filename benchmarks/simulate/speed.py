@@ -2,7 +2,7 @@
 
     python -m benchmarks.simulate.speed [--nodes 10000] [--jobs 1000000] [--check]
 
-Each policy is replayed in a process of its own, so that its memory can be told. Prints one JSON
+Each policy is replayed in a process of its own, so that its memory can be measured. Prints one JSON
 document. With --check, exit status 4 when a target is missed.
 """
 
@@ -51,23 +51,23 @@ def table() -> PairTable:
     return PairTable.of(pairs, dict(zip(names, solo.tolist(), strict=True)))
 
 
-def one(policy: str, nodes: int, slots: int, jobs: int, load: float) -> dict[str, Any]:
+def replay_policy(policy: str, nodes: int, slots: int, jobs: int, load: float) -> dict[str, Any]:
     pairs, fleet = table(), alike(nodes, slots)
     start = time.perf_counter()
     arriving = Synthetic("poisson", jobs, load).generate(
         pairs.apps, pairs.solo_s, fleet.capacity, 1.2
     )
-    made = time.perf_counter()
+    generated = time.perf_counter()
     study = Study(arriving, fleet, pairs, made_up(pairs, 0.1, 0), Rules(), Queueing())
     outcome = study.run(policy)
     replayed = time.perf_counter()
     figures = merit(arriving, outcome, fleet)
     return {
         "policy": policy,
-        "trace_s": made - start,
-        "replay_s": replayed - made,
+        "trace_s": generated - start,
+        "replay_s": replayed - generated,
         "figures_s": time.perf_counter() - replayed,
-        "us_per_job": 1e6 * (replayed - made) / jobs,
+        "us_per_job": 1e6 * (replayed - generated) / jobs,
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
         "states": outcome.states,
         "mean_slowdown": figures["slowdown"]["mean"],
@@ -84,16 +84,20 @@ def main() -> int:
     parser.add_argument("--policy", action="append", choices=NAMES)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(one(asked.one, asked.nodes, asked.slots, asked.jobs, asked.load)))
+    options = parser.parse_args()
+    if options.one:
+        print(
+            json.dumps(
+                replay_policy(options.one, options.nodes, options.slots, options.jobs, options.load)
+            )
+        )
         return 0
     results = []
-    for policy in asked.policy or NAMES:
+    for policy in options.policy or NAMES:
         command = [
             *(sys.executable, "-m", "benchmarks.simulate.speed", "--one", policy),
-            *("--nodes", str(asked.nodes), "--slots", str(asked.slots)),
-            *("--jobs", str(asked.jobs), "--load", str(asked.load)),
+            *("--nodes", str(options.nodes), "--slots", str(options.slots)),
+            *("--jobs", str(options.jobs), "--load", str(options.load)),
         ]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         results.append(json.loads(done.stdout))
@@ -103,10 +107,10 @@ def main() -> int:
     met = longest <= MOST_S and most <= MOST_MIB
     document = {
         "benchmark": "simulate.speed",
-        "nodes": asked.nodes,
-        "slots": asked.slots,
-        "jobs": asked.jobs,
-        "load": asked.load,
+        "nodes": options.nodes,
+        "slots": options.slots,
+        "jobs": options.jobs,
+        "load": options.load,
         "targets": {"seconds": MOST_S, "memory_mib": MOST_MIB},
         "longest_s": longest,
         "memory_mib": most,
@@ -114,7 +118,7 @@ def main() -> int:
         "results": results,
     }
     print(json.dumps(document, indent=2))
-    return 4 if asked.check and not met else 0
+    return 4 if options.check and not met else 0
 
 
 if __name__ == "__main__":

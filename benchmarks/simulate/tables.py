@@ -25,14 +25,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--store", required=True, metavar="URL")
     parser.add_argument("--placement", choices=PLACEMENTS, default=DEFAULT_PLACEMENT)
-    asked = parser.parse_args()
-    source = Source(STORE, STORE, None, "auto", asked.placement, False, asked.store, 0)
+    options = parser.parse_args()
+    source = Source(STORE, STORE, None, "auto", options.placement, False, options.store, 0)
     try:
         file = pairs_of(source)
         table = file.table.filled()
         beliefs = beliefs_for(source, file, table)
-        with Store.open(asked.store) as store:
-            runs = store.runs(placement=asked.placement, ok=True, fingerprints=False)
+        with Store.open(options.store) as store:
+            runs = store.runs(placement=options.placement, ok=True, fingerprints=False)
     except KongmingError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status

@@ -1,8 +1,8 @@
 """Three honest nodes and a thief, each with a token, next to what is killed: none of them is.
 
 The honest report the same load again and again, each report until it is acknowledged, as an agent
-does from its spool. The thief tries all that tests/hostile knows. In the end what is said of the
-honest nodes is compared with a server that was never killed, and never met the thief.
+does from its spool. The thief tries all that tests/hostile knows. In the end the answers about the
+honest nodes are compared with those of a server that was never killed, and never met the thief.
 """
 
 from __future__ import annotations
@@ -86,15 +86,15 @@ class Crowd:
         while not self._ending.wait(0.05):
             move = chance.choice(moves)
             self.moves[move.__name__] += 1
-            # Whether it works out is for the end to say: a kill ends it anywhere.
+            # Whether it succeeded is checked at the end: a kill ends it anywhere.
             with suppress(grpc.RpcError, AssertionError, KongmingError):
                 move(self._fleet)
             self._fleet.thief.facts = facts
 
     def faults(self, folder: Path) -> dict[str, Any]:
-        """What was lost or doubled, and what is said of the honest nodes that is not so."""
+        """What was lost or doubled, and which answers about the honest nodes are wrong."""
         with Store.open(self._store_url) as store:
-            kept = Counter(
+            stored = Counter(
                 (run.node_id, run.id)
                 for node_id in HONEST
                 for run in store.runs(app="sort", node_id=node_id, fingerprints=False)
@@ -102,19 +102,19 @@ class Crowd:
         folder.mkdir()
         with serving(folder) as calm:
             deadline = time.monotonic() + REFRESHED_S
-            while (false := differences(_last_word(self._fleet), _last_word(calm))) and (
+            while (false := differences(_final_answers(self._fleet), _final_answers(calm))) and (
                 time.monotonic() < deadline
             ):
                 time.sleep(0.5)
         return {
             "honest_runs": len(self.acknowledged),
-            "honest_lost": sorted(set(self.acknowledged) - set(kept)),
-            "honest_doubled": sorted(key for key, count in kept.items() if count > 1),
+            "honest_lost": sorted(set(self.acknowledged) - set(stored)),
+            "honest_doubled": sorted(key for key, count in stored.items() if count > 1),
             "false": false,
         }
 
 
-def _last_word(fleet: Fleet) -> Answers:
+def _final_answers(fleet: Fleet) -> Answers:
     """The answers after one more report of each honest node."""
     assert fleet.ingest()
     return fleet.answers()
@@ -127,21 +127,21 @@ def _until_taken(call: Callable[[], T]) -> T:
         time.sleep(0.05)
 
 
-def differences(found: Answers, expected: Answers) -> dict[str, tuple[Any, Any]]:
+def differences(actual: Answers, expected: Answers) -> dict[str, tuple[Any, Any]]:
     """Where answers differ: medians and all that is listed in any digit, bounds by ``LIMIT``."""
     return {
-        key: (found.get(key), expected.get(key))
-        for key in sorted(found.keys() | expected.keys())
-        if not _alike(found.get(key), expected.get(key))
+        key: (actual.get(key), expected.get(key))
+        for key in sorted(actual.keys() | expected.keys())
+        if not _alike(actual.get(key), expected.get(key))
     }
 
 
-def _alike(found: Any, expected: Any) -> bool:
-    if found == expected:
+def _alike(actual: Any, expected: Any) -> bool:
+    if actual == expected:
         return True
-    if found is None or expected is None or len(found) != 5 or not isinstance(found[1], float):
+    if actual is None or expected is None or len(actual) != 5 or not isinstance(actual[1], float):
         return False
-    (*lower, _, _), (*others, _, _) = (found, expected)
-    return (found[0], *found[3:]) == (expected[0], *expected[3:]) and all(
+    (*lower, _, _), (*others, _, _) = (actual, expected)
+    return (actual[0], *actual[3:]) == (expected[0], *expected[3:]) and all(
         abs(a - b) <= LIMIT * abs(b) for a, b in zip(lower, others, strict=True)
     )

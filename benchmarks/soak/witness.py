@@ -50,7 +50,7 @@ class Witness(grpc.GenericRpcHandler):
     def _passed_on(
         self, method: str, requests: Iterator[bytes], context: grpc.ServicerContext
     ) -> Iterator[bytes]:
-        shown = [one for one in context.invocation_metadata() if one[0] == "authorization"]
+        shown = [entry for entry in context.invocation_metadata() if entry[0] == "authorization"]
         call = self._channel.stream_stream(method)(requests, timeout=_LONGEST_S, metadata=shown)
         context.add_callback(call.cancel)
         try:

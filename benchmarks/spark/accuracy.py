@@ -62,18 +62,18 @@ def _over_best(own: Sequence[Application]) -> list[float]:
         cost.setdefault(executors, []).append(executors * estimator.workload.measured_s)
     measured = {executors: float(np.median(costs)) for executors, costs in cost.items()}
     best = min(measured.values())
-    found = []
+    excesses = []
     for application in own:
         estimates = Estimator(application).estimates([Size(count) for count in sorted(measured)])
-        found.append(100.0 * (measured[recommend(estimates).cheapest.executors] / best - 1.0))
-    return found
+        excesses.append(100.0 * (measured[recommend(estimates).cheapest.executors] / best - 1.0))
+    return excesses
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    asked = parser.parse_args()
-    applications = read_all(sorted(asked.folder.glob("*.zstd")))
+    options = parser.parse_args()
+    applications = read_all(sorted(options.folder.glob("*.zstd")))
     programs: dict[str, list[Application]] = {}
     for application in applications:
         programs.setdefault(application.name, []).append(application)

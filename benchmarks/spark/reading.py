@@ -105,13 +105,13 @@ def speeds(folder: Path, tasks: int, rounds: int) -> dict[str, object]:
 
 def peak_bytes(path: Path) -> int:
     """The peak of a process that reads a log."""
-    made = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "benchmarks.spark.reading", "--peak", str(path)],
         check=True,
         capture_output=True,
         text=True,
     )
-    return int(made.stdout)
+    return int(completed.stdout)
 
 
 def memory(folder: Path, tasks: int) -> dict[str, object]:
@@ -125,8 +125,8 @@ def memory(folder: Path, tasks: int) -> dict[str, object]:
 
 
 def large(folder: Path, gigabytes: float) -> dict[str, object]:
-    one = sum(map(len, islice(lines(1000), 2000))) / 1000
-    tasks = int(gigabytes * 1e9 / one)
+    task_bytes = sum(map(len, islice(lines(1000), 2000))) / 1000
+    tasks = int(gigabytes * 1e9 / task_bytes)
     path = folder / "large"
     write(path, lines(tasks), compressed=True)
     peak = peak_bytes(path)

@@ -5,7 +5,7 @@
 
 A standalone master and eight workers run for as long as the recording; each executor is a process
 in a control group with a fifth of a CPU. Programs, sizes and repeats are interleaved, so that a
-busy quarter of an hour hits all of them. Logs are kept without what tells of the machine. What is
+busy quarter of an hour hits all of them. Logs are kept without what identifies the machine. What is
 recorded already is not run again: the same command goes on where it was stopped. VENV has PySpark;
 FOLDER has the tables of TPC-H:
 
@@ -64,10 +64,10 @@ class Java:
     executors by the JAVA_HOME of their worker."""
 
     def __init__(self, folder: Path) -> None:
-        found = shutil.which("java")
-        if found is None:
+        java = shutil.which("java")
+        if java is None:
             raise SystemExit("There is no java on the PATH.")
-        self.real = Path(found).resolve()
+        self.real = Path(java).resolve()
         self._folder = folder
 
     def home(self, rank: int, procs: Path) -> Path:
@@ -219,23 +219,23 @@ def main() -> None:
     parser.add_argument("--program", action="append", choices=PROGRAMS)
     parser.add_argument("--sizes", default="1,2,3,4,6,8")
     parser.add_argument("--repeats", type=int, default=3)
-    asked = parser.parse_args()
-    sizes = [int(size) for size in asked.sizes.split(",")]
-    asked.out.mkdir(parents=True, exist_ok=True)
-    python = asked.spark.absolute() / "bin" / "python"
-    spark = next(asked.spark.absolute().glob("lib/python*/site-packages/pyspark"))
+    options = parser.parse_args()
+    sizes = [int(size) for size in options.sizes.split(",")]
+    options.out.mkdir(parents=True, exist_ok=True)
+    python = options.spark.absolute() / "bin" / "python"
+    spark = next(options.spark.absolute().glob("lib/python*/site-packages/pyspark"))
     left = [
-        (program, size, asked.out / f"{program}-{size}-{repeat}.zstd")
-        for repeat in range(asked.repeats)
+        (program, size, options.out / f"{program}-{size}-{repeat}.zstd")
+        for repeat in range(options.repeats)
         for size in sizes
-        for program in asked.program or PROGRAMS
+        for program in options.program or PROGRAMS
     ]
     left = [each for each in left if not each[2].exists()]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if not left:
         print("All are recorded.")
         return
-    data = asked.data.absolute()
+    data = options.data.absolute()
     with tempfile.TemporaryDirectory() as folder, cluster(spark, Path(folder)) as master:
         # What runs first on a new cluster takes half a minute longer than it would later: the
         # system reads Java and Spark from the disk.

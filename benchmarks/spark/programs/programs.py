@@ -138,7 +138,7 @@ def words(spark: Any, data: Path) -> None:
 
     for turn in range(4):
         seeds = spark.sparkContext.parallelize(range(turn * 100, turn * 100 + 24), 24)
-        counts = seeds.flatMap(of).reduceByKey(lambda one, other: one + other, 12)
+        counts = seeds.flatMap(of).reduceByKey(lambda first, second: first + second, 12)
         counts.sortBy(lambda pair: -pair[1], numPartitions=6).take(10)
 
 
