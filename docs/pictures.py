@@ -49,15 +49,15 @@ class Pair:
 
 def pairs(recordings: Sequence[str]) -> list[Pair]:
     """What ``auto`` predicted of every ordered pair of these recordings."""
-    found = []
+    points = []
     for name in recordings:
         with (RESULTS / f"{name}.csv").open(encoding="utf-8", newline="") as table:
-            found += [
+            points += [
                 Pair(*(float(row[key]) for key in ("measured", "predicted", "lower", "upper")))
                 for row in csv.DictReader(table)
                 if row["model"] == "auto"
             ]
-    return found
+    return points
 
 
 def accuracy() -> str:

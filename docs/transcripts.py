@@ -125,7 +125,7 @@ def record(transcript: Transcript) -> str:
     if done.returncode not in transcript.statuses:
         raise RuntimeError(f"{transcript.command}: status {done.returncode}\n{done.stdout}")
     lines = [line.rstrip() for line in done.stdout.strip("\n").split("\n")]
-    shown = "\n".join([*_command_lines(transcript.command), *_kept(lines, transcript)])
+    shown = "\n".join([*_command_lines(transcript.command), *_shown_lines(lines, transcript)])
     return re.sub(r"\n{3,}", "\n\n", shown).rstrip("\n")
 
 
@@ -153,7 +153,7 @@ def _command_lines(command: str) -> list[str]:
     return lines
 
 
-def _kept(lines: Sequence[str], transcript: Transcript) -> Iterable[str]:
+def _shown_lines(lines: Sequence[str], transcript: Transcript) -> Iterable[str]:
     """The lines that the transcript shows, with an ellipsis for each gap."""
     if not transcript.keep:
         yield from lines

@@ -97,7 +97,7 @@ class Cluster:
         self.failed: list[str] = []
 
     def start(self, name: str, *command: str, cpu: int | None = None) -> subprocess.Popen[str]:
-        """A process that ends with this one, whatever ends this one; on one CPU if that is said."""
+        """A process that ends with this one, whatever ends this one; on ``cpu`` if one is given."""
         with (self.folder / f"{name}.log").open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [str(self.bin / command[0]), *command[1:]],
@@ -117,11 +117,11 @@ class Cluster:
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], 30.0)
         line = process.stdout.readline() if ready else ""
-        found = re.match(r"listening grpc=(\S+) http=(\S+)", line)
-        if found is None:
+        match = re.match(r"listening grpc=(\S+) http=(\S+)", line)
+        if match is None:
             self.fail(f"the server did not start; see {short(self.folder / 'server.log')}")
-        os.environ["KONGMING_SERVER"] = found[1]
-        print(f"\nexport KONGMING_SERVER={found[1]}    # and http://{found[2]}/metrics, /docs")
+        os.environ["KONGMING_SERVER"] = match[1]
+        print(f"\nexport KONGMING_SERVER={match[1]}    # and http://{match[2]}/metrics, /docs")
 
     def add_node(self, name: str) -> None:
         settings = self.folder / f"{name}.toml"
@@ -239,7 +239,7 @@ def plan(cluster: Cluster) -> None:
     why = reasons(node_facts(), cluster.folder)
     for name, (_, kind, _) in LIMITS.items():
         if not cluster.control_groups:
-            cluster.beside_load[name] = "no control groups, as was asked for"
+            cluster.beside_load[name] = "no control groups, as requested"
         elif why[kind] is not None:
             cluster.beside_load[name] = str(why[kind]).rstrip(".")
 
@@ -249,17 +249,17 @@ def disturb(cluster: Cluster) -> str:
     from kongming.profiling.environments.environment import Environment
     from kongming.profiling.environments.limits import Limits
 
-    told = []
+    changes = []
     for name, (words, kind, parameters) in LIMITS.items():
         if name in cluster.beside_load:
-            told.append(_load_instead(cluster, name))
+            changes.append(_load_instead(cluster, name))
             continue
         environment = Environment(words, kind, parameters)
         groups = cluster.limits.enter_context(Limits(environment, cluster.folder))
         for procs in groups.app_procs:
             procs.write_text(str(cluster.running[name].pid), encoding="ascii")
-        told.append(f"{name} has {words}")
-    return "; ".join(told)
+        changes.append(f"{name} has {words}")
+    return "; ".join(changes)
 
 
 def _load_instead(cluster: Cluster, name: str) -> str:

@@ -144,12 +144,12 @@ def report(rows: list[dict[str, Any]], placement: str) -> str:
 def compared(gains: list[float]) -> str:
     """Whether the prediction was better than the mean by more than chance: by two standard errors
     of the difference over the pairs."""
-    gain = _mean(gains)
-    spread = math.fsum((one - gain) ** 2 for one in gains) / (len(gains) - 1)
+    mean_gain = _mean(gains)
+    spread = math.fsum((gain - mean_gain) ** 2 for gain in gains) / (len(gains) - 1)
     chance = 2.0 * math.sqrt(spread / len(gains))
-    if gain > chance:
+    if mean_gain > chance:
         return "better than the mean."
-    if gain < -chance:
+    if mean_gain < -chance:
         return "worse than the mean; a quieter time or a longer profile may show more."
     return f"no clear difference: of {len(gains)} pairs less than {chance:.1f} points is chance."
 

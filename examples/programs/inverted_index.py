@@ -1,4 +1,4 @@
-"""Builds a search index over a text in Python, stores it, loads it and asks it.
+"""Builds a search index over a text in Python, stores it, loads it and queries it.
 
 Usage: inverted_index.py TEXT TIMES
 """
@@ -21,8 +21,10 @@ def built(words: list[str]) -> dict[str, list[int]]:
 
 def together(index: dict[str, list[int]], first: str, second: str) -> int:
     """The number of pages on which both words are."""
-    one, other = ({place // WORDS_A_PAGE for place in index[word]} for word in (first, second))
-    return len(one & other)
+    first_pages, second_pages = (
+        {place // WORDS_A_PAGE for place in index[word]} for word in (first, second)
+    )
+    return len(first_pages & second_pages)
 
 
 def main() -> None:
