@@ -1,4 +1,4 @@
-"""Accuracy over pairs: measured or recorded, scored next to the peers, held against the targets.
+"""Accuracy over pairs: measured or recorded, scored next to the peers, compared with the targets.
 
     python -m benchmarks.accuracy.accuracy examples/apps.toml --app xz --app stencil --out DIR
     python -m benchmarks.accuracy.accuracy examples/apps.toml --recorded STORE.db.xz --out DIR

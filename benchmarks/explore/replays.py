@@ -23,7 +23,7 @@ SOURCES = (
     *sorted(Path(*kongming.explore.__path__).rglob("*.py")),
     *(HERE / name for name in ("peer_runs.py", "select_points.py", "program_worlds.py")),
 )
-"""What a result depends on besides its arguments, among which the world is."""
+"""What a result depends on in addition to its arguments, which include the world."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def take_options(options: argparse.Namespace) -> None:
-    """Let ``replays`` do as the command line asks."""
+    """Apply the options of the command line to ``replays``."""
     HOW.jobs, HOW.keep = options.jobs, options.keep
 
 

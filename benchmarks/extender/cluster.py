@@ -36,9 +36,9 @@ class Cluster:
         for name in names:
             self._api.patch(f"{NODES}/{name}", {"spec": {"unschedulable": True}})
 
-    def create(self, names: Sequence[str], **asks: str) -> None:
-        """Pods of ``APP``; ``asks`` are other annotations, without their prefix."""
-        _each(lambda name: self._api.post(PODS, _pod(name, asks)), names)
+    def create(self, names: Sequence[str], **more: str) -> None:
+        """Pods of ``APP``; ``more`` are other annotations, without their prefix."""
+        _each(lambda name: self._api.post(PODS, _pod(name, more)), names)
 
     def pods(self) -> dict[str, dict[str, Any]]:
         return {pod["metadata"]["name"]: pod for pod in self._api.get(PODS)["items"]}
@@ -139,8 +139,8 @@ class Bindings:
             self._response = self._watch()
 
 
-def _pod(name: str, asks: Mapping[str, str]) -> dict[str, Any]:
-    annotations = {f"kongming.dev/{key}": value for key, value in {"app": APP, **asks}.items()}
+def _pod(name: str, more: Mapping[str, str]) -> dict[str, Any]:
+    annotations = {f"kongming.dev/{key}": value for key, value in {"app": APP, **more}.items()}
     container = {
         "name": "main",
         "image": "job:1",

@@ -12,10 +12,10 @@ load on memory, on the other CPU or on the same). Ways to judge:
     gate        by turns: what `kongming audit gate --baseline` does; a disturbed take is made
                 again, at most four times in all
 
-`gate_by_fingerprints` is the gate without the system's signals: as with a neighbour whom the
+`gate_by_fingerprints` is the gate without the system's signals: as with a neighbour that the
 machine does not show, in another virtual machine. Rates are of what was not withheld; that true
 regressions are found is promised, and counted, where there were as many runs as their own noise
-asks for. Exit status 4 with --check where the gate calls the unchanged program slower significantly
+requires. Exit status 4 with --check where the gate calls the unchanged program slower significantly
 more often than stated, finds the slower one too rarely, or judges nothing: in any condition, or in
 all of them together.
 """
@@ -164,7 +164,7 @@ def loaded(cpu: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """``enough``: there were as many runs as their own noise asks for."""
+    """``enough``: there were as many runs as their own noise requires."""
 
     verdict: str
     enough: bool = True

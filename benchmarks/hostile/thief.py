@@ -1,8 +1,8 @@
-"""How long the honest wait while an agent with a token reports all that it can.
+"""How long honest callers wait while an agent with a token reports all that it can.
 
     python -m benchmarks.hostile.thief [--seconds 10] [--check]
 
-A real server asks everybody for a token. Predictions, rankings and reports of three honest nodes
+A real server requires a token of everybody. Predictions, rankings and reports of three honest nodes
 are timed, each kind for itself, while nothing else happens and while a thief sends fingerprints by
 the hundred, large registrations, runs, signatures and assignments of its own node in eight calls at
 once, turn by turn so that the machine's own ups and downs hit both. Prints one JSON document: p50
@@ -64,7 +64,7 @@ def measured(fleet: Fleet, seconds: float) -> dict[str, dict[str, dict[str, floa
     processes = multiprocessing.get_context("spawn")
     attacking, ending, count = processes.Event(), processes.Event(), processes.Value("q", 0)
     token = token_command("add", "--role", "agent", "--store", fleet.server.store_url)["token"]
-    # In a process of its own: what it costs to make up reports is no wait of the honest.
+    # In a process of its own, so that making up reports does not add to the honest callers' waits.
     thief = processes.Process(
         target=steal, args=(fleet.server.grpc, token, count, attacking, ending)
     )
@@ -128,7 +128,7 @@ def steal(address: str, token: str, count: Any, attacking: Any, ending: Any) -> 
 def attack(thief: FakeAgent, number: int, count: Any, attacking: Any, ending: Any) -> None:
     slow = dict.fromkeys(worlds.NAMES, 6.0)
     node = thief.facts.id
-    # Made once: what it costs to make them up is no wait of the honest either.
+    # Made once: the cost of making them up is not part of the attack.
     many = [thief.request(fingerprint(thief, slow)) for _ in range(MANY)]
     for turn in itertools.count():
         attacking.wait()

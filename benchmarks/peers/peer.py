@@ -1,4 +1,4 @@
-"""What a peer is given, and what it is asked."""
+"""What a peer is given, and what it answers."""
 
 from __future__ import annotations
 

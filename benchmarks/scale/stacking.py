@@ -2,9 +2,9 @@
 
     python benchmarks/scale/stacking.py [--tables 300] [--contexts 40] [--seed 100000] [--simulated]
 
-Prints one JSON document. Each table (``generated.py``) is asked for its largest machine counts
-(one, a third, half of them left out) and for single counts that are left out; an error is the mean
-of |predicted / measured - 1| at what was left out. The factors of the stack were chosen with seeds
+Prints one JSON document. For each table (``generated.py``) its largest machine counts (one, a
+third, half of them) and single counts are left out and predicted; an error is the mean of
+|predicted / measured - 1| at what was left out. The factors of the stack were chosen with seeds
 below 50000 of ``generated.py``: prove it with others, or with ``--simulated``.
 """
 

@@ -3,7 +3,7 @@
     python benchmarks/scale/tables.py [TABLE.csv ...]
 
 Prints one JSON document. The tables in ``tables/`` were measured on machines that are control
-groups with an eighth of a CPU each; README.md says how to measure them anew. Left out are the
+groups with an eighth of a CPU each; README.md says how to measure them again. Left out are the
 machine counts above half of the largest, the largest scale, both; and by turns each scale, and each
 machine count that has others on both sides. ``together`` has geometric means over the tables, each
 error over that of the question's best; ``together_without`` those without one of them.

@@ -6,12 +6,12 @@ A real store is filled with a recorded quick fingerprint, varied, as the agents 
 would over some hours; then it is thinned to hourly figures by ``Store.retain``. What a row takes
 is measured with its indexes: on SQLite the growth of the file over the rows that made it grow, on
 PostgreSQL the size of the table over its rows, both after VACUUM (a busy PostgreSQL has some
-free space in its tables besides). **The year is extrapolated** from that by counting rows, not
+free space in its tables as well). **The year is extrapolated** from that by counting rows, not
 filled: the defaults of ``Retention`` say how many live fingerprints and hourly figures there are
 at its end.
 
     live_bytes, hourly_bytes   one live fingerprint; one hour of one CPU
-    document_bytes             the whole JSON form of one fingerprint, for comparison
+    document_bytes             the complete JSON form of one fingerprint, for comparison
     year_gib                   all of it at the end of a year, and its parts
     thinned_per_second         live fingerprints that ``retain`` takes in a second
     core_for_thinning          share of one core that thinning takes at this rate of reports

@@ -2,8 +2,8 @@
 
     python -m benchmarks.service.watched_server OPTIONS...     # as kongming-server
 
-At SIGUSR1 it writes the longest step since it was last asked, as JSON to the file that the variable
-HOLDS_FILE names, and begins anew: ``cpu_ms`` of the thread itself, which other processes and
+At SIGUSR1 it writes the longest step since the last signal, as JSON to the file that the variable
+HOLDS_FILE names, and begins again: ``cpu_ms`` of the thread itself, which other processes and
 threads do not change, ``wall_ms`` of the same step, and which it was.
 """
 

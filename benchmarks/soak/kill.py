@@ -16,7 +16,7 @@ and listings of their nodes are those of a server that was never killed and neve
 medians in every digit, bounds within 2 %.
 
 Exit status 0; with --check 4 when a run was lost or doubled, or was acknowledged and is not there,
-or an answer is false.
+or an answer is wrong.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ from kongming import Run
 from kongming.probes.node import node_facts
 from kongming_agent.reporting.spool import Spool
 spool = Spool(Path(sys.argv[1]))
-told = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+log = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 node_id = node_facts().id
 while True:
     now = moments.now()
     run = Run(app="soak", identity="0" * 16, node_id=node_id, placement="cross-core", kind="solo",
               started_at=now, wall_s=1.0, metric=1.0)
     spool.add_run(run)
-    os.write(told, f"{run.id}\\n".encode())
+    os.write(log, f"{run.id}\\n".encode())
     time.sleep(0.02)
 """
 
@@ -146,8 +146,8 @@ class Soak:
         return int(count)
 
     def committed(self) -> tuple[list[str], set[str]]:
-        """Ids of runs in the server's own books, each as often as it is there; and of all that
-        it may have acknowledged: a server that keeps that log itself tells of fingerprints too."""
+        """Ids of runs in the server's own store, each as often as it is there; and of all that it
+        may have acknowledged: a server that writes that log itself lists fingerprints too."""
         stand_in = self.folder / "fleet.db"
         if stand_in.exists():
             database = sqlite3.connect(stand_in)
@@ -170,7 +170,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _lines(path: Path) -> list[str]:
-    # The last line may have been cut by a kill: what has no end was not told.
+    # The last line may have been cut by a kill: a line without an end does not count.
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
@@ -240,7 +240,7 @@ def soak(
         run.end()
     spooled, (committed, held) = run.spooled(), run.committed()
     counts = Counter(committed)
-    # What was committed but not told (killed between the two) is a run as well, and no fault.
+    # What was committed but not listed (killed between the two) is a run as well, and no fault.
     acknowledged = _lines(folder / "acknowledged")
     return {
         "schema": 1,

@@ -137,7 +137,7 @@ _OPENS = (
 
 
 def run(python: Path, spark: Path, master: str, program: str, size: int, data: Path) -> bytes:
-    """Run one program on ``size`` executors; returns its log without what tells of the machine."""
+    """Run a program on ``size`` executors; returns its log without what identifies the machine."""
     with tempfile.TemporaryDirectory() as logs:
         settings = {
             **SETTINGS,
@@ -176,7 +176,7 @@ def run(python: Path, spark: Path, master: str, program: str, size: int, data: P
 
 
 def keep(content: bytes, out: Path) -> None:
-    """Write a log next to its place and rename it, so that what has its name is whole."""
+    """Write a log next to its place and rename it, so that a file of its name is complete."""
     partial = out.with_name(f".{out.name}.partial")
     partial.write_bytes(zstandard.ZstdCompressor(level=19).compress(content))
     partial.rename(out)
