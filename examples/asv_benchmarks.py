@@ -1,4 +1,4 @@
-"""Benchmarks for asv that tell what the machine did: a recipe to copy into benchmarks/.
+"""Benchmarks for asv that report what the machine did: a recipe to copy into benchmarks/.
 
 ``Watched`` makes a result n/a where the machine was disturbed right before it, and
 ``MachineSuite`` keeps a quick fingerprint as series of its own next to each commit: where these

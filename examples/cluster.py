@@ -93,7 +93,7 @@ class Cluster:
         self.store = f"sqlite:///{folder / 'cluster.db'}"
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.limits = ExitStack()
-        self.beside_load: dict[str, str] = {}
+        self.load_reasons: dict[str, str] = {}
         self.failed: list[str] = []
 
     def start(self, name: str, *command: str, cpu: int | None = None) -> subprocess.Popen[str]:
@@ -129,7 +129,7 @@ class Cluster:
         text = AGENT.format(server=address, name=name, folder=self.folder)
         settings.write_text(text, encoding="utf-8")
         print(f"\n$ kongming-agent --config {short(settings)} &", flush=True)
-        cpu = max(os.sched_getaffinity(0)) if name in self.beside_load else None
+        cpu = max(os.sched_getaffinity(0)) if name in self.load_reasons else None
         self.start(name, "kongming-agent", "--config", str(settings), cpu=cpu)
 
     def show(self, *arguments: str) -> None:
@@ -239,9 +239,9 @@ def plan(cluster: Cluster) -> None:
     why = reasons(node_facts(), cluster.folder)
     for name, (_, kind, _) in LIMITS.items():
         if not cluster.control_groups:
-            cluster.beside_load[name] = "no control groups, as requested"
+            cluster.load_reasons[name] = "no control groups, as requested"
         elif why[kind] is not None:
-            cluster.beside_load[name] = str(why[kind]).rstrip(".")
+            cluster.load_reasons[name] = str(why[kind]).rstrip(".")
 
 
 def disturb(cluster: Cluster) -> str:
@@ -251,7 +251,7 @@ def disturb(cluster: Cluster) -> str:
 
     changes = []
     for name, (words, kind, parameters) in LIMITS.items():
-        if name in cluster.beside_load:
+        if name in cluster.load_reasons:
             changes.append(_load_instead(cluster, name))
             continue
         environment = Environment(words, kind, parameters)
@@ -273,7 +273,7 @@ def _load_instead(cluster: Cluster, name: str) -> str:
             *("--seconds", str(LONGEST_S)),
         )
     share = "a smaller part of" if name == NODES[-1] else "half of"
-    return f"{name} has {share} CPU {cpu} next to a load ({cluster.beside_load[name]})"
+    return f"{name} has {share} CPU {cpu} next to a load ({cluster.load_reasons[name]})"
 
 
 def walk_through(cluster: Cluster) -> None:
