@@ -33,7 +33,7 @@ class Transcript:
     """One block: the page that it stands on, its command, and which lines of the output it shows.
 
     ``keep`` are patterns of ranges of lines, ``(first, last)`` searched in order; without any the
-    whole output stands there. ``measures`` says that the output depends on this machine, and
+    complete output is shown. ``measures`` says that the output depends on this machine, and
     ``statuses`` are those that the command may exit with.
     """
 
