@@ -108,6 +108,8 @@ async def measure(
     finally:
         await agents.close()
     reports = calls_after["service.Report"] - calls["service.Report"]
+    if not reports:
+        raise SystemExit("No report came in that time: measure longer, or with more agents.")
     taken = {name: after.get(name, 0.0) - seconds.get(name, 0.0) for name in STAGES}
     # As many calls came in either part, but for chance.
     taken["wire"] = empty["server_core"] * served["seconds"]

@@ -128,7 +128,7 @@ def _run(python: str, words: list[str], folder: Path, settings: Mapping[str, str
 
 # -- without what identifies the machine
 
-_KEPT = re.compile(
+_COPIED_SETTINGS = re.compile(
     r"spark\.(master|app\.id|executor\.|task\.|cores|default|dynamicAllocation|eventLog\.|memory\."
     r"|scheduler|speculation|sql\.(shuffle|adaptive|files)|driver\.memory)"
 )
@@ -149,7 +149,7 @@ def sanitised(lines: Iterable[bytes]) -> Iterator[bytes]:
                     "Spark Properties": {
                         key: "file:///logs" if key == "spark.eventLog.dir" else value
                         for key, value in properties.items()
-                        if _KEPT.match(key)
+                        if _COPIED_SETTINGS.match(key)
                     },
                 }
             yield json.dumps(event, separators=(",", ":")).encode() + b"\n"
