@@ -256,7 +256,7 @@ class Trials:
         return seen
 
     def _api_restart(self) -> dict[str, Any]:
-        lists = {cause: self._lists(cause) for cause in ("gone", "error", "doubt")}
+        lists = {cause: self._lists(cause) for cause in ("gone", "error", "recheck")}
         self._plane.end("api", signal.SIGKILL)
         _until(lambda: self._extender.watch_state() == "away")
         self._plane.start_api()

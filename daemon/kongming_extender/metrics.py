@@ -91,7 +91,7 @@ DECLARED = tuple(
         ("watching", "gauge", "watch_connected", "1 while pods are watched."),
         (
             *("relists", "counter", "watch_lists_total"),
-            "Times that all pods were listed, by cause: start, gone (410), error or doubt.",
+            "Times that all pods were listed, by cause: start, gone (410), error or recheck.",
             ("cause",),
         ),
         ("events", "counter", "watch_events_total", "Events of the watch, by type.", ("type",)),

@@ -76,7 +76,7 @@ class PodWatch:
                         backoff.after_success()
                     version = await self._watch(api, version)
                     if self._listener.relist_needed():
-                        version, cause = "", "doubt"
+                        version, cause = "", "recheck"
                     if time.monotonic() - begun > _BRIEF_S:
                         backoff.after_success()
                         continue

@@ -77,11 +77,11 @@ def judge(runs: Iterable[Run]) -> Judgement:
     if 4 * failed >= len(members):
         counts = {"runs": failed, "of": len(members)}
         reasons.append(Reason("failed-runs", "usable", counts))
-    doubts = [reason for reason in reasons if reason.verdict != "good"]
+    problems = [reason for reason in reasons if reason.verdict != "good"]
     # The worst first.
-    doubts.sort(key=lambda reason: -VERDICTS.index(reason.verdict))
-    if doubts:
-        return Judgement(doubts[0].verdict, tuple(doubts), left_out, unit)
+    problems.sort(key=lambda reason: -VERDICTS.index(reason.verdict))
+    if problems:
+        return Judgement(problems[0].verdict, tuple(problems), left_out, unit)
     return Judgement("good", (alone,), left_out, unit)
 
 

@@ -32,7 +32,7 @@ class Listener:
         self.metrics = Metrics()
         self.pods: dict[str, Pod] = {}
         self.lists = 0
-        self.doubts = False
+        self.needs_relist = False
 
     def pods_listed(self, pods: list[Pod], at: float) -> None:
         self.lists += 1
@@ -45,7 +45,7 @@ class Listener:
         self.pods.pop(pod.name, None)
 
     def relist_needed(self) -> bool:
-        needed, self.doubts = self.doubts, False
+        needed, self.needs_relist = self.needs_relist, False
         return needed
 
     def sample(self, name: str, **labels: str) -> float:
@@ -147,9 +147,9 @@ def test_a_needed_list_is_made_soon_after_another(
     monkeypatch.setattr(pod_watch, "_RECHECK_S", 0.9)
 
     async def scenario(listener: Listener, api: ApiServer) -> None:
-        listener.doubts = True
+        listener.needs_relist = True
         await listener.until(lambda: listener.lists == 2)
-        assert listener.sample("watch_lists_total", cause="doubt") == 1
+        assert listener.sample("watch_lists_total", cause="recheck") == 1
         # The first one after either list is short, then they are as configured.
         await listener.until(lambda: len(api.watches) == 3)
         assert [query["timeoutSeconds"] for query in api.watches] == ["1", "1", "240"]

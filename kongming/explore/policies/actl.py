@@ -19,7 +19,7 @@ def choose(situation: Situation, count: int) -> Floats:
     left = situation.candidates(_LIMIT)
     forest = Forest(seed=situation.seed, bootstrap=True)
     forest.fit(situation.features(situation.runs), situation.values)
-    doubt = forest.members(situation.features(left)).std(axis=0)
+    disagreement = forest.members(situation.features(left)).std(axis=0)
     # Equally uncertain points are taken in random order.
-    order = np.lexsort((situation.rng.uniform(size=len(left)), -doubt))
+    order = np.lexsort((situation.rng.uniform(size=len(left)), -disagreement))
     return left[order[:count]]

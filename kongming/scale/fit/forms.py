@@ -16,8 +16,8 @@ from kongming.scale.fit.power import fit_power
 from kongming.scale.fit.residuals import Shape, fit_residuals
 from kongming.scale.fit.robust import (
     LEAST_SCALE,
-    doubt,
     fit_robust,
+    inconsistency,
     robust_loss,
     solve_robust,
     weight_of,
@@ -82,7 +82,7 @@ def forms_of(
 
     def process(runs: Runs) -> Fit:
         trend = robust(runs)
-        return fit_residuals(runs, trend, shape, doubt(runs, trend))
+        return fit_residuals(runs, trend, shape, inconsistency(runs, trend))
 
     shared = tuple(term(key) for key in _SHARED)
     return {

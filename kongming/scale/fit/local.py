@@ -15,7 +15,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit
-from kongming.scale.fit.robust import doubt, fit_robust
+from kongming.scale.fit.robust import fit_robust, inconsistency
 from kongming.scale.fit.terms import Term, matrix
 from kongming.scale.points import Points, Runs
 
@@ -55,7 +55,7 @@ def fit_local(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
     """Fit around up to ``ANCHORS`` of the machine counts, the lowest and the highest among them."""
     # Around a count that the others contradict there is nothing to interpolate to.
     plain = fit_robust(runs, terms, items)
-    trusted = doubt(runs, plain) <= 1.0
+    trusted = inconsistency(runs, plain) <= 1.0
     counts = np.unique(runs.configurations.machines[trusted])
     if not len(counts):
         return LocalFit(np.unique(runs.points.machines)[:1], (plain,))

@@ -9,7 +9,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit
-from kongming.scale.fit.robust import doubt
+from kongming.scale.fit.robust import inconsistency
 from kongming.scale.points import Points, Runs
 
 _NEAR = 1e-4
@@ -52,4 +52,4 @@ def fit_neighbours(runs: Runs, trend: ErnestFit) -> NeighbourFit:
     points = runs.configurations
     places = np.log(np.column_stack([points.scale, points.machines]))
     residuals = np.log(runs.typical / trend.predict(points))
-    return NeighbourFit(trend, places, residuals, 1.0 / (1.0 + doubt(runs, trend) ** 2))
+    return NeighbourFit(trend, places, residuals, 1.0 / (1.0 + inconsistency(runs, trend) ** 2))

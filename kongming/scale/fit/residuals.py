@@ -75,17 +75,17 @@ class ResidualFit:
 
 
 def fit_residuals(
-    runs: Runs, ernest: ErnestFit, shape: Shape | None = None, doubt: Floats | None = None
+    runs: Runs, ernest: ErnestFit, shape: Shape | None = None, inconsistency: Floats | None = None
 ) -> ResidualFit:
     """Fit the process to the configurations' typical log residuals; ``shape`` None searches for it.
-    A configuration's noise grows by one plus its ``doubt`` (count,)."""
+    A configuration's noise grows by one plus its ``inconsistency`` (count,)."""
     at = _some(runs.count)
     points = runs.configurations.take(at)
     places = _places(points)
     residuals = np.log(runs.typical[at] / ernest.predict(points))
     share = 1.0 / runs.repeats[at]
-    if doubt is not None:
-        share = share * (1.0 + doubt[at])
+    if inconsistency is not None:
+        share = share * (1.0 + inconsistency[at])
     if shape is None:
         shape = _likeliest(places, residuals, share)
     covariance = _kernel(places, places, shape)

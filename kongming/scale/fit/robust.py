@@ -81,7 +81,7 @@ def solve_robust(A: Floats, y: Floats, weights: Floats) -> Floats:
     return np.asarray(solve(B * root[:, None], root) / size, dtype=np.float64)
 
 
-def doubt(runs: Runs, fit: ErnestFit) -> Floats:
+def inconsistency(runs: Runs, fit: ErnestFit) -> Floats:
     """(count,) how far each configuration is from a robust fit, squared, in units of three times
     the scale of the residuals: well above 1 for one that the others contradict."""
     residual = np.abs(np.log(fit.predict(runs.configurations) / runs.typical))

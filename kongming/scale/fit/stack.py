@@ -31,7 +31,7 @@ from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.forms import PRIOR, forms_of
 from kongming.scale.fit.residuals import fit_residuals
-from kongming.scale.fit.robust import doubt, fit_robust
+from kongming.scale.fit.robust import fit_robust, inconsistency
 from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way, standard_error
 from kongming.scale.fit.terms import Term
 from kongming.scale.fit.validation import Fit, folds_of, largest_out, repeat_noise
@@ -196,7 +196,7 @@ def fit_stack(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
     """Fit all forms to the runs, and to the runs without each configuration and without the largest
     machine counts."""
     trend = fit_robust(runs, terms, items)
-    shape = fit_residuals(runs, trend, doubt=doubt(runs, trend)).shape
+    shape = fit_residuals(runs, trend, inconsistency=inconsistency(runs, trend)).shape
     forms = forms_of(terms, items, shape=shape)
     names = tuple(forms)
     prior = np.array([PRIOR[name] for name in names])
