@@ -29,11 +29,11 @@ from kongming.rpc.v1 import predictor_pb2
 from kongming_server import call_errors, headers
 from kongming_server.arrivals import Arrivals, Bound
 from kongming_server.decoding import OFF_LOOP_BYTES, Decoder
+from kongming_server.limits import Limits
 from kongming_server.request_ids import REQUEST_ID_KEY, request_id_of
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.pacing import Pacing
 from kongming_server.security.roles import Role
-from kongming_server.settings import Limits
 from kongming_server.supervision import Working, unwatched
 from kongming_server.turns import Turns
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from kongming_server.limits import Quotas as Settings
 from kongming_server.nodes.quotas import Quotas
-from kongming_server.settings import Quotas as Settings
 
 from kongming.records.errors import InputError, OverloadedError
 

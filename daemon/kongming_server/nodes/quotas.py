@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from kongming.records.errors import InputError, OverloadedError
+from kongming_server.limits import Quotas as Settings
 from kongming_server.security.rates import Rates
-from kongming_server.settings import Quotas as Settings
 
 _DAY_S = 86_400.0
 _TURNOVER = 100
