@@ -57,6 +57,10 @@ LOOK_S, HURRIED_LOOK_S = 0.02, 0.005
 """Between two looks at the server's memory, and while it grows, at all connections as well: gRPC
 takes up to 2 GB in a second."""
 
+_SUDDEN_BYTES, _SUDDEN_S = 4 << 20, 1.0
+"""With such a growth from one look to the next a flood may begin. Memory is looked at more often
+for so long then, and connections not before it has grown further."""
+
 _HURRIED_SWITCH_S = 0.001
 """For so long another thread may keep the interpreter while memory grows, instead of the usual
 5 ms: that was most of the time between two looks."""
@@ -325,6 +329,8 @@ class FloodWatch:
         self._refused: frozenset[str] = frozenset()
         self._admitted: frozenset[str] | None = None
         self._hurried, self._switch_s = False, 0.0
+        # At the last look.
+        self._resident, self._sudden_until = math.inf, -math.inf
         self._next_look = self._next_calm_look = self._next_give_back = 0.0
         self._thread: threading.Thread | None = None
 
@@ -379,9 +385,12 @@ class FloodWatch:
     def _look(self, floods: Floods, sockets: PortDescriptors, resident: int) -> None:
         alarming, held = floods.alarming(resident), floods.held()
         begun = time.monotonic()
+        if resident - self._resident > _SUDDEN_BYTES:
+            self._sudden_until = begun + _SUDDEN_S
+        self._resident = resident
         # Not for addresses that are held: one could have that for as long as it likes.
-        self._hurry(alarming or floods.closed)
-        watchful = bool(self._hurried or held or self._offenders)
+        self._hurry(alarming or floods.closed or begun < self._sudden_until)
+        watchful = bool(alarming or floods.closed or held or self._offenders)
         if begun >= (self._next_look if watchful else self._next_calm_look):
             worked_s = time.thread_time()
             offenders = {self._offenders.popleft() for _ in range(len(self._offenders))}

@@ -487,18 +487,32 @@ def test_the_interpreter_is_given_up_sooner_while_memory_grows_and_no_longer() -
     assert sys.getswitchinterval() == usual
 
 
-@pytest.mark.parametrize("growing", [False, True])
-def test_only_growth_hurries_not_who_sends_too_many_headers(growing: bool) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "hurried"),
+    [
+        (0, 0, False),
+        (0, 3 * MIB, False),
+        # Long before it is a flood.
+        (0, 5 * MIB, True),
+        # It was there at the first look.
+        (FIRST - MIB, FIRST - MIB, False),
+        (FIRST + MIB, FIRST + MIB, True),
+    ],
+)
+def test_only_growth_hurries_not_who_sends_too_many_headers(
+    first: int, second: int, hurried: bool
+) -> None:
     """One address could have that for as long as it likes."""
     usual, flooded = sys.getswitchinterval(), Flooded()
     watch = FloodWatch(flooded.connections)
     with closing(PortDescriptors(9)) as sockets:
-        for _ in range(5):
-            watch.report(peer(1, 1))
-        watch._look(flooded.floods, sockets, BASE + (FIRST + MIB if growing else 0))
-        hurried = sys.getswitchinterval()
+        for growth in (first, second):
+            for _ in range(5):
+                watch.report(peer(1, 1))
+            watch._look(flooded.floods, sockets, BASE + growth)
+        lowered = sys.getswitchinterval() < usual
         watch._hurry(False)
-    assert (hurried < usual) is growing
+    assert lowered is hurried
     assert sys.getswitchinterval() == usual
 
 
