@@ -59,7 +59,7 @@ takes up to 2 GB in a second."""
 
 _SUDDEN_BYTES, _SUDDEN_S = 4 << 20, 1.0
 """With such a growth from one look to the next a flood may begin. Memory is looked at more often
-for so long then, and connections not before it has grown further."""
+for so long then, and connections, once it has grown further, after each such growth."""
 
 _HURRIED_SWITCH_S = 0.001
 """For so long another thread may keep the interpreter while memory grows, instead of the usual
@@ -331,6 +331,8 @@ class FloodWatch:
         self._hurried, self._switch_s = False, 0.0
         # At the last look.
         self._resident, self._sudden_until = math.inf, -math.inf
+        # At the last look at all connections; and whether some were ended then.
+        self._resident_seen, self._ended = 0, False
         self._next_look = self._next_calm_look = self._next_give_back = 0.0
         self._thread: threading.Thread | None = None
 
@@ -390,7 +392,10 @@ class FloodWatch:
         self._resident = resident
         # Not for addresses that are held: one could have that for as long as it likes.
         self._hurry(alarming or floods.closed or begun < self._sudden_until)
-        watchful = bool(alarming or floods.closed or held or self._offenders)
+        # What has grown and does so no more, as where a fleet has come back, is no flood yet.
+        grows = resident - self._resident_seen > _SUDDEN_BYTES
+        growing = alarming and (grows or self._ended)
+        watchful = bool(growing or floods.closed or held or self._offenders)
         if begun >= (self._next_look if watchful else self._next_calm_look):
             worked_s = time.thread_time()
             offenders = {self._offenders.popleft() for _ in range(len(self._offenders))}
@@ -398,6 +403,7 @@ class FloodWatch:
             # First, so that nobody comes back in the meantime.
             self._admit(floods, sockets)
             sockets.abort(ending)
+            self._resident_seen, self._ended = resident, bool(ending)
             if floods.closed and begun >= self._next_give_back:
                 give_back_memory()
                 self._next_give_back = begun + _GIVE_BACK_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import struct
@@ -514,6 +515,35 @@ def test_only_growth_hurries_not_who_sends_too_many_headers(
         watch._hurry(False)
     assert lowered is hurried
     assert sys.getswitchinterval() == usual
+
+
+def test_what_has_grown_and_grows_no_more_is_not_looked_at_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fleet of ten thousand that has come back: a seventh of a core until all was calm again."""
+    flooded, looks = Flooded(), []
+    watch = FloodWatch(flooded.connections)
+    to_end = flooded.floods.to_end
+
+    def counted(received: dict[str, int], resident: int, offenders: set[str]) -> set[str]:
+        looks.append(resident)
+        return to_end(received, resident, offenders)
+
+    monkeypatch.setattr(flooded.floods, "to_end", counted)
+    with closing(PortDescriptors(9)) as sockets:
+
+        def look(growth: int) -> None:
+            watch._next_look = 0.0
+            watch._look(flooded.floods, sockets, BASE + FIRST + growth)
+            watch._next_calm_look = math.inf
+
+        for growth in (MIB, MIB, 2 * MIB, MIB):
+            look(growth)
+        assert looks == [BASE + FIRST + MIB]
+        for growth in (6 * MIB, 6 * MIB, 11 * MIB):
+            look(growth)
+        assert looks[1:] == [BASE + FIRST + 6 * MIB, BASE + FIRST + 11 * MIB]
+    watch._hurry(False)
 
 
 def test_floods_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
