@@ -331,8 +331,8 @@ class FloodWatch:
         self._hurried, self._switch_s = False, 0.0
         # At the last look.
         self._resident, self._sudden_until = math.inf, -math.inf
-        # At the last look at all connections; and whether some were ended then.
-        self._resident_seen, self._ended = 0, False
+        # The least since the last look at all connections; and whether some were ended then.
+        self._resident_seen, self._ended = math.inf, False
         self._next_look = self._next_calm_look = self._next_give_back = 0.0
         self._thread: threading.Thread | None = None
 
@@ -392,7 +392,9 @@ class FloodWatch:
         self._resident = resident
         # Not for addresses that are held: one could have that for as long as it likes.
         self._hurry(alarming or floods.closed or begun < self._sudden_until)
-        # What has grown and does so no more, as where a fleet has come back, is no flood yet.
+        # What has grown and does so no more, as where a fleet has come back, is no flood yet. From
+        # the least since that look: what was freed meanwhile may be taken again by another flood.
+        self._resident_seen = min(self._resident_seen, resident)
         grows = resident - self._resident_seen > _SUDDEN_BYTES
         growing = alarming and (grows or self._ended)
         watchful = bool(growing or floods.closed or held or self._offenders)
