@@ -43,7 +43,8 @@ IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
 _PUBLIC = "/grpc.health.v1.Health/List"
 
 if TYPE_CHECKING:  # Their types take parameters only for a checker.
-    Context = grpc.aio.ServicerContext[Any, Any]
+    from kongming_server.call_errors import Context
+
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 

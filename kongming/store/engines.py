@@ -43,7 +43,14 @@ _AS_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def open_engine(store_url: str, only_read: Path | None = None) -> sa.Engine:
-    """``only_read`` is the SQLite file, where it may only be read."""
+    """Return an engine for the store at this URL, which does not connect yet.
+
+    ``only_read`` is the SQLite file, where it may only be read.
+
+    Raises:
+        InputError: the URL is not valid, or of a kind of database that cannot be a store.
+        StoreError: the folder of the user's own store cannot be created.
+    """
     try:
         url = sa.make_url(store_url)
     except (exc.ArgumentError, ValueError) as error:
@@ -199,6 +206,8 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def limit_waiting(engine: sa.Engine, **seconds: float) -> None:
+    """Have PostgreSQL end what takes longer; settings such as ``statement_timeout``, 0 for never."""
+
     def limit(connection: Any, record: object) -> None:
         for name, longest_s in seconds.items():
             milliseconds = f"{round(1000 * longest_s)}ms"

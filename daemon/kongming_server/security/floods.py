@@ -332,7 +332,7 @@ class FloodWatch:
         # At the last look.
         self._resident, self._sudden_until = math.inf, -math.inf
         # The least since the last look at all connections; and whether some were ended then.
-        self._resident_seen, self._ended = math.inf, False
+        self._least_resident, self._ended = math.inf, False
         self._next_look = self._next_calm_look = self._next_give_back = 0.0
         self._thread: threading.Thread | None = None
 
@@ -394,8 +394,8 @@ class FloodWatch:
         self._hurry(alarming or floods.closed or begun < self._sudden_until)
         # What has grown and does so no more, as where a fleet has come back, is no flood yet. From
         # the least since that look: what was freed meanwhile may be taken again by another flood.
-        self._resident_seen = min(self._resident_seen, resident)
-        grows = resident - self._resident_seen > _SUDDEN_BYTES
+        self._least_resident = min(self._least_resident, resident)
+        grows = resident - self._least_resident > _SUDDEN_BYTES
         growing = alarming and (grows or self._ended)
         watchful = bool(growing or floods.closed or held or self._offenders)
         if begun >= (self._next_look if watchful else self._next_calm_look):
@@ -405,7 +405,7 @@ class FloodWatch:
             # First, so that nobody comes back in the meantime.
             self._admit(floods, sockets)
             sockets.abort(ending)
-            self._resident_seen, self._ended = resident, bool(ending)
+            self._least_resident, self._ended = resident, bool(ending)
             if floods.closed and begun >= self._next_give_back:
                 give_back_memory()
                 self._next_give_back = begun + _GIVE_BACK_S
