@@ -206,7 +206,7 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def limit_waiting(engine: sa.Engine, **seconds: float) -> None:
-    """Have PostgreSQL end what takes longer; settings such as ``statement_timeout``, 0 for never."""
+    """Have PostgreSQL end what takes longer: ``statement_timeout`` and the like, 0 for never."""
 
     def limit(connection: Any, record: object) -> None:
         for name, longest_s in seconds.items():
