@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from kongming_server.security.floods import MOST_CLOSED_S
 
 from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import fleet_pb2
@@ -137,7 +138,8 @@ def test_a_flood_takes_little_memory_and_changes_no_answer(
         token = {"authorization": f"Bearer {created['token']}"}
     floods, source = [], next(_sources)
     for _ in range(CONNECTIONS):
-        connection = Http2.to(fleet.server.grpc, source=source)
+        # Whoever is new waits where the flood before was large enough to close the server to them.
+        connection = Http2.to(fleet.server.grpc, source=source, timeout=1.5 * MOST_CLOSED_S)
         if token:
             eventually(lambda connection=connection: is_let_in(connection, token))
         floods.append(connection)
