@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
+from kongming.deferred_signals import signals_deferred
 from kongming.records.errors import KongmingError
 
 Task = TypeVar("Task")
@@ -62,7 +63,7 @@ def in_order(
         while True:
             try:
                 for task in itertools.islice(pending, 2 * jobs - len(running)):
-                    with _signals_deferred():
+                    with signals_deferred(), _ctrl_c_blocked():
                         running.append((task, executor.submit(function, task)))
                 if not running:
                     break
@@ -77,35 +78,22 @@ def in_order(
             yield done, answer
     finally:
         # A second signal must not stop the ending of the others half-way.
-        with _signals_deferred():
+        with signals_deferred():
             executor.shutdown(wait=True, kill_workers=True)
 
 
 @contextmanager
-def _signals_deferred() -> Iterator[None]:
-    """Deliver signals at the end of the block, and start processes with Ctrl-C blocked.
+def _ctrl_c_blocked() -> Iterator[None]:
+    """Start processes with Ctrl-C blocked.
 
-    A terminal sends Ctrl-C to every process of the command: only this one handles it, and ends
-    the others. A signal half-way through a start would leave a process that nothing ends, or
-    locks that nothing releases.
+    A terminal sends it to every process of the command: only this one handles it, and ends the
+    others.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    deferred: list[int] = []
-    handlers = {
-        number: signal.signal(number, lambda number, _: deferred.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for missed in deferred:
-            signal.raise_signal(missed)
 
 
 def _end_with(parent: int) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kongming import ended_at_exit
 from kongming.records.errors import ProbeError
 
 NAME = "kongming-microbench"
@@ -78,11 +79,15 @@ class Microbench:
     def __init__(
         self, arguments: Sequence[str], *, cgroup_procs: Sequence[str | Path] = ()
     ) -> None:
-        command, *rest = arguments
-        self.command = command
+        self.command = arguments[0]
         self._buffer = b""
         self._eof = False
         self._closed = False
+        with ended_at_exit.starting(self):
+            self._start(arguments, cgroup_procs)
+
+    def _start(self, arguments: Sequence[str], cgroup_procs: Sequence[str | Path]) -> None:
+        command, *rest = arguments
         lifeline, self._lifeline = os.pipe()
         self._stderr = os.memfd_create("kongming-microbench-stderr")
         try:
@@ -232,6 +237,7 @@ class Microbench:
                 self._process.stdout.close()
             os.close(self._lifeline)
             os.close(self._stderr)
+            ended_at_exit.discard(self)
 
     def __enter__(self) -> Microbench:
         return self

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kongming import ended_at_exit
 from kongming.probes.binary import locate
 from kongming.records.application import Command
 from kongming.records.errors import ProbeError
@@ -139,6 +140,20 @@ class Output:
         return "\n".join(last)[-characters:]
 
 
+def _options(
+    cpus: Sequence[int],
+    cgroup_procs: Sequence[str | Path],
+    timeout_s: float | None,
+    loop: bool,
+) -> list[str]:
+    options = ["--cpus", ",".join(map(str, cpus))] if cpus else []
+    for path in cgroup_procs:
+        options += ["--cgroup", str(path)]
+    if timeout_s is not None:
+        options += ["--timeout", f"{min(timeout_s, 1e9):.9f}"]
+    return [*options, "--loop"] if loop else options
+
+
 class Execution:
     """Command that runs once, or repeatedly with ``loop``. Leaving the context ends it.
 
@@ -166,6 +181,17 @@ class Execution:
         self._changed = threading.Condition()
         self._done = False
         self._closing = threading.Lock()
+        with ended_at_exit.starting(self):
+            self._start(command, _options(cpus, cgroup_procs, timeout_s, loop), cwd=cwd, env=env)
+
+    def _start(
+        self,
+        command: Command,
+        options: Sequence[str],
+        *,
+        cwd: str | Path | None,
+        env: Mapping[str, str] | None,
+    ) -> None:
         lifeline_read, self._lifeline = os.pipe()
         report_read, report_write = os.pipe()
         output_read, output_write = os.pipe()
@@ -174,15 +200,7 @@ class Execution:
         try:
             argv = [str(locate().absolute()), "exec"]
             argv += ["--lifeline", str(lifeline_read), "--report", str(report_write)]
-            if cpus:
-                argv += ["--cpus", ",".join(map(str, cpus))]
-            for path in cgroup_procs:
-                argv += ["--cgroup", str(path)]
-            if timeout_s is not None:
-                argv += ["--timeout", f"{min(timeout_s, 1e9):.9f}"]
-            if loop:
-                argv.append("--loop")
-            argv.append("--")
+            argv += [*options, "--"]
             argv += ["/bin/sh", "-c", command] if isinstance(command, str) else command
             self._process = subprocess.Popen(
                 argv,
@@ -264,6 +282,7 @@ class Execution:
                     os.close(self._lifeline)
                     self._lifeline = -1
         self._pump.join(STOP_S)
+        ended_at_exit.discard(self)
 
     def __enter__(self) -> Execution:
         return self
