@@ -4,10 +4,11 @@ A real server is started over TLS, and a caller asks for predictions, first alon
 others open ``--connections`` and send ``--calls`` calls, each of one block of 16 kB that names one
 compressed header 16,000 times. With ``--thief`` each of the connections first makes a call with an
 agent's token. With --again each connects from an address of its own, sends 30 calls, leaves, and
-does so again until the time is over. Memory is the server's own, by /proc.
+does so again until the time is over; with --fresh it sends one, resets 4 ms later, and comes back
+from an address that nobody saw. Memory is the server's own, by /proc.
 
     python -m benchmarks.service.header_floods [--connections 60] [--calls 5400] [--thief] [--again]
-        [--plain] [--check]
+        [--fresh] [--plain] [--check]
 
 With --check the exit status is 4 where memory grew by 256 MiB or more at any moment (512 with
 --again), or where p99 next to the flood is above 3 times that of calm.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import socket
@@ -81,6 +83,28 @@ def come_again(address: str, ca: Path | None, connections: int, seconds: float) 
     run_all([threading.Thread(target=send, args=(f"127.0.9.{n + 1}",)) for n in range(connections)])
 
 
+def come_fresh(address: str, ca: Path | None, connections: int, seconds: float) -> None:
+    """Connect from a new address, send one, reset, and again."""
+    os.nice(19)
+    say("ready")
+    until = time.monotonic() + seconds
+
+    def send(part: int) -> None:
+        numbers = itertools.product(range(1, 255), range(256), range(100 + part, 228, connections))
+        for low, high, number in numbers:
+            if time.monotonic() > until:
+                return
+            with suppress(OSError):
+                connection = to(address, ca, f"127.{number}.{high}.{low}", timeout=1.0)
+                with suppress(OSError):
+                    connection.flood(METHOD, NAMED)
+                    say("sent")
+                time.sleep(0.004)
+                connection.reset()
+
+    run_all([threading.Thread(target=send, args=(part,)) for part in range(connections)])
+
+
 def run_all(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.start()
@@ -128,6 +152,7 @@ def measure(
     *,
     thief: bool,
     again: bool,
+    fresh: bool,
     plain: bool,
 ) -> Any:
     ca, options = None, []
@@ -152,7 +177,8 @@ def measure(
         words = [sys.executable, "-m", "benchmarks.service.header_floods", "--attack", server.grpc]
         numbers = ["--connections", str(connections), "--calls", str(calls)]
         numbers += ["--ca", str(ca)] if ca else []
-        numbers += ["--again", "--seconds", str(seconds)] if again else []
+        comes = [f"--{name}" for name, is_so in (("again", again), ("fresh", fresh)) if is_so]
+        numbers += [*comes, "--seconds", str(seconds)] if comes else []
         attacker = subprocess.Popen(
             [*words, *numbers],
             env=os.environ | {"KONGMING_TOKEN": stolen},
@@ -174,6 +200,7 @@ def measure(
             "sent": len(sent.splitlines()),
             "thief": thief,
             "again": again,
+            "fresh": fresh,
             "tls": not plain,
             "calm": calm,
             "attacked": attacked,
@@ -209,14 +236,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--thief", action="store_true")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--plain", action="store_true", help="without TLS")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--attack", help=argparse.SUPPRESS)
     parser.add_argument("--ca", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.attack:
-        if options.again:
-            come_again(options.attack, options.ca, options.connections, options.seconds)
+        if options.again or options.fresh:
+            come = come_fresh if options.fresh else come_again
+            come(options.attack, options.ca, options.connections, options.seconds)
             return 0
         token = os.environ.get("KONGMING_TOKEN", "")
         attack(options.attack, options.ca, options.connections, options.calls, token)
@@ -229,6 +258,7 @@ def main() -> int:
             options.seconds,
             thief=options.thief,
             again=options.again,
+            fresh=options.fresh,
             plain=options.plain,
         )
     document["limits"] = {"bytes": MOST_BYTES[options.again], "p99_ratio": MOST_RATIO}

@@ -65,6 +65,8 @@ class Connections:
         # moves in a single step: whoever asks from another thread must not miss it meanwhile.
         self._known: OrderedDict[str, _Connection] = OrderedDict()
         self._of_address: Counter[str] = Counter()
+        self.trusted_so_far = 0
+        """On how many a caller was known, those that have ended included."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -119,6 +121,7 @@ class Connections:
         """A caller on it is known; ``who``: an identity to find its other connections by."""
         known = self._known.get(plain_peer(peer))
         if known is not None:
+            self.trusted_so_far += not known.trusted
             known.trusted = True
             known.who = who
 

@@ -185,3 +185,42 @@ def test_who_comes_and_goes_from_many_addresses_takes_no_more(
         health.Check(health_pb2.HealthCheckRequest(), timeout=60, wait_for_ready=True)
     assert memory(fleet, "VmHWM") - calm < 2 * MOST_BYTES
     eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES)
+
+
+def hit_and_run(address: str, sources: Iterator[str], until: float) -> int:
+    """Connect from an address that nobody saw before, send one flood and reset; returns how often
+    that succeeded."""
+    hits = 0
+    while time.monotonic() < until:
+        with suppress(OSError):
+            connection = Http2.to(address, source=next(sources), timeout=0.2)
+            with suppress(OSError):
+                connection.flood(PREDICT, NAMED)
+                hits += 1
+            time.sleep(0.004)
+            connection.reset()
+    return hits
+
+
+def test_who_leaves_before_anybody_looks_takes_no_more(fleet: Fleet, before: Answers) -> None:
+    calm = memory(fleet, "VmRSS")
+    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    until = time.monotonic() + 8.0
+    with ThreadPoolExecutor(4) as pool:
+        hits = [
+            pool.submit(hit_and_run, fleet.server.grpc, new_addresses(40 * part), until)
+            for part in range(1, 5)
+        ]
+        while not all(future.done() for future in hits):
+            assert fleet.answers() == before
+    # Few: once it is closed nobody connects.
+    assert sum(future.result() for future in hits) > 20
+    assert memory(fleet, "VmHWM") - calm < MOST_BYTES
+    eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES // 2)
+
+
+def new_addresses(first: int) -> Iterator[str]:
+    """Each in another network, as far as that goes."""
+    for low in range(1, 255):
+        for high in range(256):
+            yield from (f"127.{number}.{high}.{low}" for number in range(first, first + 40))

@@ -57,6 +57,11 @@ class Http2:
     def close(self) -> None:
         self._socket.close()
 
+    def reset(self) -> None:
+        """Leave without another word: what was not sent or read yet is dropped."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
     def call(self, method: str, headers: Mapping[str, str] | None = None) -> int:
         """Begin a call without a message; returns its stream."""
         stream, self._next = self._next, self._next + 2

@@ -18,9 +18,10 @@ from pathlib import Path
 from kongming.rpc.connections import peer_name, plain_peer
 from kongming_server.security.packet_filter import attach
 
-__all__ = ["PortDescriptors", "ResidentMemory", "available"]
+__all__ = ["AcceptedConnections", "PortDescriptors", "ResidentMemory", "available"]
 
 _STATM, _STATUS = Path("/proc/self/statm"), Path("/proc/self/status")
+_SNMP = Path("/proc/self/net/snmp")
 _BYTES_RECEIVED = 128
 """Where ``struct tcp_info`` has ``tcpi_bytes_received`` (Linux 4.1)."""
 _SO_COOKIE = 57
@@ -174,6 +175,25 @@ class ResidentMemory:
     def bytes(self) -> int:
         fields = self._statm.read().split()
         return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+
+
+class AcceptedConnections:
+    """How many connections others have opened to this machine so far, whatever became of them."""
+
+    def __init__(self) -> None:
+        self._snmp = _ProcFile(_SNMP, 8192) if _SNMP.exists() else None
+
+    def close(self) -> None:
+        if self._snmp is not None:
+            self._snmp.close()
+
+    def count(self) -> int:
+        """0 where the kernel does not tell."""
+        if self._snmp is None:
+            return 0
+        lines = [line.split() for line in self._snmp.read().splitlines()]
+        names, values = [line for line in lines if line[:1] == [b"Tcp:"]] or ([], [])
+        return int(dict(zip(names, values, strict=False)).get(b"PassiveOpens", 0))
 
 
 def give_back_memory() -> None:

@@ -5,8 +5,9 @@ that names an earlier header makes it keep some 150. No setting of gRPC bounds t
 looks, whatever the event loop is doing, for memory that grows without a reason, and ends the
 connections that bring bytes which no call accounts for; and the interceptor tells it of calls that
 came with too many headers. An address that did so repeatedly cannot connect for a while. Where
-memory grows all the same, since ever new addresses come or come back, only those can connect from
-which a caller was known before, until what was read of the others is done with.
+memory grows all the same, since ever new addresses come or come back, or leave before anybody
+looks, only those can connect from which a caller was known before, until what was read of the
+others is done with.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 from kongming.rpc.connections import Connections, Use, address_of, plain_peer
 from kongming_server.security.descriptors import (
+    AcceptedConnections,
     PortDescriptors,
     ResidentMemory,
     available,
@@ -99,6 +101,9 @@ stranger's, or an agent's that no message accounts for."""
 _QUIET_BYTES = 64 << 10
 """Fewer that no message accounts for, of all connections together, do not explain a growth."""
 
+_VANISHED_BYTES = 8 << 20
+"""What a stranger's connection takes at most that came and went between two looks."""
+
 _CALM_BYTES = 4 << 20
 """A growth that is none."""
 
@@ -130,6 +135,8 @@ class Floods:
         # At the last look when all was calm; who came since is not in it.
         self._seen: dict[str, _Seen] = {}
         self._calm_connections = 0
+        # Strangers that had come by then, those that left included; None until the first look.
+        self._calm_strangers: int | None = None
         # At the last look: the memory that what known callers brought since then explains. It stays
         # when they leave, until all is calm again.
         self._explained: dict[str, int] = {}
@@ -176,18 +183,22 @@ class Floods:
         return frozenset(self._known) - self.held()
 
     def to_end(
-        self, received: Mapping[str, int], resident: int, offenders: Iterable[str] = ()
+        self,
+        received: Mapping[str, int],
+        resident: int,
+        offenders: Iterable[str] = (),
+        accepted: int = 0,
     ) -> set[str]:
         """The peers whose connections are to end.
 
         ``received``: the bytes that came over each that is open; ``offenders``: the peers of calls
-        with too many headers.
+        with too many headers; ``accepted``: how many connections there were so far.
         """
         ending = self._of_offenders({plain_peer(peer) for peer in offenders}, received)
         self._remember(received)
         # As of before: who is there when it closes may yet say who they are.
         admitted = self.admitted()
-        ending |= self._without_account(received, resident)
+        ending |= self._without_account(received, resident, accepted)
         for peer in received:
             address = address_of(peer)
             shut_out = address in self._held or (admitted is not None and address not in admitted)
@@ -225,7 +236,9 @@ class Floods:
                 ending.add(peer)
         return ending
 
-    def _without_account(self, received: Mapping[str, int], resident: int) -> set[str]:
+    def _without_account(
+        self, received: Mapping[str, int], resident: int, accepted: int
+    ) -> set[str]:
         """Those that brought bytes which no message accounts for, where memory has grown."""
         strangers: dict[str, int] = {}
         agents: dict[str, int] = {}
@@ -274,11 +287,18 @@ class Floods:
             ending |= {peer for peer, size in agents.items() if size > _AGENT_BYTES[level]}
         for peer in ending:
             self._hold(peer)
+        came = accepted - self._connections.trusted_so_far
+        if self._calm_strangers is None:
+            self._calm_strangers = came
+        # Nobody can say what they brought, and there is nobody to end.
+        vanished = came - self._calm_strangers - len(strangers.keys() - self._seen.keys())
+        by_vanished = vanished * _VANISHED_BYTES >= unexplained
         suspected = sum(strangers.values()) + sum(agents.values())
-        in_vain = not ending and suspected < _QUIET_BYTES
+        in_vain = not ending and suspected < _QUIET_BYTES and not by_vanished
         self._looks_in_vain = self._looks_in_vain + 1 if level and in_vain else 0
         if self._closed_until is None:
-            if ending and (level == THIRD or (level and self._clock() < self._wary_until)):
+            wary = self._clock() < self._wary_until
+            if (ending or by_vanished) and (level == THIRD or (level and wary)):
                 self._close()
             own = self._looks_in_vain > 2
         else:
@@ -293,7 +313,7 @@ class Floods:
             self._looks_in_vain = 0
         if resident - self._calm < _CALM_BYTES:
             # What explains a growth is to be as old as what it is reckoned from.
-            self._seen, self._calm_connections = now, len(now)
+            self._seen, self._calm_connections, self._calm_strangers = now, len(now), came
             self._explained, self._explained_by_left = {}, 0
         else:
             self._seen = {peer: seen for peer, seen in self._seen.items() if peer in now}
@@ -328,12 +348,15 @@ class FloodWatch:
         self._closed = False
         self._refused: frozenset[str] = frozenset()
         self._admitted: frozenset[str] | None = None
+        self._filtered = True
         self._hurried, self._switch_s = False, 0.0
         # At the last look.
         self._resident, self._sudden_until = math.inf, -math.inf
         # The least since the last look at all connections; and whether some were ended then.
         self._least_resident, self._ended = math.inf, False
         self._next_look = self._next_calm_look = self._next_give_back = 0.0
+        # Whether the kernel kept all out, before the last look, who are to be.
+        self._enforced = True
         self._thread: threading.Thread | None = None
 
     def start(self, port: int) -> None:
@@ -364,14 +387,18 @@ class FloodWatch:
                 time.sleep(AGAIN_S)
 
     def _watch(self, port: int) -> None:
-        with closing(PortDescriptors(port)) as sockets, closing(ResidentMemory()) as memory:
+        with (
+            closing(PortDescriptors(port)) as sockets,
+            closing(ResidentMemory()) as memory,
+            closing(AcceptedConnections()) as accepted,
+        ):
             floods = Floods(self._connections, memory.bytes())
             try:
                 while not self._closed:
                     self._wake.wait(HURRIED_LOOK_S if self._hurried else LOOK_S)
                     self._wake.clear()
                     with self._working("Looking for floods of headers"):
-                        self._look(floods, sockets, memory.bytes())
+                        self._look(floods, sockets, memory.bytes(), accepted)
             finally:
                 self._hurry(False)
 
@@ -384,7 +411,13 @@ class FloodWatch:
             self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_HURRIED_SWITCH_S if hurried else self._switch_s)
 
-    def _look(self, floods: Floods, sockets: PortDescriptors, resident: int) -> None:
+    def _look(
+        self,
+        floods: Floods,
+        sockets: PortDescriptors,
+        resident: int,
+        accepted: AcceptedConnections,
+    ) -> None:
         alarming, held = floods.alarming(resident), floods.held()
         begun = time.monotonic()
         if resident - self._resident > _SUDDEN_BYTES:
@@ -397,13 +430,17 @@ class FloodWatch:
         self._least_resident = min(self._least_resident, resident)
         grows = resident - self._least_resident > _SUDDEN_BYTES
         growing = alarming and (grows or self._ended)
-        watchful = bool(growing or floods.closed or held or self._offenders)
+        # Once they are kept out and who had come before has ended, nothing more is to be done.
+        keeping_out = bool(held) and not self._enforced
+        watchful = bool(growing or floods.closed or keeping_out or self._offenders)
         if begun >= (self._next_look if watchful else self._next_calm_look):
             worked_s = time.thread_time()
             offenders = {self._offenders.popleft() for _ in range(len(self._offenders))}
-            ending = floods.to_end(sockets.received(), resident, offenders)
-            # First, so that nobody comes back in the meantime.
-            self._admit(floods, sockets)
+            # First: who has come since was not accepted before.
+            count = accepted.count()
+            ending = floods.to_end(sockets.received(), resident, offenders, count)
+            # Before they end, so that nobody comes back in the meantime.
+            self._enforced = self._admit(floods, sockets)
             sockets.abort(ending)
             self._least_resident, self._ended = resident, bool(ending)
             if floods.closed and begun >= self._next_give_back:
@@ -420,16 +457,18 @@ class FloodWatch:
             spent_s = time.thread_time() - worked_s
             self._next_look = begun + max(HURRIED_LOOK_S, spent_s / _LARGEST_SHARE)
             self._next_calm_look = begun + max(CALM_LOOK_S, spent_s / _CALM_SHARE)
-        elif not held and self._refused:
+        elif held != self._refused and begun >= self._next_look:
+            # Fewer: some may connect again.
             self._admit(floods, sockets)
 
-    def _admit(self, floods: Floods, sockets: PortDescriptors) -> None:
-        """Have the kernel drop whoever may not connect now."""
+    def _admit(self, floods: Floods, sockets: PortDescriptors) -> bool:
+        """Have the kernel drop whoever may not connect now; whether it did so before."""
         refused, admitted = floods.held(), floods.admitted()
         if (refused, admitted) == (self._refused, self._admitted):
-            return
+            return self._filtered
         rules = address_filter(refused) if admitted is None else admission_filter(admitted)
-        if not sockets.filter(rules):
+        self._filtered = sockets.filter(rules)
+        if not self._filtered:
             _log.warning(
                 "The kernel takes no filter of %d addresses: who sends floods of headers can "
                 "come back at once.",
@@ -444,3 +483,4 @@ class FloodWatch:
                 len(admitted),
             )
         self._refused, self._admitted = refused, admitted
+        return False

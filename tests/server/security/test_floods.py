@@ -8,13 +8,18 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from threading import Event
+from typing import Any
 
 import pytest
 from kongming_server.main import log_limits
-from kongming_server.security.descriptors import PortDescriptors, ResidentMemory
+from kongming_server.security.descriptors import (
+    AcceptedConnections,
+    PortDescriptors,
+    ResidentMemory,
+)
 from kongming_server.security.floods import (
     CLOSED_S,
     FIRST,
@@ -52,10 +57,14 @@ class Flooded:
         return name
 
     def look(
-        self, received: dict[str, int], grown: int = 0, offenders: tuple[str, ...] = ()
+        self,
+        received: dict[str, int],
+        grown: int = 0,
+        offenders: tuple[str, ...] = (),
+        accepted: int = 0,
     ) -> set[str]:
         self.floods.alarming(BASE + grown)
-        return self.floods.to_end(received, BASE + grown, offenders)
+        return self.floods.to_end(received, BASE + grown, offenders, accepted)
 
 
 def test_strangers_end_while_memory_grows_without_an_explanation() -> None:
@@ -220,6 +229,51 @@ def test_growth_without_suspects_is_the_servers_own() -> None:
     late = peer(2, 1)
     assert flooded.look({operator: KIB, late: 2 * BLOCK}, 2 * THIRD) == set()
     assert not flooded.floods.alarming(BASE + 2 * THIRD)
+
+
+def test_where_many_left_before_anybody_looked_only_known_addresses_connect() -> None:
+    flooded = Flooded()
+    caller = flooded.known(peer(200, 1), "node-1")
+    assert flooded.look({caller: KIB}, accepted=1000) == set()
+    for _ in range(5):
+        assert flooded.look({caller: KIB}, SECOND + MIB, accepted=1014) == set()
+        assert not flooded.floods.closed
+    assert flooded.look({caller: KIB}, THIRD - MIB, accepted=1014) == set()
+    assert flooded.look({caller: KIB}, THIRD + MIB, accepted=1015) == set()
+    assert flooded.floods.admitted() == {"192.0.2.200"}
+    flooded.clock.now += CLOSED_S
+    assert flooded.look({caller: KIB}, FIRST - MIB, accepted=1015) == set()
+    assert flooded.floods.admitted() is None
+
+
+@pytest.mark.parametrize("who", ["few", "known", "present"])
+def test_few_or_known_or_present_connections_are_none_that_left(who: str) -> None:
+    flooded = Flooded()
+    operator = flooded.known(peer(200, 1), "")
+    flooded.look({operator: KIB}, accepted=1000)
+    came = 5 if who == "few" else 50
+    received = {operator: KIB}
+    for port in range(2, 2 + came):
+        name = peer(200, port)
+        if who == "known":
+            flooded.known(name, "")
+            flooded.connections.remove(name)
+        elif who == "present":
+            received[name] = 0
+    for _ in range(5):
+        assert flooded.look(received, THIRD + 8 * MIB, accepted=1000 + came) == set()
+    assert not flooded.floods.closed
+    assert not flooded.floods.alarming(BASE + THIRD + 8 * MIB)
+
+
+def test_connections_of_the_machine_are_counted() -> None:
+    with closing(AcceptedConnections()) as accepted, listening(socket.AF_INET, "127.0.0.1") as own:
+        before = accepted.count()
+        for _ in range(20):
+            client = connect(own.getsockname()[1], "127.0.0.1")
+            assert client is not None
+            client.close()
+        assert 20 <= accepted.count() - before < 10_000
 
 
 def test_a_stranger_that_asks_nothing_brings_little() -> None:
@@ -506,11 +560,11 @@ def test_only_growth_hurries_not_who_sends_too_many_headers(
     """One address could have that for as long as it likes."""
     usual, flooded = sys.getswitchinterval(), Flooded()
     watch = FloodWatch(flooded.connections)
-    with closing(PortDescriptors(9)) as sockets:
+    with closing(PortDescriptors(9)) as sockets, closing(AcceptedConnections()) as accepted:
         for growth in (first, second):
             for _ in range(5):
                 watch.report(peer(1, 1))
-            watch._look(flooded.floods, sockets, BASE + growth)
+            watch._look(flooded.floods, sockets, BASE + growth, accepted)
         lowered = sys.getswitchinterval() < usual
         watch._hurry(False)
     assert lowered is hurried
@@ -521,32 +575,73 @@ def test_what_has_grown_and_grows_no_more_is_not_looked_at_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A fleet of ten thousand that has come back: a seventh of a core until all was calm again."""
-    flooded, looks = Flooded(), []
-    watch = FloodWatch(flooded.connections)
-    to_end = flooded.floods.to_end
-
-    def counted(received: dict[str, int], resident: int, offenders: set[str]) -> set[str]:
-        looks.append(resident)
-        return to_end(received, resident, offenders)
-
-    monkeypatch.setattr(flooded.floods, "to_end", counted)
-    with closing(PortDescriptors(9)) as sockets:
-
-        def look(growth: int) -> None:
-            watch._next_look = 0.0
-            watch._look(flooded.floods, sockets, BASE + FIRST + growth)
-            watch._next_calm_look = math.inf
-
+    flooded = Flooded()
+    looks = counted_looks(monkeypatch, flooded)
+    with watched(flooded, port=9) as look:
         for growth in (MIB, MIB, 2 * MIB, MIB):
-            look(growth)
+            look(FIRST + growth)
         assert looks == [BASE + FIRST + MIB]
         for growth in (6 * MIB, 6 * MIB):
-            look(growth)
+            look(FIRST + growth)
         assert looks[1:] == [BASE + FIRST + 6 * MIB]
         # What was freed, and is taken again.
         for growth in (2 * MIB, 7 * MIB):
-            look(growth)
+            look(FIRST + growth)
         assert looks[2:] == [BASE + FIRST + 7 * MIB]
+
+
+def test_once_the_kernel_keeps_an_address_out_it_is_not_looked_at_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flooded = Flooded()
+    looks = counted_looks(monkeypatch, flooded)
+    with listening(socket.AF_INET, "127.0.0.1") as own:
+        port = own.getsockname()[1]
+        with watched(flooded, port) as look:
+            for _ in range(4):
+                look(0, offender="ipv4:127.0.0.2:1")
+            assert connect(port, "127.0.0.2") is None
+            # Whoever came between the filter and the look before it is ended by another.
+            looks.clear()
+            for _ in range(5):
+                look(0)
+            assert len(looks) == 1
+            flooded.clock.now += HOLD_S
+            look(0)
+            client = connect(port, "127.0.0.2")
+            assert client is not None
+            client.close()
+            assert len(looks) == 1
+
+
+def counted_looks(monkeypatch: pytest.MonkeyPatch, flooded: Flooded) -> list[int]:
+    """The memory at each look at all connections."""
+    looks: list[int] = []
+    to_end = flooded.floods.to_end
+
+    def counted(received: dict[str, int], resident: int, *rest: Any) -> set[str]:
+        looks.append(resident)
+        return to_end(received, resident, *rest)
+
+    monkeypatch.setattr(flooded.floods, "to_end", counted)
+    return looks
+
+
+@contextmanager
+def watched(flooded: Flooded, port: int) -> Iterator[Callable[..., None]]:
+    """A watch whose looks are made by hand, as soon as they are due; all but the first has a
+    reason."""
+    watch = FloodWatch(flooded.connections)
+    with closing(PortDescriptors(port)) as sockets, closing(AcceptedConnections()) as accepted:
+
+        def look(grown: int, offender: str = "") -> None:
+            if offender:
+                watch.report(offender)
+            watch._next_look = 0.0
+            watch._look(flooded.floods, sockets, BASE + grown, accepted)
+            watch._next_calm_look = math.inf
+
+        yield look
     watch._hurry(False)
 
 
