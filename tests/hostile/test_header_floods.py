@@ -202,7 +202,15 @@ def hit_and_run(address: str, sources: Iterator[str], until: float) -> int:
     return hits
 
 
-def test_who_leaves_before_anybody_looks_takes_no_more(fleet: Fleet, before: Answers) -> None:
+@pytest.fixture
+def never_flooded(tmp_path: Path) -> Iterator[Fleet]:
+    """One that no other test has made wary, or closed."""
+    with serving(tmp_path) as running:
+        yield running
+
+
+def test_who_leaves_before_anybody_looks_takes_no_more(never_flooded: Fleet) -> None:
+    fleet, before = never_flooded, never_flooded.answers()
     calm = memory(fleet, "VmRSS")
     Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
     until = time.monotonic() + 8.0
