@@ -34,7 +34,7 @@ from kongming_server.security.packet_filter import address_filter, admission_fil
 from kongming_server.security.rates import Rates
 from kongming_server.supervision import AGAIN_S, Working, unwatched
 
-__all__ = ["CLOSED_S", "HOLD_S", "MOST_CLOSED_S", "FloodWatch", "Floods"]
+__all__ = ["CLOSED_S", "EXPLAINED_S", "HOLD_S", "MOST_CLOSED_S", "FloodWatch", "Floods"]
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +98,10 @@ _KNOWN_FACTOR, _UNREAD_FACTOR = 16, 2
 """What a byte takes that a known caller brought, once it was decoded, and one that nobody read: a
 stranger's, or an agent's that no message accounts for."""
 
+EXPLAINED_S = 5.0
+"""For so long after known callers' bytes came, or were decoded, they explain a growth. What they
+took by then stays explained; what they might have taken is nobody's to use."""
+
 _QUIET_BYTES = 64 << 10
 """Fewer that no message accounts for, of all connections together, do not explain a growth."""
 
@@ -116,6 +120,30 @@ class _Seen(NamedTuple):
 
     size: int
     accounted: int
+
+
+class _Credit:
+    """Memory that known callers' bytes explain, until it is used or too old."""
+
+    def __init__(self) -> None:
+        self._parts = deque[tuple[float, int]]()
+
+    def add(self, size: int, now: float) -> None:
+        if size > 0:
+            self._parts.append((now + EXPLAINED_S, size))
+
+    def use(self, most: float, now: float) -> float:
+        """Take up to so much, the oldest first; returns how much there was."""
+        used = 0.0
+        while self._parts and used < most:
+            until, size = self._parts.popleft()
+            if until <= now:
+                continue
+            part = min(size, most - used)
+            used += part
+            if part < size:
+                self._parts.appendleft((until, int(size - part)))
+        return used
 
 
 class Floods:
@@ -137,10 +165,14 @@ class Floods:
         self._calm_connections = 0
         # Strangers that had come by then, those that left included; None until the first look.
         self._calm_strangers: int | None = None
-        # At the last look: the memory that what known callers brought since then explains. It stays
-        # when they leave, until all is calm again.
+        # At the last look: the memory that what known callers brought since then explains, with
+        # those that left.
         self._explained: dict[str, int] = {}
         self._explained_by_left = 0
+        self._explained_before = 0
+        # Of that, what may yet be taken; and what was, and was not given back.
+        self._credit = _Credit()
+        self._taken = 0.0
         self._present: Set[str] = frozenset()
         self._looks_in_vain = 0
         self._offences = Rates(rate=0.2, burst=3.0)
@@ -158,7 +190,8 @@ class Floods:
         now = self._clock()
         self._calm = min(self._calm + _DRIFT_BYTES_S * (now - self._calm_at), float(resident))
         self._calm_at = now
-        return resident - self._calm > FIRST
+        self._taken = min(self._taken, resident - self._calm)
+        return resident - self._calm - self._taken > FIRST
 
     def held(self) -> frozenset[str]:
         """The addresses from which nobody may connect now."""
@@ -268,13 +301,18 @@ class Floods:
             size for peer, size in self._explained.items() if peer not in received
         )
         self._explained = explained
+        total = sum(explained.values()) + self._explained_by_left
+        self._credit.add(total - self._explained_before, self._clock())
+        self._explained_before = total
         unexplained = (
             (resident - self._calm)
+            - self._taken
             - max(0, len(received) - self._calm_connections) * _CONNECTION_BYTES
-            - sum(explained.values())
-            - self._explained_by_left
             - sum(strangers.values()) * _UNREAD_FACTOR
         )
+        taken = self._credit.use(unexplained, self._clock())
+        self._taken += taken
+        unexplained -= taken
         level = max((least for least in _STRANGER_BYTES if unexplained > least), default=0)
         if level:
             ending |= {
@@ -309,12 +347,13 @@ class Floods:
                 self._closed_until, self._wary_until = None, self._clock() + _WARY_S
         if own:
             # What has grown is the server's own, or was freed and not given back: it is used again.
-            self._calm = float(resident)
+            self._calm, self._taken = float(resident), 0.0
             self._looks_in_vain = 0
         if resident - self._calm < _CALM_BYTES:
             # What explains a growth is to be as old as what it is reckoned from.
             self._seen, self._calm_connections, self._calm_strangers = now, len(now), came
-            self._explained, self._explained_by_left = {}, 0
+            self._explained, self._explained_by_left, self._explained_before = {}, 0, 0
+            self._credit, self._taken = _Credit(), 0.0
         else:
             self._seen = {peer: seen for peer, seen in self._seen.items() if peer in now}
         self._present = now.keys()

@@ -22,6 +22,7 @@ from kongming_server.security.descriptors import (
 )
 from kongming_server.security.floods import (
     CLOSED_S,
+    EXPLAINED_S,
     FIRST,
     HOLD_S,
     MOST_CLOSED_S,
@@ -191,6 +192,22 @@ def test_agents_that_came_since_all_was_calm_go_on_explaining_what_they_brought(
     late = peer(2, 1)
     for _ in range(3):
         assert flooded.look(received | {late: 2 * BLOCK}, THIRD + 8 * MIB) == set()
+
+
+def test_what_a_fleet_that_came_back_did_not_take_explains_no_flood() -> None:
+    flooded = Flooded()
+    assert flooded.look({}) == set()
+    agents = [flooded.known(peer(1, port), f"token {port}", 500 * KIB) for port in range(20)]
+    # 160 MB are explained, half of it was taken and stays.
+    received = dict.fromkeys(agents, 502 * KIB)
+    assert flooded.look(received, 80 * MIB) == set()
+    flooded.clock.now += EXPLAINED_S - 1.0
+    late = {peer(2, 1): 2 * BLOCK}
+    assert flooded.look(received | late, 150 * MIB) == set()
+    assert flooded.look(received, 80 * MIB) == set()
+    flooded.clock.now += 1.0
+    assert flooded.look(received | late, 80 * MIB + FIRST - MIB) == set()
+    assert flooded.look(received | late, 87 * MIB + FIRST) == late.keys()
 
 
 def test_bytes_of_an_agent_that_no_message_accounts_for_explain_little() -> None:
