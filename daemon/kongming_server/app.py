@@ -51,7 +51,7 @@ from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
 from kongming_server.security import Guard, TokenBook, check_bind
 from kongming_server.security.credentials import add_port, http_ssl
-from kongming_server.security.floods import FloodWatch
+from kongming_server.security.flood_watch import FloodWatch
 from kongming_server.security.sockets import watch_port
 from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.counted import CountedPredictor

@@ -195,11 +195,11 @@ def log_limits() -> LogLimits:
     from kongming.rpc.log_limits import LogLimits
     from kongming.store import watching
     from kongming_server import call_errors, outage
-    from kongming_server.security import floods, sockets
+    from kongming_server.security import flood_watch, sockets
 
     # The first has a line for each call that fails, while the disk is full that the log is on; the
     # last two have some for each time that a store which is almost full takes something after all.
-    modules = (call_errors, sockets, floods, outage, watching)
+    modules = (call_errors, sockets, flood_watch, outage, watching)
     return LogLimits(module.__name__ for module in modules)
 
 
