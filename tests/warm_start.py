@@ -4,7 +4,8 @@
 the tests start hundreds of programs. One process imports every module once, and is forked for each
 start: what runs is a real process (its own pid, signals, exit status, folder, environment, file
 descriptors), a child of the tests, and ends when they are killed. A start is cold all the same
-where KONGMING_TEST_COLD is set, and where the environment holds what Python reads at its own start.
+where KONGMING_TEST_COLD is set, where the environment holds what Python reads at its own start, and
+outside of pytest: a benchmark measures what users start, which has imported what it needs alone.
 
 As a program (``python -m tests.warm_start FD``) it is the process that is forked.
 """
@@ -45,6 +46,9 @@ schedulers of others, which no program of ours does and which each fork would co
 
 COLD = "KONGMING_TEST_COLD"
 """The variable under which nothing is forked: every program is started anew."""
+
+_IN_PYTEST = "PYTEST_VERSION"
+"""What pytest sets while it runs, for its workers and other children too."""
 
 _MESSAGE_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
@@ -160,7 +164,7 @@ def run(
 
 
 def _may_be_warm(env: Mapping[str, str]) -> bool:
-    if os.environ.get(COLD):
+    if os.environ.get(COLD) or _IN_PYTEST not in os.environ:
         return False
     ours = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if not set(env.get("PYTHONPATH", "").split(os.pathsep)) <= {*PATH, *ours, ""}:
