@@ -232,7 +232,8 @@ class App:
         over_http = allowed // 4 if config.server.http else 0
         most_grpc = allowed - over_http
         over_grpc = self._connections(max(1, most_grpc - _JOINING), spare_trusted=True)
-        floods = FloodWatch(over_grpc, self._supervisor.working)
+        encrypted = bool(config.security.certificate)
+        floods = FloodWatch(over_grpc, self._supervisor.working, tls=encrypted)
         loads = NodeLoads(hub.engine, hub.now, self._metrics, config.series)
         if config.otel.endpoint:
             pusher = Pusher(config.otel, self._metrics, loads.refresh)

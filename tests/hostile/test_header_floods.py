@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -225,6 +226,91 @@ def test_who_leaves_before_anybody_looks_takes_no_more(never_flooded: Fleet) -> 
     assert sum(future.result() for future in hits) > 20
     assert memory(fleet, "VmHWM") - calm < MOST_BYTES
     eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES // 2)
+
+
+def opened(fleet: Fleet, connections: int, source: str) -> list[Http2]:
+    return [Http2.to(fleet.server.grpc, source=source) for _ in range(connections)]
+
+
+def junk_of_strangers(fleet: Fleet) -> list[Http2]:
+    connections = opened(fleet, 200, "127.0.9.1")
+    for connection in connections:
+        connection.junk(500 << 10)
+    time.sleep(1.0)
+    return connections
+
+
+def junk_after_public_calls(fleet: Fleet) -> list[Http2]:
+    connections = opened(fleet, 4, "127.0.9.1")
+    for connection in connections:
+        with suppress(OSError):
+            for _ in range(200):
+                connection.ask("/grpc.health.v1.Health/Check", b"")
+                connection.junk(170 << 10)
+    return connections
+
+
+def idle_connections(fleet: Fleet) -> list[Http2]:
+    return opened(fleet, 400, "127.0.9.1")
+
+
+def junk_of_a_thief(fleet: Fleet) -> list[Http2]:
+    connection = Http2.to(fleet.server.grpc, source="127.0.9.9")
+    created = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
+    token = {"authorization": f"Bearer {created['token']}"}
+    eventually(lambda: is_let_in(connection, token))
+    with suppress(OSError):
+        connection.junk(200 << 20)
+    return [connection]
+
+
+PREPARATIONS = (junk_of_strangers, junk_after_public_calls, idle_connections, junk_of_a_thief)
+
+
+@pytest.mark.parametrize("prepare", PREPARATIONS, ids=lambda prepare: prepare.__name__)
+def test_bytes_and_connections_that_take_nothing_explain_no_flood(
+    never_flooded: Fleet, prepare: Callable[[Fleet], list[Http2]]
+) -> None:
+    fleet, before = never_flooded, never_flooded.answers()
+    calm = memory(fleet, "VmRSS")
+    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    floods = [Http2.to(fleet.server.grpc, source="127.0.9.2") for _ in range(CONNECTIONS)]
+    prepared = prepare(fleet)
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        sending = [pool.submit(one_block_without_an_end, flood, {}) for flood in floods]
+    assert any(future.exception() is None for future in sending)
+    assert fleet.answers() == before
+    for connection in floods:
+        eventually(connection.closed)
+    for connection in [*floods, *prepared]:
+        connection.close()
+    assert memory(fleet, "VmHWM") - calm < MOST_BYTES
+
+
+def test_strangers_at_addresses_of_known_callers_cannot_go_on_for_ever(
+    never_flooded: Fleet,
+) -> None:
+    """They pass where the port is closed to all but known addresses."""
+    fleet, before = never_flooded, never_flooded.answers()
+    created = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
+    token = {"authorization": f"Bearer {created['token']}"}
+    addresses = [f"127.5.5.{number}" for number in range(1, 41)]
+    for address in addresses:
+        connection = Http2.to(fleet.server.grpc, source=address)
+        eventually(lambda connection=connection: is_let_in(connection, token))
+        connection.close()
+    calm = memory(fleet, "VmRSS")
+    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    until = time.monotonic() + 6.0
+    with ThreadPoolExecutor(4) as pool:
+        hits = [
+            pool.submit(hit_and_run, fleet.server.grpc, itertools.cycle(addresses[part::4]), until)
+            for part in range(4)
+        ]
+        while not all(future.done() for future in hits):
+            assert fleet.answers() == before
+    assert sum(future.result() for future in hits) > 20
+    assert memory(fleet, "VmHWM") - calm < 2 * MOST_BYTES
 
 
 def new_addresses(first: int) -> Iterator[str]:

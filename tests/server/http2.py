@@ -85,6 +85,11 @@ class Http2:
             self._socket.sendall(_frame(kind, flag, stream, part))
         return stream
 
+    def junk(self, size: int) -> None:
+        """Frames of a kind that nobody knows, which are read and dropped."""
+        for start in range(0, size, 16000):
+            self._socket.sendall(_frame(0x77, 0, 0, bytes(min(16000, size - start))))
+
     def ask(self, method: str, message: bytes, headers: Mapping[str, str] | None = None) -> int:
         """A complete call of one small message; returns its stream."""
         stream = self.call(method, headers)

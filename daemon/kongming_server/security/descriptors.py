@@ -11,7 +11,7 @@ import ctypes
 import os
 import socket
 import struct
-from collections.abc import Set
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,12 +71,14 @@ class PortDescriptors:
         left: set[int] = set()
         sizes: dict[str, int] = {}
         for descriptor in range(self._descriptors()):
-            # Asked each time: a peer may leave another port, and come to this one from the same
-            # port of its own, at the same number.
-            if self._own_port(descriptor) != self._port or self._listens(descriptor):
-                continue
             number, before = self._number(descriptor), self._known.get(descriptor)
+            if number < 0:
+                continue
             if before is None or before[0] != number:
+                # Asked of each new one: a peer may leave another port, and come to this one from
+                # the same port of its own, at the same descriptor.
+                if self._own_port(descriptor) != self._port or self._listens(descriptor):
+                    continue
                 before = number, self._peer(descriptor)
             known[descriptor] = before
             size, closed = self._received(descriptor)
@@ -87,13 +89,15 @@ class PortDescriptors:
         self._known, self._left = known, left
         return sizes
 
-    def abort(self, peers: Set[str]) -> None:
-        """End the connections with these peers as they were last seen, and drop what came and was
-        not read yet: gRPC reads that to its end after a mere shutdown. So it does after a reset by
-        a peer, to whom nothing can be answered: what they left is dropped, whoever they are."""
-        for descriptor, (number, peer) in self._known.items():
-            if peer not in peers and descriptor not in self._left:
-                continue
+    def abort(self, peers: Iterable[str]) -> None:
+        """End the connections with these peers as they were last seen, in this order, and drop what
+        came and was not read yet: gRPC reads that to its end after a mere shutdown. So it does
+        after a reset by a peer, to whom nothing can be answered: what they left is dropped, whoever
+        they are."""
+        seen = {peer: (descriptor, number) for descriptor, (number, peer) in self._known.items()}
+        ending = [seen[peer] for peer in peers if peer in seen]
+        ending += [(descriptor, self._known[descriptor][0]) for descriptor in self._left]
+        for descriptor, number in ending:
             # gRPC's own threads close descriptors at any time, and the number is then a newcomer's,
             # or the store's: it is asked and ended by a descriptor that nobody else closes.
             held = _library.dup(descriptor)
@@ -123,7 +127,8 @@ class PortDescriptors:
     def _number(self, descriptor: int) -> int:
         if self._option(descriptor, socket.SOL_SOCKET, _SO_COOKIE) != 8:
             return -1
-        return int.from_bytes(self._answer.raw[:8], "little")
+        (number,) = struct.unpack_from("=Q", self._answer)
+        return int(number)
 
     def _listens(self, descriptor: int) -> bool:
         size = self._option(descriptor, socket.SOL_SOCKET, socket.SO_ACCEPTCONN)

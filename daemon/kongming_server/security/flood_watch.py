@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import sys
 import threading
 import time
 from collections import deque
-from contextlib import closing
+from contextlib import closing, suppress
 
 from kongming.rpc.connections import Connections
 from kongming_server.security.descriptors import (
@@ -19,12 +20,16 @@ from kongming_server.security.descriptors import (
     give_back_memory,
 )
 from kongming_server.security.floods import CLOSED_S, MOST_CLOSED_S, Floods
-from kongming_server.security.packet_filter import address_filter, admission_filter
+from kongming_server.security.packet_filter import MOST_NETWORKS, address_filter, admission_filter
 from kongming_server.supervision import AGAIN_S, Working, unwatched
 
 __all__ = ["FloodWatch"]
 
 _log = logging.getLogger(__name__)
+
+_NICE = -10
+"""Priority of the thread, where the process may have that (``LimitNICE`` of systemd): it needs
+little of a CPU, and waited for one up to 60 ms while gRPC's threads read a flood."""
 
 _GIVE_BACK_S = 1.0
 """Between two times that the allocator is asked to give back what is free, while it is closed: else
@@ -45,15 +50,20 @@ _HURRIED_SWITCH_S = 0.001
 CALM_LOOK_S = 0.5
 """Between two looks at all connections while it does not."""
 
-_LARGEST_SHARE, _CALM_SHARE = 0.2, 0.01
-"""Of a core, what looking at all connections may take during a flood, and else."""
+_GROWING_SHARE, _LARGEST_SHARE, _CALM_SHARE = 0.5, 0.2, 0.01
+"""Of a core, what looking at all connections may take while memory grows, for any other reason that
+there is to look, and else."""
 
 
 class FloodWatch:
     """The thread that looks, from ``start`` to ``close``. Linux only, as it needs /proc."""
 
-    def __init__(self, connections: Connections, working: Working = unwatched) -> None:
-        """``working`` is around each look, so that one that hangs is noticed."""
+    def __init__(
+        self, connections: Connections, working: Working = unwatched, *, tls: bool = True
+    ) -> None:
+        """``working`` is around each look, so that one that hangs is noticed. ``tls``: whether
+        connections are encrypted, and take more for it."""
+        self._tls = tls
         self._connections = connections
         self._working = working
         self._offenders: deque[str] = deque()
@@ -92,6 +102,8 @@ class FloodWatch:
         self._wake.set()
 
     def _run(self, port: int) -> None:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while not self._closed:
             try:
                 self._watch(port)
@@ -105,7 +117,7 @@ class FloodWatch:
             closing(ResidentMemory()) as memory,
             closing(AcceptedConnections()) as accepted,
         ):
-            floods = Floods(self._connections, memory.bytes())
+            floods = Floods(self._connections, memory.bytes(), tls=self._tls)
             try:
                 while not self._closed:
                     self._wake.wait(HURRIED_LOOK_S if self._hurried else LOOK_S)
@@ -133,7 +145,10 @@ class FloodWatch:
     ) -> None:
         alarming, held = floods.alarming(resident), floods.held()
         begun = time.monotonic()
-        if resident - self._resident > _SUDDEN_BYTES:
+        sudden = resident - self._resident > _SUDDEN_BYTES
+        # Who is new takes three times as long to look at: that is done by when it counts.
+        begins = sudden and begun >= self._sudden_until
+        if sudden:
             self._sudden_until = begun + _SUDDEN_S
         self._resident = resident
         # Not for addresses that are held: one could have that for as long as it likes.
@@ -145,16 +160,18 @@ class FloodWatch:
         growing = alarming and (grows or self._ended)
         # Once they are kept out and who had come before has ended, nothing more is to be done.
         keeping_out = bool(held) and not self._enforced
-        watchful = bool(growing or floods.closed or keeping_out or self._offenders)
+        watchful = bool(growing or floods.closed or keeping_out or begins or self._offenders)
         if begun >= (self._next_look if watchful else self._next_calm_look):
             worked_s = time.thread_time()
             offenders = {self._offenders.popleft() for _ in range(len(self._offenders))}
             # First: who has come since was not accepted before.
             count = accepted.count()
-            ending = floods.to_end(sockets.received(), resident, offenders, count)
+            received = sockets.received()
+            ending = floods.to_end(received, resident, offenders, count)
             # Before they end, so that nobody comes back in the meantime.
             self._enforced = self._admit(floods, sockets)
-            sockets.abort(ending)
+            # Those that brought most first: there may be a thousand.
+            sockets.abort(sorted(ending, key=received.__getitem__, reverse=True))
             self._least_resident, self._ended = resident, bool(ending)
             if floods.closed and begun >= self._next_give_back:
                 give_back_memory()
@@ -168,7 +185,10 @@ class FloodWatch:
             # Its own time, not what it waited for a CPU and the interpreter while others had them:
             # that is long just when a flood is read.
             spent_s = time.thread_time() - worked_s
-            self._next_look = begun + max(HURRIED_LOOK_S, spent_s / _LARGEST_SHARE)
+            share = _GROWING_SHARE if self._hurried else _LARGEST_SHARE
+            # The first of a flood is to make the next ones short, not late.
+            pause_s = 0.0 if begins else spent_s / share
+            self._next_look = begun + max(HURRIED_LOOK_S, pause_s)
             self._next_calm_look = begun + max(CALM_LOOK_S, spent_s / _CALM_SHARE)
         elif held != self._refused and begun >= self._next_look:
             # Fewer: some may connect again.
@@ -180,8 +200,10 @@ class FloodWatch:
         if (refused, admitted) == (self._refused, self._admitted):
             return self._filtered
         rules = address_filter(refused) if admitted is None else admission_filter(admitted)
-        self._filtered = sockets.filter(rules)
-        if not self._filtered:
+        taken = sockets.filter(rules)
+        # Of more than it can name it drops some alone.
+        self._filtered = taken and (admitted is not None or len(refused) <= MOST_NETWORKS)
+        if not taken:
             _log.warning(
                 "The kernel takes no filter of %d addresses: who sends floods of headers can "
                 "come back at once.",
@@ -195,5 +217,7 @@ class FloodWatch:
                 MOST_CLOSED_S,
                 len(admitted),
             )
+        elif admitted == frozenset() != self._admitted:
+            _log.warning("Memory grows even so: nobody can connect until then.")
         self._refused, self._admitted = refused, admitted
         return False

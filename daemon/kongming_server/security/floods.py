@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
@@ -54,12 +54,18 @@ _HEADER_BYTES = 2048
 _AGENT_BYTES = {SECOND: 64 << 10, THIRD: 16 << 10}
 """What one of an agent's may have brought since all was calm that no message accounts for."""
 
-_CONNECTION_BYTES = 100 << 10
-"""What one of TLS takes."""
+_CONNECTION_BYTES, _OPENED_BYTES, _HANDSHAKE_BYTES = 100 << 10, 8 << 10, 1500
+"""What one takes of TLS, or on which a caller was known; and else, as where fewer bytes came than a
+handshake has."""
 
 _KNOWN_FACTOR, _UNREAD_FACTOR = 16, 2
 """What a byte takes that a known caller brought, once it was decoded, and one that nobody read: a
 stranger's, or an agent's that no message accounts for."""
+
+_WINDOW_BYTES, _ADDRESS_BYTES, _STRANGERS_BYTES = 64 << 10, 4 << 20, 256 << 20
+"""Bytes of one connection that nobody read: more gRPC does not let an honest caller send ahead. And
+what those of one address, and all of strangers, may explain: who knows of it can send bytes that
+take nothing."""
 
 EXPLAINED_S = 5.0
 """For so long after known callers' bytes came, or were decoded, they explain a growth. What they
@@ -117,8 +123,11 @@ class Floods:
         connections: Connections,
         resident: int,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        tls: bool = True,
     ) -> None:
         """``resident``: the memory that the server takes now, in bytes."""
+        self._tls = tls
         self._connections = connections
         self._clock = clock
         self._calm = float(resident)
@@ -146,6 +155,8 @@ class Floods:
         self._known: dict[str, float] = {}
         self._closed_until: float | None = None
         self._closed_s = CLOSED_S
+        # Memory without an explanation when it was closed; and whether it grew even so.
+        self._closed_at, self._closed_to_all = 0.0, False
         self._wary_until = -math.inf
 
     def alarming(self, resident: int) -> bool:
@@ -176,7 +187,7 @@ class Floods:
         """The only addresses from which anybody may connect now; None for all that are not held."""
         if not self.closed:
             return None
-        return frozenset(self._known) - self.held()
+        return frozenset() if self._closed_to_all else frozenset(self._known) - self.held()
 
     def to_end(
         self,
@@ -237,6 +248,7 @@ class Floods:
     ) -> set[str]:
         """Those that brought bytes which no message accounts for, where memory has grown."""
         strangers: dict[str, int] = {}
+        allowances = Counter[str]()
         agents: dict[str, int] = {}
         explained: dict[str, int] = {}
         now: dict[str, _Seen] = {}
@@ -252,14 +264,20 @@ class Floods:
                 self._explained_by_left += self._explained.pop(peer, 0)
             if not use.trusted:
                 strangers[peer] = size
+                allowances[address_of(peer)] += min(size - before.size, _WINDOW_BYTES)
                 if size - use.begun * _UNREAD_BYTES > _STRANGER_MOST_BYTES:
                     ending.add(peer)
                 continue
             brought, unread = size - before.size, 0
             if use.who:
+                if accounted - before.accounted > brought:
+                    # Of messages that were larger than what came of them, or came before: that
+                    # accounts for no other bytes.
+                    self._seen[peer] = _Seen(before.size, accounted - brought)
                 unread = max(0, brought - max(0, accounted - before.accounted))
                 agents[peer] = unread
-            explained[peer] = (brought - unread) * _KNOWN_FACTOR + unread * _UNREAD_FACTOR
+            by_unread = min(unread, _WINDOW_BYTES) * _UNREAD_FACTOR
+            explained[peer] = (brought - unread) * _KNOWN_FACTOR + by_unread
         self._explained_by_left += sum(
             size for peer, size in self._explained.items() if peer not in received
         )
@@ -270,8 +288,8 @@ class Floods:
         unexplained = (
             (resident - self._calm)
             - self._taken
-            - max(0, len(received) - self._calm_connections) * _CONNECTION_BYTES
-            - sum(strangers.values()) * _UNREAD_FACTOR
+            - self._of_connections(received, strangers)
+            - _of_strangers(allowances)
         )
         taken = self._credit.use(unexplained, self._clock())
         self._taken += taken
@@ -292,7 +310,8 @@ class Floods:
         if self._calm_strangers is None:
             self._calm_strangers = came
         # Nobody can say what they brought, and there is nobody to end.
-        vanished = came - self._calm_strangers - len(strangers.keys() - self._seen.keys())
+        newcomers = len(strangers.keys() - self._seen.keys())
+        vanished = max(0, came - self._calm_strangers - newcomers)
         by_vanished = vanished * _VANISHED_BYTES >= unexplained
         suspected = sum(strangers.values()) + sum(agents.values())
         in_vain = not ending and suspected < _QUIET_BYTES and not by_vanished
@@ -300,14 +319,17 @@ class Floods:
         if self._closed_until is None:
             wary = self._clock() < self._wary_until
             if (ending or by_vanished) and (level == THIRD or (level and wary)):
-                self._close()
+                self._close(unexplained)
             own = self._looks_in_vain > 2
         else:
+            # It comes from known addresses, or from the networks that those are in.
+            self._closed_to_all |= unexplained > self._closed_at + FIRST
             # Who ended has left calls behind that wait to be refused, and take memory until then.
             over = self._clock() >= self._closed_until
             own = over and bool(level)
             if over:
                 self._closed_until, self._wary_until = None, self._clock() + _WARY_S
+                self._closed_to_all = False
         if own:
             # What has grown is the server's own, or was freed and not given back: it is used again.
             self._calm, self._taken = float(resident), 0.0
@@ -322,7 +344,19 @@ class Floods:
         self._present = now.keys()
         return ending
 
-    def _close(self) -> None:
+    def _of_connections(self, received: Mapping[str, int], strangers: Mapping[str, int]) -> float:
+        """What those take that came since all was calm, less those that left."""
+        new = received.keys() - self._seen.keys()
+        opened = sum(
+            peer in strangers and (not self._tls or strangers[peer] < _HANDSHAKE_BYTES)
+            for peer in new
+        )
+        size = opened * _OPENED_BYTES + (len(new) - opened) * _CONNECTION_BYTES
+        more = max(0, len(received) - self._calm_connections)
+        return size * more / max(1, len(new))
+
+    def _close(self, unexplained: float) -> None:
+        self._closed_at = unexplained
         again = self._clock() < self._wary_until
         self._closed_s = min(2.0 * self._closed_s, MOST_CLOSED_S) if again else CLOSED_S
         self._closed_until = self._clock() + self._closed_s
@@ -336,3 +370,9 @@ class Floods:
         self._held[address] = self._clock() + HOLD_S
         self._held.move_to_end(address)
         self._held_now = None
+
+
+def _of_strangers(unread: Mapping[str, int]) -> int:
+    """What bytes explain that nobody read, by the addresses they came from."""
+    parts = (min(size * _UNREAD_FACTOR, _ADDRESS_BYTES) for size in unread.values())
+    return min(sum(parts), _STRANGERS_BYTES)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 
-__all__ = ["address_filter", "admission_filter", "attach"]
+__all__ = ["MOST_NETWORKS", "address_filter", "admission_filter", "attach"]
 
 _SO_ATTACH_FILTER = 26
 _LOAD_BYTE, _LOAD_WORD, _LOAD_KEPT, _KEEP = 0x30, 0x20, 0x60, 0x02
@@ -19,7 +19,7 @@ _NETWORK = 0xFFF00000
 _ALL, _NONE = 0xFFFFFFFF, 0
 _library = ctypes.PyDLL(None)
 
-_MOST_NETWORKS = 250
+MOST_NETWORKS = 250
 """In one filter. The kernel takes 20 kB a socket, which is some 350 networks of IPv6."""
 
 _FINEST, _COARSER = (32, 64), ((24, 48), (16, 32), (8, 16))
@@ -36,7 +36,7 @@ def address_filter(addresses: Iterable[str]) -> bytes:
     for as long as it is open; the other addresses are all that it drops.
     """
     networks = _networks(_parsed(addresses), *_FINEST)
-    return _program(networks[:_MOST_NETWORKS], *_FINEST, _NONE, _ALL)
+    return _program(networks[:MOST_NETWORKS], *_FINEST, _NONE, _ALL)
 
 
 def admission_filter(addresses: Iterable[str]) -> bytes:
@@ -45,7 +45,7 @@ def admission_filter(addresses: Iterable[str]) -> bytes:
     parsed = _parsed(addresses)
     for bits in (_FINEST, *_COARSER):
         networks = _networks(parsed, *bits)
-        if len(networks) <= _MOST_NETWORKS:
+        if len(networks) <= MOST_NETWORKS:
             break
     return _program(networks, *bits, _ALL, _NONE)
 

@@ -25,10 +25,10 @@ KIB, MIB = 1 << 10, 1 << 20
 class Flooded:
     """``Floods`` with a clock, and connections that have or have not a known caller."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: bool = True) -> None:
         self.clock = Clock()
         self.connections = Connections(clock=self.clock)
-        self.floods = Floods(self.connections, BASE, self.clock)
+        self.floods = Floods(self.connections, BASE, self.clock, tls=tls)
 
     def known(self, name: str, who: str, message: int = 0) -> str:
         self.connections.begin(name)
@@ -136,7 +136,7 @@ def test_an_address_that_sends_a_flood_is_not_admitted_for_callers_it_had() -> N
 def test_connections_and_messages_explain_what_they_take() -> None:
     flooded = Flooded()
     flooded.look({})
-    many = {peer(1, port): 60 * KIB for port in range(1000)}
+    many = {peer(number, port): 60 * KIB for number in range(1, 201) for port in range(5)}
     # As where all agents come back at once, and none of them was answered yet.
     assert flooded.look(many, 200 * MIB) == set()
     assert flooded.look(many, 300 * MIB) == many.keys()
@@ -147,6 +147,48 @@ def test_connections_and_messages_explain_what_they_take() -> None:
     for number, agent in enumerate(agents):
         flooded.known(agent, f"token {number}", 2 * MIB)
     assert flooded.look(dict.fromkeys(agents, 2 * MIB) | stranger, 10 * FIRST) == set()
+
+
+def test_a_strangers_bytes_and_connections_explain_what_honest_ones_take_at_most() -> None:
+    # A hundred connections of one address, for 10 MB, and 4 MiB for what they send ahead.
+    received = {peer(1, port): 500 * KIB for port in range(100)}
+    for tls, explained in ((True, 13), (False, 4)):
+        flooded = Flooded(tls=tls)
+        flooded.look({})
+        assert flooded.look(received, FIRST + explained * MIB) == set()
+        assert flooded.look(received, FIRST + (explained + 2) * MIB) == received.keys()
+    # What came before explains nothing.
+    flooded = Flooded()
+    flooded.look(received)
+    assert flooded.look(received, FIRST + MIB) == received.keys()
+
+
+def test_an_agents_bytes_that_no_message_accounts_for_explain_no_flood_of_others() -> None:
+    flooded = Flooded()
+    thief, stranger = flooded.known(peer(1, 1), "token 1"), peer(2, 1)
+    flooded.look({thief: KIB})
+    assert flooded.look({thief: 300 * MIB, stranger: 2 * BLOCK}, FIRST + 2 * MIB) == {stranger}
+    # A message that is larger than what came of it accounts for no other bytes.
+    flooded = Flooded()
+    flooded.known(thief, "token 1", 300 * MIB)
+    flooded.look({thief: KIB})
+    flooded.known(thief, "token 1", 300 * MIB)
+    flooded.look({thief: 64 * KIB}, 8 * MIB)
+    assert flooded.look({thief: 300 * MIB, stranger: 2 * BLOCK}, FIRST + 4 * MIB) == {stranger}
+
+
+def test_where_memory_grows_though_it_is_closed_nobody_connects() -> None:
+    flooded, caller = closed()
+    grown = THIRD + FIRST
+    assert flooded.look({caller: 4 * KIB}, grown - MIB) == set()
+    assert flooded.floods.admitted() == {"192.0.2.200"}
+    assert flooded.look({caller: 4 * KIB, peer(200, 2): KIB}, grown + 2 * MIB) == set()
+    assert flooded.floods.admitted() == frozenset()
+    # Whose caller is known goes on.
+    assert flooded.look({caller: 4 * KIB, peer(200, 2): KIB}, grown) == {peer(200, 2)}
+    flooded.clock.now += CLOSED_S
+    flooded.look({caller: 4 * KIB})
+    assert flooded.floods.admitted() is None
 
 
 def test_what_a_caller_brought_explains_memory_after_it_left() -> None:
