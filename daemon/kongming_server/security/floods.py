@@ -137,6 +137,8 @@ class Floods:
         self._calm_connections = 0
         # Strangers that had come by then, those that left included; None until the first look.
         self._calm_strangers: int | None = None
+        # By agents: of what calls account for, what is to account for nothing.
+        self._void: dict[str, int] = {}
         # At the last look: the memory that what known callers brought since then explains, with
         # those that left.
         self._explained: dict[str, int] = {}
@@ -261,6 +263,7 @@ class Floods:
             if before.size > size:
                 # Another connection, from the same port.
                 before = self._seen[peer] = _Seen(0, 0)
+                self._void.pop(peer, None)
                 self._explained_by_left += self._explained.pop(peer, 0)
             if not use.trusted:
                 strangers[peer] = size
@@ -270,11 +273,12 @@ class Floods:
                 continue
             brought, unread = size - before.size, 0
             if use.who:
-                if accounted - before.accounted > brought:
+                read = accounted - max(before.accounted, self._void.get(peer, 0))
+                if read > brought:
                     # Of messages that were larger than what came of them, or came before: that
                     # accounts for no other bytes.
-                    self._seen[peer] = _Seen(before.size, accounted - brought)
-                unread = max(0, brought - max(0, accounted - before.accounted))
+                    self._void[peer] = accounted - brought
+                unread = max(0, brought - max(0, read))
                 agents[peer] = unread
             by_unread = min(unread, _WINDOW_BYTES) * _UNREAD_FACTOR
             explained[peer] = (brought - unread) * _KNOWN_FACTOR + by_unread
@@ -338,6 +342,7 @@ class Floods:
             # What explains a growth is to be as old as what it is reckoned from.
             self._seen, self._calm_connections, self._calm_strangers = now, len(now), came
             self._explained, self._explained_by_left, self._explained_before = {}, 0, 0
+            self._void = {}
             self._credit, self._taken = _Credit(), 0.0
         else:
             self._seen = {peer: seen for peer, seen in self._seen.items() if peer in now}

@@ -163,6 +163,21 @@ def test_a_strangers_bytes_and_connections_explain_what_honest_ones_take_at_most
     assert flooded.look(received, FIRST + MIB) == received.keys()
 
 
+def test_connections_of_agents_go_on_explaining_what_they_take() -> None:
+    """A call accounts for more than what a small one brings."""
+    flooded = Flooded()
+    waiting = {peer(255, 1): 2 * BLOCK}
+    flooded.look(waiting)
+    agents = [peer(number, port) for number in range(1, 251) for port in range(5)]
+    for calls in range(1, 6):
+        for agent in agents:
+            flooded.known(agent, f"token of {agent}")
+        # What they sent was of use for something else.
+        flooded.clock.now += EXPLAINED_S
+        came = dict.fromkeys(agents, 4 * KIB + calls * 300)
+        assert flooded.look(came | waiting, 100 * MIB) == set()
+
+
 def test_an_agents_bytes_that_no_message_accounts_for_explain_no_flood_of_others() -> None:
     flooded = Flooded()
     thief, stranger = flooded.known(peer(1, 1), "token 1"), peer(2, 1)
