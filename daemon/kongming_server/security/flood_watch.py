@@ -211,8 +211,8 @@ class FloodWatch:
             )
         if admitted is not None and self._admitted is None:
             _log.warning(
-                "Memory grows by floods of headers from ever more addresses: for %g to %g s only "
-                "the %d from which a caller was known before can connect.",
+                "Memory grows by floods of headers from ever more addresses, or by many who come "
+                "at once: for %g to %g s only the %d from which a caller was known can connect.",
                 CLOSED_S,
                 MOST_CLOSED_S,
                 len(admitted),

@@ -54,18 +54,24 @@ _HEADER_BYTES = 2048
 _AGENT_BYTES = {SECOND: 64 << 10, THIRD: 16 << 10}
 """What one of an agent's may have brought since all was calm that no message accounts for."""
 
-_CONNECTION_BYTES, _OPENED_BYTES, _HANDSHAKE_BYTES = 100 << 10, 8 << 10, 1500
-"""What one takes of TLS, or on which a caller was known; and else, as where fewer bytes came than a
-handshake has."""
+_CONNECTION_BYTES, _OPENED_BYTES = 100 << 10, 8 << 10
+"""What one takes of TLS, from its first byte on, or on which a caller was known; and any other."""
 
 _KNOWN_FACTOR, _UNREAD_FACTOR = 16, 2
 """What a byte takes that a known caller brought, once it was decoded, and one that nobody read: a
 stranger's, or an agent's that no message accounts for."""
 
-_WINDOW_BYTES, _ADDRESS_BYTES, _STRANGERS_BYTES = 64 << 10, 4 << 20, 256 << 20
-"""Bytes of one connection that nobody read: more gRPC does not let an honest caller send ahead. And
-what those of one address, and all of strangers, may explain: who knows of it can send bytes that
+_WINDOW_BYTES, _MESSAGE_BYTES = 64 << 10, 1 << 20
+"""Bytes of one connection that nobody read: of a stranger's, as more gRPC does not let an honest
+one send ahead, and of an agent's, whose message may be half there."""
+
+_STRANGERS_BYTES, _UNREAD_AGENTS_BYTES = (4 << 20, 256 << 20), (16 << 20, 1 << 30)
+"""What all such bytes may explain, of one address and together: who knows of it can send bytes that
 take nothing."""
+
+_ENDED_S, _ENDED_BYTES = 1.0, 64 << 20
+"""For so long what connections explain that were ended stays explained, up to so much: they are not
+given back at once, and the others would be ended for it."""
 
 EXPLAINED_S = 5.0
 """For so long after known callers' bytes came, or were decoded, they explain a growth. What they
@@ -159,6 +165,9 @@ class Floods:
         self._closed_s = CLOSED_S
         # Memory without an explanation when it was closed; and whether it grew even so.
         self._closed_at, self._closed_to_all = 0.0, False
+        # What strangers explained when some were ended last; and how many, since all was calm.
+        self._ended_at, self._explained_then = -math.inf, 0.0
+        self._ended_strangers = 0
         self._wary_until = -math.inf
 
     def alarming(self, resident: int) -> bool:
@@ -250,7 +259,7 @@ class Floods:
     ) -> set[str]:
         """Those that brought bytes which no message accounts for, where memory has grown."""
         strangers: dict[str, int] = {}
-        allowances = Counter[str]()
+        ahead, unread_of_agents = Counter[str](), Counter[str]()
         agents: dict[str, int] = {}
         explained: dict[str, int] = {}
         now: dict[str, _Seen] = {}
@@ -267,7 +276,7 @@ class Floods:
                 self._explained_by_left += self._explained.pop(peer, 0)
             if not use.trusted:
                 strangers[peer] = size
-                allowances[address_of(peer)] += min(size - before.size, _WINDOW_BYTES)
+                ahead[address_of(peer)] += min(size - before.size, _WINDOW_BYTES)
                 if size - use.begun * _UNREAD_BYTES > _STRANGER_MOST_BYTES:
                     ending.add(peer)
                 continue
@@ -280,8 +289,8 @@ class Floods:
                     self._void[peer] = accounted - brought
                 unread = max(0, brought - max(0, read))
                 agents[peer] = unread
-            by_unread = min(unread, _WINDOW_BYTES) * _UNREAD_FACTOR
-            explained[peer] = (brought - unread) * _KNOWN_FACTOR + by_unread
+            unread_of_agents[address_of(peer)] += min(unread, _MESSAGE_BYTES)
+            explained[peer] = (brought - unread) * _KNOWN_FACTOR
         self._explained_by_left += sum(
             size for peer, size in self._explained.items() if peer not in received
         )
@@ -289,11 +298,15 @@ class Floods:
         total = sum(explained.values()) + self._explained_by_left
         self._credit.add(total - self._explained_before, self._clock())
         self._explained_before = total
+        of_strangers = self._of_connections(received, strangers) + _of_unread(
+            ahead, *_STRANGERS_BYTES
+        )
         unexplained = (
             (resident - self._calm)
             - self._taken
-            - self._of_connections(received, strangers)
-            - _of_strangers(allowances)
+            - of_strangers
+            - _of_unread(unread_of_agents, *_UNREAD_AGENTS_BYTES)
+            - self._of_ended(of_strangers)
         )
         taken = self._credit.use(unexplained, self._clock())
         self._taken += taken
@@ -310,12 +323,16 @@ class Floods:
             ending |= {peer for peer, size in agents.items() if size > _AGENT_BYTES[level]}
         for peer in ending:
             self._hold(peer)
+        if ending:
+            self._ended_at, self._explained_then = self._clock(), of_strangers
+        ended = len(ending & strangers.keys() - self._seen.keys())
         came = accepted - self._connections.trusted_so_far
         if self._calm_strangers is None:
             self._calm_strangers = came
         # Nobody can say what they brought, and there is nobody to end.
         newcomers = len(strangers.keys() - self._seen.keys())
-        vanished = max(0, came - self._calm_strangers - newcomers)
+        vanished = max(0, came - self._calm_strangers - newcomers - self._ended_strangers)
+        self._ended_strangers += ended
         by_vanished = vanished * _VANISHED_BYTES >= unexplained
         suspected = sum(strangers.values()) + sum(agents.values())
         in_vain = not ending and suspected < _QUIET_BYTES and not by_vanished
@@ -342,7 +359,7 @@ class Floods:
             # What explains a growth is to be as old as what it is reckoned from.
             self._seen, self._calm_connections, self._calm_strangers = now, len(now), came
             self._explained, self._explained_by_left, self._explained_before = {}, 0, 0
-            self._void = {}
+            self._void, self._ended_strangers = {}, 0
             self._credit, self._taken = _Credit(), 0.0
         else:
             self._seen = {peer: seen for peer, seen in self._seen.items() if peer in now}
@@ -352,13 +369,16 @@ class Floods:
     def _of_connections(self, received: Mapping[str, int], strangers: Mapping[str, int]) -> float:
         """What those take that came since all was calm, less those that left."""
         new = received.keys() - self._seen.keys()
-        opened = sum(
-            peer in strangers and (not self._tls or strangers[peer] < _HANDSHAKE_BYTES)
-            for peer in new
-        )
+        opened = sum(peer in strangers and not (self._tls and strangers[peer] > 0) for peer in new)
         size = opened * _OPENED_BYTES + (len(new) - opened) * _CONNECTION_BYTES
         more = max(0, len(received) - self._calm_connections)
         return size * more / max(1, len(new))
+
+    def _of_ended(self, explained: float) -> float:
+        """What is explained no more since connections were ended just now."""
+        if self._clock() - self._ended_at > _ENDED_S:
+            return 0.0
+        return min(max(0.0, self._explained_then - explained), _ENDED_BYTES)
 
     def _close(self, unexplained: float) -> None:
         self._closed_at = unexplained
@@ -377,7 +397,7 @@ class Floods:
         self._held_now = None
 
 
-def _of_strangers(unread: Mapping[str, int]) -> int:
+def _of_unread(unread: Mapping[str, int], of_an_address: int, most: int) -> int:
     """What bytes explain that nobody read, by the addresses they came from."""
-    parts = (min(size * _UNREAD_FACTOR, _ADDRESS_BYTES) for size in unread.values())
-    return min(sum(parts), _STRANGERS_BYTES)
+    parts = (min(size * _UNREAD_FACTOR, of_an_address) for size in unread.values())
+    return min(sum(parts), most)

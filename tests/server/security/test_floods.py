@@ -178,18 +178,53 @@ def test_connections_of_agents_go_on_explaining_what_they_take() -> None:
         assert flooded.look(came | waiting, 100 * MIB) == set()
 
 
-def test_an_agents_bytes_that_no_message_accounts_for_explain_no_flood_of_others() -> None:
+def test_an_agents_bytes_that_no_message_accounts_for_explain_what_one_message_takes() -> None:
+    thief, stranger = peer(1, 1), peer(2, 1)
+    for accounted in (0, 300 * MIB):
+        flooded = Flooded()
+        flooded.known(thief, "token 1", accounted)
+        flooded.look({thief: KIB})
+        if accounted:
+            # A message that is larger than what came of it accounts for no other bytes.
+            flooded.known(thief, "token 1", accounted)
+            flooded.look({thief: 64 * KIB}, 8 * MIB)
+        received = {thief: 300 * MIB, stranger: 2 * BLOCK}
+        assert flooded.look(received, FIRST + MIB) == set()
+        assert flooded.look(received, FIRST + 6 * MIB) == {stranger}
+
+
+def test_connections_that_are_ended_still_take_what_they_took() -> None:
     flooded = Flooded()
-    thief, stranger = flooded.known(peer(1, 1), "token 1"), peer(2, 1)
-    flooded.look({thief: KIB})
-    assert flooded.look({thief: 300 * MIB, stranger: 2 * BLOCK}, FIRST + 2 * MIB) == {stranger}
-    # A message that is larger than what came of it accounts for no other bytes.
+    flooded.look({})
+    many = {peer(number, port): 30 * KIB for number in range(1, 201) for port in range(3)}
+    fat = {peer(201, 1): 400 * KIB}
+    # 60 MB are explained by connections, 35 by what was sent ahead.
+    grown = 95 * MIB + FIRST + MIB
+    ended = flooded.look(many | fat, grown)
+    assert ended == many.keys() | fat.keys()
+    rest = {peer(number, 9): KIB for number in range(202, 252)}
+    for _ in range(3):
+        assert flooded.look(rest, grown) == set()
+        assert not flooded.floods.closed
+
+
+def test_connections_that_were_ended_have_not_vanished() -> None:
     flooded = Flooded()
-    flooded.known(thief, "token 1", 300 * MIB)
-    flooded.look({thief: KIB})
-    flooded.known(thief, "token 1", 300 * MIB)
-    flooded.look({thief: 64 * KIB}, 8 * MIB)
-    assert flooded.look({thief: 300 * MIB, stranger: 2 * BLOCK}, FIRST + 4 * MIB) == {stranger}
+    flooded.look({}, accepted=1000)
+    many = {peer(number, 1): 400 * KIB for number in range(1, 101)}
+    grown = 23 * MIB + THIRD + 8 * MIB
+    assert flooded.look(many, SECOND, accepted=1100) == many.keys()
+    flooded.clock.now += 2.0
+    assert flooded.look({}, grown, accepted=1100) == set()
+    assert not flooded.floods.closed
+
+
+def test_a_handshake_under_way_is_no_flood() -> None:
+    flooded = Flooded()
+    flooded.look({})
+    hello = {peer(number, port): 500 for number in range(1, 251) for port in range(10)}
+    assert flooded.look(hello, 100 * MIB) == set()
+    assert not flooded.floods.closed
 
 
 def test_where_memory_grows_though_it_is_closed_nobody_connects() -> None:
