@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.csv_rows import Row, read_rows
+from kongming.deferred_signals import signals_deferred
 from kongming.explore import Space
 from kongming.explore.dimensions import Dimension, Value
 from kongming.explore.measured_table import RECORD, finite, number, target_of
@@ -192,9 +193,11 @@ class RunsTable:
         )
         # In one piece with the first row: a header without rows is nothing to resume from.
         lines = [cells] if self.runs else [self.columns, cells]
-        self._file.write("".join(map(_line, lines)).encode())
-        self._file.sync()
-        self.runs.append(run)
+        # Ctrl-C in between would say that fewer are kept than are on disk.
+        with signals_deferred():
+            self._file.write("".join(map(_line, lines)).encode())
+            self._file.sync()
+            self.runs.append(run)
 
     def _resume(self, space: Space, target: str) -> list[PointRun]:
         self._file.file.seek(0)
