@@ -298,9 +298,13 @@ class Floods:
         total = sum(explained.values()) + self._explained_by_left
         self._credit.add(total - self._explained_before, self._clock())
         self._explained_before = total
-        of_strangers = self._of_connections(received, strangers) + _of_unread(
-            ahead, *_STRANGERS_BYTES
-        )
+        # Who came since all was calm.
+        new = received.keys() - self._seen.keys()
+        new_strangers = {peer: strangers[peer] for peer in new & strangers.keys()}
+        of_new = self._of_connections(len(new), new_strangers.values())
+        # As many of them as there are more than then: of those that left, memory is used again.
+        of_new *= max(0, len(received) - self._calm_connections) / max(1, len(new))
+        of_strangers = of_new + _of_unread(ahead, *_STRANGERS_BYTES)
         unexplained = (
             (resident - self._calm)
             - self._taken
@@ -325,14 +329,13 @@ class Floods:
             self._hold(peer)
         if ending:
             self._ended_at, self._explained_then = self._clock(), of_strangers
-        ended = len(ending & strangers.keys() - self._seen.keys())
         came = accepted - self._connections.trusted_so_far
         if self._calm_strangers is None:
             self._calm_strangers = came
         # Nobody can say what they brought, and there is nobody to end.
-        newcomers = len(strangers.keys() - self._seen.keys())
-        vanished = max(0, came - self._calm_strangers - newcomers - self._ended_strangers)
-        self._ended_strangers += ended
+        gone = came - self._calm_strangers - len(new_strangers)
+        vanished = max(0, gone - self._ended_strangers)
+        self._ended_strangers += len(ending & new_strangers.keys())
         by_vanished = vanished * _VANISHED_BYTES >= unexplained
         suspected = sum(strangers.values()) + sum(agents.values())
         in_vain = not ending and suspected < _QUIET_BYTES and not by_vanished
@@ -366,13 +369,10 @@ class Floods:
         self._present = now.keys()
         return ending
 
-    def _of_connections(self, received: Mapping[str, int], strangers: Mapping[str, int]) -> float:
-        """What those take that came since all was calm, less those that left."""
-        new = received.keys() - self._seen.keys()
-        opened = sum(peer in strangers and not (self._tls and strangers[peer] > 0) for peer in new)
-        size = opened * _OPENED_BYTES + (len(new) - opened) * _CONNECTION_BYTES
-        more = max(0, len(received) - self._calm_connections)
-        return size * more / max(1, len(new))
+    def _of_connections(self, connections: int, of_strangers: Iterable[int]) -> float:
+        """What so many take; ``of_strangers`` are the bytes that came over each stranger's."""
+        opened = sum(not (self._tls and size > 0) for size in of_strangers)
+        return opened * _OPENED_BYTES + (connections - opened) * _CONNECTION_BYTES
 
     def _of_ended(self, explained: float) -> float:
         """What is explained no more since connections were ended just now."""
