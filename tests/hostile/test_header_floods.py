@@ -50,6 +50,17 @@ def memory(fleet: Fleet, name: str) -> int:
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith(name))
 
 
+def calm_memory(fleet: Fleet) -> int:
+    """What the server takes now; the most that it takes is counted from here on."""
+    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    return memory(fleet, "VmRSS")
+
+
+def agents_token(fleet: Fleet) -> dict[str, str]:
+    created = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
+    return {"authorization": f"Bearer {created['token']}"}
+
+
 def was_ended(fleet: Fleet, source: str) -> bool:
     """Whether the log says that connections from this address were ended; it names a few."""
     return f"were ended, one of them of ipv4:{source}:" in fleet.server.log.read_text()
@@ -131,12 +142,10 @@ SENDING = (separate_blocks, one_block_without_an_end, one_block_with_an_end)
 def test_a_flood_takes_little_memory_and_changes_no_answer(
     fleet: Fleet, before: Answers, who: str, send: Callable[[Http2, dict[str, str]], None]
 ) -> None:
-    calm = memory(fleet, "VmRSS")
-    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    calm = calm_memory(fleet)
     token: dict[str, str] = {}
     if who == "thief":
-        created = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
-        token = {"authorization": f"Bearer {created['token']}"}
+        token = agents_token(fleet)
     floods, source = [], next(_sources)
     for _ in range(CONNECTIONS):
         # Whoever is new waits where the flood before was large enough to close the server to them.
@@ -170,8 +179,7 @@ def come_and_go(address: str, source: str, until: float) -> None:
 def test_who_comes_and_goes_from_many_addresses_takes_no_more(
     fleet: Fleet, before: Answers
 ) -> None:
-    calm = memory(fleet, "VmRSS")
-    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    calm = calm_memory(fleet)
     until = time.monotonic() + 8.0
     with ThreadPoolExecutor(40) as pool:
         sending = [
@@ -189,8 +197,8 @@ def test_who_comes_and_goes_from_many_addresses_takes_no_more(
 
 
 def hit_and_run(address: str, sources: Iterator[str], until: float) -> int:
-    """Connect from an address that nobody saw before, send one flood and reset; returns how often
-    that succeeded."""
+    """Connect from one address after the other, send one flood and reset; returns how often that
+    succeeded."""
     hits = 0
     while time.monotonic() < until:
         with suppress(OSError):
@@ -212,8 +220,7 @@ def never_flooded(tmp_path: Path) -> Iterator[Fleet]:
 
 def test_who_leaves_before_anybody_looks_takes_no_more(never_flooded: Fleet) -> None:
     fleet, before = never_flooded, never_flooded.answers()
-    calm = memory(fleet, "VmRSS")
-    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    calm = calm_memory(fleet)
     until = time.monotonic() + 8.0
     with ThreadPoolExecutor(4) as pool:
         hits = [
@@ -256,8 +263,7 @@ def idle_connections(fleet: Fleet) -> list[Http2]:
 
 def junk_of_a_thief(fleet: Fleet) -> list[Http2]:
     connection = Http2.to(fleet.server.grpc, source="127.0.9.9")
-    created = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
-    token = {"authorization": f"Bearer {created['token']}"}
+    token = agents_token(fleet)
     eventually(lambda: is_let_in(connection, token))
     with suppress(OSError):
         connection.junk(200 << 20)
@@ -274,8 +280,7 @@ def test_bytes_and_connections_that_take_nothing_explain_no_flood(
     never_flooded: Fleet, prepare: Callable[[Fleet], list[Http2]]
 ) -> None:
     fleet, before = never_flooded, never_flooded.answers()
-    calm = memory(fleet, "VmRSS")
-    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    calm = calm_memory(fleet)
     floods = [Http2.to(fleet.server.grpc, source="127.0.9.2") for _ in range(CONNECTIONS)]
     prepared = prepare(fleet)
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -295,15 +300,13 @@ def test_strangers_at_addresses_of_known_callers_cannot_go_on_for_ever(
 ) -> None:
     """They pass where the port is closed to all but known addresses."""
     fleet, before = never_flooded, never_flooded.answers()
-    created = token_command("add", "--role", "agent", "--store", fleet.server.store_url)
-    token = {"authorization": f"Bearer {created['token']}"}
+    token = agents_token(fleet)
     addresses = [f"127.5.5.{number}" for number in range(1, 41)]
     for address in addresses:
         connection = Http2.to(fleet.server.grpc, source=address)
         eventually(lambda connection=connection: is_let_in(connection, token))
         connection.close()
-    calm = memory(fleet, "VmRSS")
-    Path(f"/proc/{fleet.server.pid}/clear_refs").write_text("5", encoding="ascii")
+    calm = calm_memory(fleet)
     until = time.monotonic() + 6.0
     with ThreadPoolExecutor(4) as pool:
         hits = [
