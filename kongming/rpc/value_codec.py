@@ -31,8 +31,8 @@ _NAMES = {value: name for name, value in _PLACEMENTS.items()}
 _EXACT = float(2**63)
 """Whole numbers below this come back from a JSON object as int, which Struct cannot tell."""
 
-_LATEST_S = 253402300799
-"""The last second that a Timestamp and a datetime can hold."""
+_FIRST_S, _END_S = -62135596800, 253402300800
+"""The first second that a Timestamp and a datetime can hold, and that after the last."""
 
 _DEEPEST = 32
 """Levels of lists and objects in a JSON object."""
@@ -178,8 +178,13 @@ def timestamp_fields(moment: float, field: str = "started_at") -> dict[str, int]
     Raises:
         InputError: it lies outside the years 1 to 9999.
     """
-    if not -_LATEST_S <= moment <= _LATEST_S:
-        raise InputError("is not a time.", field=field, value=moment, allowed="unix seconds")
+    if not _FIRST_S <= moment < _END_S:
+        raise InputError(
+            "is not a time.",
+            field=field,
+            value=moment,
+            allowed="unix seconds within the years 1 to 9999",
+        )
     # Rounded as datetime does: a moment is one text, whether or not it came over the wire.
     fraction, full_seconds = math.modf(moment)
     seconds, micros = divmod(int(full_seconds) * 1_000_000 + round(fraction * 1e6), 1_000_000)

@@ -80,6 +80,17 @@ def test_seconds_outside_of_the_calendar_are_refused(seconds: float) -> None:
         moments.format(seconds)
 
 
+@pytest.mark.parametrize("seconds", [-62135596800.0, -62135596799.5, 253402300799.5])
+def test_the_first_and_the_last_second_of_the_calendar_go_over_the_wire(seconds: float) -> None:
+    assert value_codec.unix(value_codec.timestamp(seconds)) == seconds
+
+
+@pytest.mark.parametrize("seconds", [-62135596800.5, 253402300800.0, -1e11, float("nan")])
+def test_seconds_outside_of_the_calendar_do_not_go_over_the_wire(seconds: float) -> None:
+    with pytest.raises(InputError, match="at: is not a time.*years 1 to 9999"):
+        value_codec.timestamp(seconds, "at")
+
+
 def test_no_other_module_reads_texts_as_times() -> None:
     """Each would have to choose a zone where there is none."""
     readers = re.compile(r"\b(fromisoformat|strptime|utcfromtimestamp|utcnow)\b")
