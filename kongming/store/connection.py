@@ -162,7 +162,10 @@ class Connection:
                 if self.damage is not None:
                     self.damage(named, reason)
                 elif isinstance(error, IncompatibleError):
-                    raise
+                    raise IncompatibleError(
+                        f"The store has {named} that cannot be read: {error.message}",
+                        hint=error.hint,
+                    ) from error
                 else:
                     raise StoreError(
                         f"The store has {named} that cannot be read: {reason.rstrip('.')}.",

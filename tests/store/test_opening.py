@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,21 @@ def test_damaged_database_is_a_store_error(tmp_path: Path, sqlite_url: str) -> N
     content[4096 * 2 :] = b"\xa5" * (len(content) - 4096 * 2)
     path.write_bytes(content)
     with pytest.raises(StoreError, match="is damaged"), Store.open(sqlite_url) as store:
+        store.runs()
+
+
+def test_a_row_of_a_newer_version_is_named(tmp_path: Path, sqlite_url: str) -> None:
+    with Store.open(sqlite_url) as store:
+        run = builders.run("sort", 1.0)
+        store.add_run(run)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as database, database:
+        database.execute("UPDATE run SET document = json_set(document, '$.schema', 999)")
+    with (
+        Store.open(sqlite_url) as store,
+        pytest.raises(
+            IncompatibleError, match=f"has a run '.*{run.id}' that cannot be read: .*999"
+        ),
+    ):
         store.runs()
 
 
