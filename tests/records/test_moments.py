@@ -87,7 +87,7 @@ def test_the_first_and_the_last_second_of_the_calendar_go_over_the_wire(seconds:
 
 @pytest.mark.parametrize("seconds", [-62135596800.5, 253402300800.0, -1e11, float("nan")])
 def test_seconds_outside_of_the_calendar_do_not_go_over_the_wire(seconds: float) -> None:
-    with pytest.raises(InputError, match="at: is not a time.*years 1 to 9999"):
+    with pytest.raises(InputError, match=r"at: is not a time.*years 1 to 9999"):
         value_codec.timestamp(seconds, "at")
 
 
