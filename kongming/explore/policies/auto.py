@@ -15,13 +15,12 @@ from kongming.arrays import Floats
 from kongming.explore.failures import FailureModel
 from kongming.explore.learners.forests import Forest
 from kongming.explore.learners.gaussian_process import GaussianProcess
+from kongming.explore.policies.spreading import farthest, spread
 from kongming.explore.situation import Situation
 
 _CANDIDATES = 2048
 _REFERENCE = 1024
 _NEAREST = 3
-_FEW = 4
-"""Random points of which the farthest from all runs is drawn."""
 _NOISY = 0.003
 """Share of the variance that is noise, from which repeats are considered."""
 _AFFORDABLE = 30
@@ -112,24 +111,6 @@ def first_runs(columns: int, budget: int) -> int:
     return int(np.clip(columns + 3, 4, max(budget // 3, 4)))
 
 
-def spread(points: Floats, done: Floats, count: int, rng: np.random.Generator) -> list[int]:
-    """Draws that are almost uniform: of a few random points each time the one farthest from all
-    runs. The farthest of all would be corners, which in many dimensions stand for little."""
-    away = cKDTree(done).query(points)[0] ** 2 if len(done) else np.full(len(points), np.inf)
-    chosen: list[int] = []
-    for _ in range(min(count, len(points))):
-        chosen.append(_drawn(away, rng))
-        away = np.minimum(away, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
-        away[chosen[-1]] = -1.0
-    return chosen
-
-
-def _drawn(away: Floats, rng: np.random.Generator) -> int:
-    few = rng.integers(len(away), size=_FEW)
-    at = int(few[np.argmax(away[few])])
-    return at if away[at] >= 0.0 else int(np.argmax(away))
-
-
 def _most_removed(
     situation: Situation,
     left: Floats,
@@ -201,7 +182,7 @@ def _most_removed(
         score[: len(left)][risk > max(allowance, closed, least)] = -1.0
         at = int(np.argmax(score))
         if situation.rng.uniform() < ignorance:
-            at = _drawn(np.where(score < 0.0, -1.0, away), situation.rng)
+            at = farthest(np.where(score < 0.0, -1.0, away), situation.rng)
         chosen.append(at)
         if at < len(left):
             allowance -= float(risk[at])
