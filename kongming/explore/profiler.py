@@ -57,6 +57,8 @@ class DecisionTreeProfiler:
         metric: which of several metrics of a run guides the choice; by default the first told.
         split, criterion, iterations, rebuild: of the tree by which ``dta`` samples; without
             ``rebuild`` it grows online (C.3).
+        draws: uniform draws in a leaf of which ``dta`` takes the one farthest from all runs; 1 is
+            the paper's.
         repeats: once every allowed point was run, the rest of the budget repeats them, unless
             repeats were all alike.
 
@@ -83,6 +85,7 @@ class DecisionTreeProfiler:
         criterion: str = "linear",
         iterations: int = 30,
         rebuild: bool = True,
+        draws: int = 8,
         repeats: bool = False,
     ) -> None:
         if not isinstance(space, Space):
@@ -118,6 +121,7 @@ class DecisionTreeProfiler:
         self.criterion = settings.one_of(criterion, "criterion", ("linear", "residual", "variance"))
         self.iterations = settings.integer(iterations, "iterations", 0)
         self.rebuild = bool(rebuild)
+        self.draws = settings.integer(draws, "draws", 1)
         self.repeats = bool(repeats)
         self._runs: list[Run] = []
         self._pending: list[tuple[float, ...]] = []
@@ -269,6 +273,7 @@ class DecisionTreeProfiler:
             rng=rng,
             seed=self.random_state,
             grow=self._grow,
+            draws=self.draws,
         )
 
     def _listed(self) -> tuple[Floats, bool]:
@@ -403,7 +408,7 @@ class DecisionTreeProfiler:
         names = (
             *("budget", "batch", "policy", "model", "weights", "cost", "level", "stop_pct"),
             *("random_state", "budget_in", "metric", "split", "criterion", "iterations", "rebuild"),
-            "repeats",
+            *("draws", "repeats"),
         )
         payload = {
             "space": self.space.to_dict(),
@@ -431,7 +436,9 @@ class DecisionTreeProfiler:
 
     @classmethod
     def _from_document(cls, document: Mapping[str, Any]) -> Self:
-        profiler = cls(Space.from_document(document["space"]), **document["settings"])
+        # What was begun before there was a choice goes on as it began.
+        given = {"draws": 1} | document["settings"]
+        profiler = cls(Space.from_document(document["space"]), **given)
         profiler._runs = [Run.from_dict(run) for run in document["runs"]]
         profiler._pending = [coded(row) for row in document["pending"]]
         profiler._suggested = int(document["suggested"])

@@ -22,7 +22,8 @@ class Situation:
     and ``pending`` are further codes. ``failures`` says of each run, in their order, whether it
     failed. ``pool`` stands for the space: all of it if ``complete``. ``cost_of`` gives (n,) costs
     of codes, or is None where all cost the same. ``noise``: the standard deviation of repeats, None
-    if unknown; ``grow`` fits the policy's tree.
+    if unknown; ``grow`` fits the policy's tree, of whose leaves each run is the best spread of
+    ``draws``.
     """
 
     space: Space
@@ -41,6 +42,7 @@ class Situation:
     rng: np.random.Generator
     seed: int
     grow: Callable[[Floats, Floats], ObliqueModelTree]
+    draws: int
 
     def tree(self) -> ObliqueModelTree | None:
         """A tree of all runs; None while there are fewer than two."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
 
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.features import Features
 from kongming.explore.policies import POLICIES
 from kongming.explore.policies.auto import importance
 from kongming.explore.policies.dta import apportion, scores
+from kongming.explore.profiler import KIND
 
 SQUARE = Space.from_dict({name: [(at + 0.5) / 20 for at in range(20)] for name in "xy"})
 
@@ -77,7 +80,8 @@ def test_the_tree_samples_where_the_function_is_hard() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"rebuild": False}, {"split": "axis"}, {"criterion": "variance"}]
+    "options",
+    [{"rebuild": False}, {"split": "axis"}, {"criterion": "variance"}, {"draws": 1}],
 )
 def test_variants_of_the_tree(options: dict[str, object]) -> None:
     profiler = DecisionTreeProfiler(
@@ -95,6 +99,43 @@ def test_variants_of_the_tree(options: dict[str, object]) -> None:
         resumed = again.suggest()
         assert resumed == DecisionTreeProfiler.from_json(profiler.to_json()).suggest()
     assert profiler.report()["runs"] == 30
+
+
+def _dta_runs(draws: int, seed: int) -> np.ndarray:
+    profiler = DecisionTreeProfiler(
+        SQUARE, budget=40, batch=5, policy="dta", model="lines", draws=draws, random_state=seed
+    )
+    runs = []
+    while points := profiler.suggest():
+        for point in points:
+            runs.append((point["x"], point["y"]))
+            profiler.tell(point, float(np.exp(-3.0 * point["x"]) + point["y"] ** 2))
+    return np.array(runs)
+
+
+def test_runs_of_the_tree_leave_no_part_empty() -> None:
+    """The farthest any point of the space is from a run: less than with the paper's draws."""
+    side = (np.arange(20) + 0.5) / 20
+    space = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+
+    def emptiest(draws: int) -> float:
+        return float(
+            np.mean([cKDTree(_dta_runs(draws, seed)).query(space)[0].max() for seed in range(8)])
+        )
+
+    assert emptiest(draws=8) < 0.85 * emptiest(draws=1)
+
+
+def test_a_profile_begun_with_uniform_draws_goes_on_with_them() -> None:
+    before = DecisionTreeProfiler(SQUARE, budget=30, batch=5, policy="dta", model="lines", draws=1)
+    for point in before.suggest():
+        before.tell(point, point["x"])
+    document = json.loads(before.to_json())
+    del document["settings"]["draws"]
+    payload = {name: document[name] for name in document if name not in ("format", "checksum")}
+    again = DecisionTreeProfiler.from_json(json.dumps(KIND.seal(payload)))
+    assert again.draws == 1
+    assert again.suggest() == before.suggest()
 
 
 @pytest.mark.thorough

@@ -7,23 +7,31 @@ from scipy.spatial import cKDTree
 
 from kongming.arrays import Floats
 
-_FEW = 4
+FEW = 4
 """Random points of which the farthest from all runs is drawn."""
 
 
-def spread(points: Floats, done: Floats, count: int, rng: np.random.Generator) -> list[int]:
-    """Draws that are almost uniform: of a few random points each time the one farthest from all
-    runs. The farthest of all would be corners, which in many dimensions stand for little."""
+def spread(
+    points: Floats, done: Floats, count: int, rng: np.random.Generator, *, few: int = FEW
+) -> list[int]:
+    """Places of draws that are almost uniform: of ``few`` random points each time the one farthest
+    from all runs. The farthest of all would be corners, which in many dimensions stand for little.
+
+    ``points`` (n, p) and ``done`` (k, p) are columns; with ``few`` of 1 draws are uniform.
+    """
+    if few == 1:
+        return [int(at) for at in rng.permutation(len(points))[:count]]
     away = cKDTree(done).query(points)[0] ** 2 if len(done) else np.full(len(points), np.inf)
     chosen: list[int] = []
     for _ in range(min(count, len(points))):
-        chosen.append(farthest(away, rng))
+        chosen.append(farthest(away, rng, few))
         away = np.minimum(away, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
         away[chosen[-1]] = -1.0
     return chosen
 
 
-def farthest(away: Floats, rng: np.random.Generator) -> int:
-    few = rng.integers(len(away), size=_FEW)
-    at = int(few[np.argmax(away[few])])
+def farthest(away: Floats, rng: np.random.Generator, few: int = FEW) -> int:
+    """The place of the largest of ``few`` random entries; negative ones are taken already."""
+    drawn = rng.integers(len(away), size=few)
+    at = int(drawn[np.argmax(away[drawn])])
     return at if away[at] >= 0.0 else int(np.argmax(away))
