@@ -258,3 +258,31 @@ def test_later_runs_may_fail_as_far_as_few_of_them_did() -> None:
             risks.append(float(forecast.failure_probability.max()))
     assert min(bold) > 0.2
     assert max(shy) < 0.1
+
+
+@pytest.mark.parametrize("policy", ["auto", "dta", "uni"])
+def test_runs_that_are_all_alike_are_spread(policy: str) -> None:
+    """A cliff may lie in what was not run yet."""
+    profiler = DecisionTreeProfiler(SQUARE, budget=40, batch=5, policy=policy, model="lines")
+    runs = []
+    while points := profiler.suggest():
+        for point in points:
+            runs.append((point["x"], point["y"]))
+            profiler.tell(point, 5.0)
+    by_quarter = np.unique(np.array(runs) > 0.5, axis=0, return_counts=True)[1]
+    assert len(by_quarter) == 4
+    assert by_quarter.min() >= 3
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nothing_is_suggested_once_everything_was_run(policy: str) -> None:
+    profiler = DecisionTreeProfiler(
+        Space.from_dict({"a": [1, 2, 3]}), budget=10, batch=2, policy=policy
+    )
+    told = []
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, float(point["a"]))
+            told.append(point["a"])
+    assert sorted(told) == [1, 2, 3]
+    assert profiler.suggest() == []

@@ -17,6 +17,8 @@ def choose(situation: Situation, count: int) -> Floats:
     if len(situation.values) < 2:
         return uni.choose(situation, count)
     left = situation.candidates(_LIMIT)
+    if not len(left):
+        return left
     forest = Forest(seed=situation.seed, bootstrap=True)
     forest.fit(situation.features(situation.runs), situation.values)
     disagreement = forest.members(situation.features(left)).std(axis=0)

@@ -163,7 +163,8 @@ def _most_removed(
         prices = situation.cost_of(np.concatenate([left, again])[: len(candidates)])
     unsure = situation.counts.sum() - len(situation.counts) < _SURE
     # Where nothing predicts, runs that stand for the space are all that helps.
-    ignorance = float(np.clip(min(smooth, rough) / max(float(values.var()), 1e-300), 0.0, 1.0))
+    variation = float(values.var())
+    ignorance = min(min(smooth, rough) / variation, 1.0) if variation > 0.0 else 1.0
     chosen: list[int] = []
     for _ in range(min(count, len(candidates))):
         removed = (across**2 @ weight) / (variance + process.noise + 1e-9)
