@@ -60,6 +60,8 @@ class Chosen:
 
     def predict(self, codes: Floats) -> Floats:
         """(n,) predictions of codes; above 0 if all values were."""
+        if not len(codes):
+            return np.empty(0)  # some learners refuse it
         return _raw(self.learner.predict(self.features(codes)), self.log_target, self.limits)
 
 

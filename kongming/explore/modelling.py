@@ -26,8 +26,9 @@ _SAMPLE = 4096
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """Predictions of points, (n,) arrays. ``lower`` and ``upper`` bound the interval of a run there
-    at the profiler's level; ``extrapolating``: outside the runs that succeeded, or of a choice that
-    was never run; ``failure_probability``: of a run there."""
+    at the profiler's level; ``extrapolating``: outside the runs that succeeded, of a choice that
+    was never run, or nearest to a run that was ended, of which only a lower bound is known;
+    ``failure_probability``: of a run there."""
 
     median: Floats
     lower: Floats
@@ -64,8 +65,16 @@ class SpaceModel:
             self.chosen = self._choose(means, names, seed)
         self._held_out = self.chosen.held_out[runs.point]
         weights = (self.shares / runs.counts)[runs.point]
+        # What was missed of a run that was ended is not known.
+        exact = ~runs.censored[runs.point]
+        if exact.sum() < 2:
+            exact[:] = True
         self._intervals = Intervals(
-            self._done[runs.point], runs.observed, self._held_out, weights, level
+            self._done[runs.point][exact],
+            runs.observed[exact],
+            self._held_out[exact],
+            weights[exact],
+            level,
         )
         outcomes = np.concatenate([self._done, self._features(failed)])
         self.failures = FailureModel(seed, self._features.groups).fit(
@@ -84,7 +93,11 @@ class SpaceModel:
 
     def _outside(self, X: Floats) -> NDArray[np.bool_]:
         low, high = self._done.min(axis=0) - _MARGIN, self._done.max(axis=0) + _MARGIN
-        return np.asarray(((low > X) | (high < X)).any(axis=1))
+        outside = ((low > X) | (high < X)).any(axis=1)
+        if self.runs.censored.any() and len(X):
+            # Where the nearest run was ended the time is only known to be longer.
+            outside |= self.runs.censored[cKDTree(self._done).query(X)[1]]
+        return np.asarray(outside)
 
     def errors(self) -> dict[str, Any]:
         """What runs that were left out were missed by, the noise floor next to it."""

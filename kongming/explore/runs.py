@@ -52,7 +52,8 @@ class Run:
 
 class Measured(NamedTuple):
     """Distinct points (n, d), the mean (n,) of their values, how many there are of each, and for
-    each of all (m,) observations its point and value. ``censored`` (n,): lower bounds."""
+    each of all (m,) observations its point and value. ``censored`` (n,): points of which there is
+    a lower bound alone, the largest; the bounds of a point that was measured are left out."""
 
     codes: Floats
     means: Floats
@@ -78,27 +79,34 @@ class Measured(NamedTuple):
 
 def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True) -> Measured:
     """The runs that measured a metric, by point."""
-    observations = [
-        (run.codes, value, run.values is None)
-        for run in runs
-        if (value := run.measured(metric, first=first)) is not None
-    ]
-    codes = rows([codes for codes, _, _ in observations], width)
-    observed = np.array([value for _, value, _ in observations], dtype=np.float64)
+    taken = [run for run in runs if run.measured(metric, first=first) is not None]
+    codes = rows([run.codes for run in taken], width)
     places: dict[bytes, int] = {}
     point = np.array(
         [places.setdefault((row + 0.0).tobytes(), len(places)) for row in codes], dtype=np.intp
     )
+    observed = np.array([run.measured(metric, first=first) for run in taken], dtype=np.float64)
+    bounds = np.array([run.values is None for run in taken], dtype=bool)
+    counted = ~bounds
+    counted[_largest_bounds(point, observed, bounds)] = True
+    codes, point, observed, bounds = (part[counted] for part in (codes, point, observed, bounds))
     first_of = np.unique(point, return_index=True)[1] if len(point) else point
     counts = np.bincount(point, minlength=len(places))
     sums = np.bincount(point, observed, minlength=len(places))
-    bounds = np.array([ended for _, _, ended in observations], dtype=bool)
-    # A point that was measured as well is known better than by its bound.
-    censored = np.ones(len(places), dtype=bool)
-    np.logical_and.at(censored, point, bounds)
     return Measured(
-        codes[first_of], sums / np.maximum(counts, 1), counts, point, observed, censored
+        codes[first_of], sums / np.maximum(counts, 1), counts, point, observed, bounds[first_of]
     )
+
+
+def _largest_bounds(point: np.ndarray, observed: Floats, bounds: np.ndarray) -> list[int]:
+    """The place of the largest bound of each point that was never measured."""
+    known = set(point[~bounds].tolist())
+    largest: dict[int, int] = {}
+    for at in np.flatnonzero(bounds).tolist():
+        best = largest.setdefault(int(point[at]), at)
+        if observed[at] > observed[best]:
+            largest[int(point[at])] = at
+    return [at for mine, at in largest.items() if mine not in known]
 
 
 def rows(codes: Sequence[tuple[float, ...]], width: int) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kongming.explore import DecisionTreeProfiler, ExploreError, Space
+from kongming.explore.learners import LEARNERS
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
 
 SPACE = Space.from_dict(
@@ -20,6 +21,8 @@ SPACE = Space.from_dict(
     },
     forbid=["nodes * mem_gb > 256"],
 )
+
+LINE = Space.from_dict({"a": {"from": 1, "to": 30}})
 
 
 def _seconds(point: dict[str, Any]) -> float:
@@ -301,3 +304,45 @@ def test_documents_that_are_refused() -> None:
     for text in ("{", "[]", "12"):
         with pytest.raises(InputError):
             DecisionTreeProfiler.from_json(text)
+
+
+@pytest.mark.parametrize("model", LEARNERS)
+def test_no_points_have_no_predictions(model: str) -> None:
+    profiler = DecisionTreeProfiler(LINE, budget=30, model=model)
+    for at in range(1, 25):
+        profiler.tell({"a": at}, float(at))
+    assert len(profiler.predict([]).median) == 0
+
+
+def test_a_bound_says_nothing_of_a_point_that_was_measured() -> None:
+    profiler = DecisionTreeProfiler(LINE, budget=20, model="lines")
+    for at in range(1, 7):
+        profiler.tell({"a": at}, 100.0 + at)
+    before = profiler.predict([{"a": 3}])
+    profiler.tell({"a": 3}, None, at_least=10.0)
+    assert profiler.predict([{"a": 3}]).median == before.median
+    assert profiler.report()["error"]["noise_rmse"] is None
+
+
+def test_of_several_bounds_the_largest_counts() -> None:
+    profiler = DecisionTreeProfiler(LINE, budget=20, model="lines")
+    for at in (1, 2, 3, 5, 6):
+        profiler.tell({"a": at}, 10.0)
+    for bound in (300.0, 1000.0, 20.0):
+        profiler.tell({"a": 4}, None, at_least=bound)
+    means = profiler._measured("value").means
+    assert means.max() == 1000.0
+    assert len(means) == 6
+
+
+def test_where_the_nearest_run_was_ended_a_prediction_extrapolates() -> None:
+    profiler = DecisionTreeProfiler(LINE, budget=40, model="lines")
+    for at in range(1, 31):
+        told = float(np.exp(at / 5.0))
+        if told > 60.0:
+            profiler.tell({"a": at}, None, at_least=60.0)
+        else:
+            profiler.tell({"a": at}, told)
+    known, ended = profiler.predict([{"a": 5}, {"a": 28}]).extrapolating
+    assert not known
+    assert ended
