@@ -21,6 +21,7 @@ from kongming.explore.features import Features
 from kongming.explore.learners import LEARNERS, PAPER
 from kongming.explore.modelling import Forecast, SpaceModel
 from kongming.explore.policies import POLICIES
+from kongming.explore.pool import Pool
 from kongming.explore.runs import VALUE, Measured, Run, coded, measured, plain, rows
 from kongming.explore.situation import Situation, keys
 from kongming.explore.space import Point, Space
@@ -34,6 +35,8 @@ KIND = DocumentKind(
 )
 FEWEST_RUNS = 2
 """The least budget: one run is no model."""
+_UNKNOWN_COSTS = 20
+"""Runs that a budget of costs pays for while no run's cost is known."""
 _FEWEST_TO_STOP = 28
 """Runs below which nothing is 95% certain of 90% of the space."""
 
@@ -116,6 +119,10 @@ class DecisionTreeProfiler:
         )
         seed = secrets.randbelow(2**31) if random_state is None else random_state
         self.random_state = settings.integer(seed, "random_state", 0)
+        if metric is not None and (not isinstance(metric, str) or not metric):
+            raise ExploreError(
+                "is not a name.", field="metric", value=repr(metric), allowed="a text, or None"
+            )
         self.metric = metric
         self.split = settings.one_of(split, "split", ("oblique", "axis"))
         self.criterion = settings.one_of(criterion, "criterion", ("linear", "residual", "variance"))
@@ -128,7 +135,8 @@ class DecisionTreeProfiler:
         self._suggested = 0
         self._grown: list[int] = []
         self._online: tuple[int, ObliqueModelTree] | None = None
-        self._pool: tuple[Floats, bool] | None = None
+        self._points: Pool | None = None
+        self._drawn = 0
         self._models: dict[str, SpaceModel] = {}
         self.stopped = False
 
@@ -146,6 +154,7 @@ class DecisionTreeProfiler:
         if count < 1 or self._known_enough():
             return []
         rng = np.random.default_rng([self.random_state, len(self._runs), self._suggested])
+        self._pool().leave(count, [run.codes for run in self._runs] + self._pending)
         situation = self._situation(rng)
         codes = POLICIES[self.policy](situation, count)
         if not len(codes) and self.repeats:
@@ -175,8 +184,9 @@ class DecisionTreeProfiler:
         codes = tuple(self.space.encode([point])[0].tolist())
         values: dict[str, float] | None = None
         if value is not None:
-            if error is not None or at_least is not None:
-                raise ExploreError("was told together with a value.", field="error", value=error)
+            for field, other in (("error", error), ("at_least", at_least)):
+                if other is not None:
+                    raise ExploreError("was told together with a value.", field=field, value=other)
             measured = value if isinstance(value, Mapping) else {self.metric or VALUE: value}
             if not measured:
                 raise ExploreError("has no metric.", field="value", value="{}")
@@ -191,7 +201,7 @@ class DecisionTreeProfiler:
             codes,
             values,
             error,
-            None if cost is None else settings.within(cost, "cost", 0.0),
+            None if cost is None else settings.within(cost, "cost", 0.0, settings.LARGEST),
             None if at_least is None else settings.summable(at_least, "at_least"),
         )
         waiting = [_key(row) for row in self._pending]
@@ -205,7 +215,11 @@ class DecisionTreeProfiler:
         """What was told, in the units of the budget."""
         if self.budget_in == "runs":
             return len(self._runs)
-        return sum(self._cost_of_run(run) for run in self._runs)
+        known = [self._cost_of_run(run) for run in self._runs]
+        costs = [cost for cost in known if cost is not None]
+        # What is not known counts as what is; a budget has to end where nothing ever is.
+        typical = sum(costs) / len(costs) if costs else self.budget / _UNKNOWN_COSTS
+        return sum(costs) + typical * (len(known) - len(costs))
 
     def _known_enough(self) -> bool:
         if self.stop_pct is None or len(self._runs) < _FEWEST_TO_STOP:
@@ -255,17 +269,17 @@ class DecisionTreeProfiler:
     def _situation(self, rng: np.random.Generator) -> Situation:
         d = len(self.space.names)
         runs = self._measured(self._guide)
-        pool, complete = self._listed()
+        pool = self._pool()
         return Situation(
             space=self.space,
-            pool=pool,
-            complete=complete,
+            pool=pool.codes,
+            complete=pool.complete,
             runs=runs.codes,
             values=runs.means,
             counts=runs.counts,
             failed=rows([run.codes for run in self._runs if run.failed], d),
             failures=np.array([run.failed for run in self._runs], dtype=bool),
-            pending=rows(self._pending, d),
+            pending=rows(self._pending + self._without_guide(), d),
             weights=self.weights,
             cost_of=self._costs() if self.cost is not None or self.weights[2] else None,
             noise=runs.noise,
@@ -276,17 +290,28 @@ class DecisionTreeProfiler:
             draws=self.draws,
         )
 
-    def _listed(self) -> tuple[Floats, bool]:
-        if self._pool is None:
-            self._pool = self.space.pool(np.random.default_rng([self.random_state]))
-        return self._pool
+    def _without_guide(self) -> list[tuple[float, ...]]:
+        """Points of runs that measured other metrics only: they are as those whose value is yet to
+        come, which are not suggested again."""
+        return [
+            run.codes
+            for run in self._runs
+            if not run.failed and run.measured(self._guide, first=True) is None
+        ]
 
-    def _cost_of_run(self, run: Run) -> float:
+    def _pool(self) -> Pool:
+        if self._points is None:
+            self._points = Pool(self.space, self.random_state, self._drawn)
+        return self._points
+
+    def _cost_of_run(self, run: Run) -> float | None:
+        """What was told, else the expression, else the value; None where there is none of them."""
         if run.cost is not None:
             return run.cost
         if self._price is not None:
             return float(self._price(rows([run.codes], len(self.space.names)))[0])
-        return max(run.measured(self._guide, first=True) or 0.0, 0.0)
+        value = run.measured(self._guide, first=True)
+        return value if value is not None and value > 0.0 else None
 
     def _costs(self) -> CostFunction | None:
         """What points will cost, as far as that is known."""
@@ -295,9 +320,11 @@ class DecisionTreeProfiler:
         if self.budget_in == "runs":
             known = [run for run in self._runs if run.cost is not None]
         else:
-            known = [run for run in self._runs if self._cost_of_run(run) > 0.0]
+            known = [run for run in self._runs if self._cost_of_run(run)]
         return learned(
-            self.space, [run.codes for run in known], [self._cost_of_run(run) for run in known]
+            self.space,
+            [run.codes for run in known],
+            [self._cost_of_run(run) or 0.0 for run in known],
         )
 
     def _new_tree(self) -> ObliqueModelTree:
@@ -354,7 +381,7 @@ class DecisionTreeProfiler:
             failed = [run.codes for run in self._runs if run.failed]
             self._models[name] = SpaceModel(
                 self.space,
-                self._listed()[0],
+                self._pool().codes,
                 runs,
                 rows(failed, len(self.space.names)),
                 learners,
@@ -417,6 +444,8 @@ class DecisionTreeProfiler:
             "pending": [plain(row) for row in self._pending],
             "suggested": self._suggested,
             "grown": self._grown,
+            "stopped": self.stopped,
+            "drawn": self._drawn if self._points is None else self._points.drawn,
         }
         # As it will be read: tuples are lists then, which the checksum has to agree with.
         return json.dumps(KIND.seal(json.loads(json.dumps(payload))), allow_nan=False)
@@ -443,6 +472,8 @@ class DecisionTreeProfiler:
         profiler._pending = [coded(row) for row in document["pending"]]
         profiler._suggested = int(document["suggested"])
         profiler._grown = [int(count) for count in document["grown"]]
+        profiler.stopped = bool(document.get("stopped", False))
+        profiler._drawn = int(document.get("drawn", 0))
         return profiler
 
 

@@ -346,3 +346,73 @@ def test_where_the_nearest_run_was_ended_a_prediction_extrapolates() -> None:
     known, ended = profiler.predict([{"a": 5}, {"a": 28}]).extrapolating
     assert not known
     assert ended
+
+
+def test_a_space_of_which_little_is_allowed_fills_the_budget() -> None:
+    """One point in 10,000 of 10^12, and one in 300 runs of it none twice."""
+    rare = Space.from_dict({name: list(range(100)) for name in "abcdef"}, ["a != b or c != d"])
+    profiler = DecisionTreeProfiler(rare, budget=300, batch=150, policy="uni", model="lines")
+    seen = []
+    while points := profiler.suggest():
+        seen += [tuple(point.values()) for point in points]
+        for point in points:
+            profiler.tell(point, float(point["a"]))
+        if len(seen) < 300:
+            again = DecisionTreeProfiler.from_json(profiler.to_json())
+            profiler = DecisionTreeProfiler.from_json(again.to_json())
+            assert again.suggest() == DecisionTreeProfiler.from_json(profiler.to_json()).suggest()
+    assert len(seen) == len(set(seen)) == 300
+
+
+@pytest.mark.parametrize("value", [None, 0.0, -3.0])
+def test_a_budget_of_costs_ends_where_no_cost_is_known(value: float | None) -> None:
+    profiler = DecisionTreeProfiler(LINE, budget=100, batch=3, budget_in="cost", policy="uni")
+    runs = 0
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, value)
+            runs += 1
+    assert runs < 30
+    assert profiler.spent >= 80.0
+
+
+def test_a_run_of_unknown_cost_counts_as_the_others_do() -> None:
+    profiler = DecisionTreeProfiler(LINE, budget=100, budget_in="cost")
+    for at, seconds in ((1, 10.0), (2, 30.0)):
+        profiler.tell({"a": at}, seconds)
+    profiler.tell({"a": 3}, None, error="out of memory")
+    profiler.tell({"a": 4}, None, error="refused", cost=0.0)
+    assert profiler.spent == pytest.approx(10 + 30 + 40 / 3)
+
+
+def test_a_run_that_measured_another_metric_is_not_suggested_again() -> None:
+    profiler = DecisionTreeProfiler(
+        Space.from_dict({"a": [1, 2, 3]}), budget=10, batch=3, metric="rate", policy="uni"
+    )
+    for point in profiler.suggest():
+        profiler.tell(point, {"seconds": 1.0})
+    assert profiler.suggest() == []
+
+
+def test_that_it_stopped_is_kept() -> None:
+    profiler = DecisionTreeProfiler(LINE, budget=1000, batch=5, stop_pct=10, model="lines")
+    for at in range(1, 31):
+        profiler.tell({"a": at}, float(at))
+    assert profiler.suggest() == []
+    assert profiler.stopped
+    assert DecisionTreeProfiler.from_json(profiler.to_json()).report() == profiler.report()
+
+
+@pytest.mark.parametrize("metric", ["", 5, ["seconds"]])
+def test_a_metric_has_a_name(metric: Any) -> None:
+    with pytest.raises(ExploreError, match="metric: is not a name"):
+        DecisionTreeProfiler(LINE, metric=metric)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"at_least": 1.0}, "at_least"), ({"error": "late"}, "error"), ({"cost": 1e200}, "cost")],
+)
+def test_what_is_told_wrongly_is_named(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(ExploreError, match=f"^{field}: "):
+        DecisionTreeProfiler(LINE).tell({"a": 1}, 1.0, **options)
