@@ -17,6 +17,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.explore.errors import ExploreError
+from kongming.explore.settings import LARGEST
 
 Kind = Literal["numbers", "integer", "real", "ordered", "choice", "boolean"]
 Value = bool | int | float | str
@@ -24,6 +25,8 @@ Value = bool | int | float | str
 _KEYS = ("from", "to", "log", "type", "choices", "ordered", "values", "when")
 _FORMS = 'a list, {"from", "to"} or {"choices"}'
 MOST_INTEGERS = 2**53
+_LONGEST = 60
+"""Characters of a value that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,10 @@ class Dimension:
             return float(code)
         if not isinstance(value, numbers.Real):
             raise self._no_value(value)
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise self._no_value(_shown(value)) from None
         if not self.low <= number <= self.high or (self.kind == "integer" and number % 1.0):
             raise self._no_value(value)
         return number
@@ -229,10 +235,13 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
         raise ExploreError("has no values.", field=name, value="[]", allowed="one value or more")
     for value in values:
         if not isinstance(value, bool | int | float | str) or (
-            isinstance(value, int | float) and not math.isfinite(value)
+            isinstance(value, int | float) and not _is_exact(value)
         ):
             raise ExploreError(
-                "is no value.", field=name, value=repr(value), allowed="finite numbers and texts"
+                "is no value.",
+                field=name,
+                value=_shown(value),
+                allowed=f"texts, numbers within 1e100, whole ones within 2^53 ({MOST_INTEGERS})",
             )
     if len(set(values)) < len(values):
         twice = next(value for value, count in Counter(values).items() if count > 1)
@@ -254,18 +263,34 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
     return Dimension(name, "numbers", tuple(sorted(values)), when=when)
 
 
+def _is_exact(value: int | float) -> bool:
+    """Whether a number is its own code, whose square is a number too."""
+    return abs(value) <= (MOST_INTEGERS if isinstance(value, int) else LARGEST)
+
+
+def _shown(value: object) -> str:
+    """A value as it was written, unless it is endless."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python prints
+        return "a number of thousands of digits"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
 def _range(name: str, kind: str, spec: Mapping[str, Any], when: str | None) -> Dimension:
     ends = []
     for key in ("from", "to"):
         end = spec.get(key)
         if isinstance(end, np.generic):
             end = end.item()
-        if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
+        if isinstance(end, bool) or not isinstance(end, int | float) or not _is_exact(end):
             raise ExploreError(
                 "is not a number." if key in spec else "is missing.",
                 field=f"{name}.{key}",
-                value=None if key not in spec else repr(end),
-                allowed=_FORMS if key not in spec else "a finite number",
+                value=None if key not in spec else _shown(end),
+                allowed=_FORMS
+                if key not in spec
+                else f"a number within 1e100, a whole one within 2^53 ({MOST_INTEGERS})",
             )
         ends.append(end)
     low, high = ends

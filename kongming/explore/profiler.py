@@ -154,7 +154,7 @@ class DecisionTreeProfiler:
         if count < 1 or self._known_enough():
             return []
         rng = np.random.default_rng([self.random_state, len(self._runs), self._suggested])
-        self._pool().leave(count, [run.codes for run in self._runs] + self._pending)
+        self._pool().leave(count, self._codes + self._pending)
         situation = self._situation(rng)
         codes = POLICIES[self.policy](situation, count)
         if not len(codes) and self.repeats:
@@ -254,6 +254,10 @@ class DecisionTreeProfiler:
         return situation.runs[order[:count]]
 
     # What policies see
+
+    @property
+    def _codes(self) -> list[tuple[float, ...]]:
+        return [run.codes for run in self._runs]
 
     @property
     def _guide(self) -> str:
@@ -360,6 +364,10 @@ class DecisionTreeProfiler:
             ExploreError: a point is not allowed.
             UntrainedError: fewer than two points were measured.
         """
+        if not isinstance(points, Iterable) or isinstance(points, Mapping):
+            raise ExploreError(
+                "are no points.", field="points", value=repr(points), allowed="a list of dicts"
+            )
         return self.predict_codes(self.space.encode(list(points)), metric)
 
     def predict_codes(self, codes: Floats, metric: str | None = None) -> Forecast:
@@ -459,7 +467,7 @@ class DecisionTreeProfiler:
         """
         try:
             document = json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, TypeError) as error:
             raise ExploreError(f"The profiler's document is no JSON: {error}.") from error
         return KIND.read(document, cls._from_document)
 
@@ -470,6 +478,9 @@ class DecisionTreeProfiler:
         profiler = cls(Space.from_document(document["space"]), **given)
         profiler._runs = [Run.from_dict(run) for run in document["runs"]]
         profiler._pending = [coded(row) for row in document["pending"]]
+        width = len(profiler.space.names)
+        if any(len(codes) != width for codes in [*profiler._pending, *profiler._codes]):
+            raise ValueError("a run is not of this space")
         profiler._suggested = int(document["suggested"])
         profiler._grown = [int(count) for count in document["grown"]]
         profiler.stopped = bool(document.get("stopped", False))

@@ -12,10 +12,10 @@ from typing import Any, Self
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.csv_rows import read_rows
 from kongming.explore.dimensions import Dimension, Value, read
 from kongming.explore.errors import ExploreError
 from kongming.explore.sampling import MOST_LISTED, Group, Judge, first_of_each, groups
+from kongming.explore.table_columns import read_columns
 from kongming.expressions import Expression, parse_condition
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
@@ -101,10 +101,7 @@ class Space:
                     value=repr(name),
                     allowed="letters, digits and _",
                 )
-        clauses = [forbid] if isinstance(forbid, str) else list(forbid)
-        for clause in clauses:
-            if not isinstance(clause, str):
-                raise ExploreError("is not text.", field="forbid", value=repr(clause))
+        clauses = _clauses(forbid)
         space = cls([read(name, spec) for name, spec in dimensions.items()], clauses)
         # Not of a space that was saved: it does no harm to a campaign under way.
         space._refuse_absent()
@@ -155,45 +152,22 @@ class Space:
         Raises:
             ExploreError: the table has no rows, a column is missing or a cell is empty.
         """
-        if isinstance(table, str | Path):
-            try:
-                cells = list(read_rows(Path(table), columns or ()))
-            except InputError as error:
-                raise ExploreError(error.message, hint=error.hint) from error
-            names = list(columns or (name for name in (cells[0].places if cells else ())))
-            values = {name: _numbers([row.text(name) for row in cells]) for name in names}
-            where = str(table)
-        else:
-            rows = list(table)
-            names = list(columns or (rows[0] if rows else ()))
-            where = "table"
-            for number, entry in enumerate(rows, start=1):
-                for name in names:
-                    if name not in entry:
-                        raise ExploreError(
-                            "is missing.", field=f"{where}: row {number}, column {name!r}"
-                        )
-            values = {name: [entry[name] for entry in rows] for name in names}
-        if not names or not values[names[0]]:
-            raise ExploreError("has no rows.", field=where, allowed="one or more")
-        for name in (*choices, *names):
-            if name not in values or names.count(name) > 1:
+        where, values = read_columns(table, columns)
+        for name in (*choices, *(columns or ())):
+            if name not in values or list(columns or ()).count(name) > 1:
                 raise ExploreError(
                     "is there twice." if name in values else "is missing.",
                     field=f"{where}: column {name!r}",
                 )
         dimensions, codes = [], []
-        for name in names:
-            for number, value in enumerate(values[name], start=1):
-                if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
-                    raise ExploreError("is empty.", field=f"{where}: row {number}, column {name!r}")
+        for name in values:
             distinct = list(dict.fromkeys(values[name]))
             spec: object = {"choices": distinct} if name in choices else distinct
             dimension = read(name, spec)
             dimensions.append(dimension)
             code = {value: dimension.encode(value) for value in distinct}
             codes.append([code[value] for value in values[name]])
-        return cls(dimensions, forbid, rows=np.array(codes).T)
+        return cls(dimensions, _clauses(forbid), rows=np.array(codes).T)
 
     def to_dict(self) -> dict[str, Any]:
         """What ``from_document`` reads: JSON values alone."""
@@ -461,7 +435,9 @@ class Space:
             if rest and np.any(rest, axis=0).all():
                 places.remove(place)
         return ExploreError(
-            "every point is forbidden.",
+            "every point is forbidden."
+            if group.listed is not None
+            else "every point that was tried is forbidden.",
             field=", ".join(f"forbid[{place}]" for place in places),
             value=" or ".join(self.forbid[place] for place in places),
             allowed="clauses that leave a point",
@@ -473,16 +449,15 @@ def _holds(clause: Expression, columns: Mapping[str, Any]) -> np.ndarray:
     return np.asarray((value != 0.0) & ~np.isnan(value))
 
 
-def _numbers(texts: list[str]) -> list[Any]:
-    """Cells of a column as numbers or booleans if all of them are."""
-    if texts and all(text.lower() in ("true", "false") for text in texts):
-        return [text.lower() == "true" for text in texts]
-    try:
-        values = [float(text) for text in texts]
-    except ValueError:
-        return list(texts)
-    if all(math.isfinite(value) for value in values):
-        return [
-            int(value) if value.is_integer() and abs(value) < 2**53 else value for value in values
-        ]
-    return list(texts)
+def _clauses(forbid: object) -> list[str]:
+    """Expressions: one, or a list of them."""
+    clauses = [forbid] if isinstance(forbid, str) else forbid
+    if not isinstance(clauses, Iterable) or isinstance(clauses, Mapping):
+        raise ExploreError(
+            "is no list of expressions.", field="forbid", value=repr(forbid), allowed="texts"
+        )
+    listed = list(clauses)
+    for clause in listed:
+        if not isinstance(clause, str):
+            raise ExploreError("is not text.", field="forbid", value=repr(clause))
+    return listed

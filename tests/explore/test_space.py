@@ -177,3 +177,61 @@ def test_a_saved_space_with_a_dimension_that_never_exists_is_still_read() -> Non
     saved = Space.from_dict({"a": [1, 6], "b": {"choices": [1, 2], "when": "a > 5"}}).to_dict()
     saved["dimensions"]["a"] = [1, 2]
     assert Space.from_document(saved).size == 2
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    ("dimension", "words"),
+    [
+        ([1, HUGE], "is no value.*2\\^53"),
+        ([1, 2**53 + 1], "is no value.*2\\^53"),
+        ([1.0, 1e200], "is no value.*1e100"),
+        ({"from": 1, "to": HUGE}, "a.to: is not a number.*2\\^53"),
+        ({"from": -1e308, "to": 1e308}, "a.from: is not a number.*1e100"),
+    ],
+)
+def test_numbers_that_are_not_their_own_code_are_refused(dimension: Any, words: str) -> None:
+    with pytest.raises(ExploreError, match=words):
+        Space.from_dict({"a": dimension})
+
+
+def test_a_value_beyond_all_numbers_is_no_value_of_a_range() -> None:
+    with pytest.raises(ExploreError, match="a: is not a value of this dimension"):
+        Space.from_dict({"a": {"from": 1, "to": 9}}).encode([{"a": HUGE}])
+
+
+@pytest.mark.parametrize("forbid", [5, None, {"a": 1}, [5]])
+def test_what_is_no_expression_is_refused(forbid: Any) -> None:
+    with pytest.raises(ExploreError, match=r"^forbid: is"):
+        Space.from_dict({"a": [1, 2]}, forbid)
+    with pytest.raises(ExploreError, match=r"^forbid: is"):
+        Space.from_table([{"a": 1}, {"a": 2}], forbid=forbid)
+
+
+def test_one_expression_need_not_be_in_a_list() -> None:
+    assert Space.from_table([{"a": 1}, {"a": 2}], forbid="a < 2").size == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (None, "table: is no table"),
+        ([1, 2], "row 1: is no row"),
+        ([{"a": 1}, 3], "row 2: is no row"),
+        ([{"a": 1}, {"a": [1]}], "row 2, column 'a': is no value"),
+        ([{"a": 1.0}, {"a": float("inf")}], "row 2, column 'a': is no value"),
+        ([{"a": 1.0}, {"a": float("nan")}], "row 2, column 'a': is empty"),
+    ],
+)
+def test_what_is_no_table_of_points_is_refused(table: Any, words: str) -> None:
+    with pytest.raises(ExploreError, match=words):
+        Space.from_table(table)
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "-inf", "NaN"])
+def test_a_column_of_numbers_has_no_other(tmp_path: Path, cell: str) -> None:
+    (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{cell},3\n4,5\n")
+    with pytest.raises(ExploreError, match=f"row 2, column 'a': is no finite number.*{cell}"):
+        Space.from_table(tmp_path / "t.csv")

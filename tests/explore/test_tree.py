@@ -39,6 +39,13 @@ def test_oblique_splits_near_a_slanted_line(shape: str, ratio: float) -> None:
     assert errors[0] < ratio * errors[1]
 
 
+def test_a_tree_grows_by_the_columns_that_it_was_fitted_to() -> None:
+    X = np.random.default_rng(0).random((40, 3))
+    tree = ObliqueModelTree(random_state=0).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="2 features"):
+        tree.grow(X[:, :2], X[:, 0])
+
+
 def test_options() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(120, 3))

@@ -103,7 +103,7 @@ class ObliqueModelTree(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         the online training of paper 004, C.3. Fits where nothing was fitted."""
         if not hasattr(self, "root_"):
             return self.fit(X, y)
-        data, wanted = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        data, wanted = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         self._refill(self.root_, np.arange(len(data)), data, wanted, None)
         self._settle(self.root_, data, wanted, fixed=True)
         return self

@@ -1,0 +1,100 @@
+"""The columns of a table whose rows are the points of a space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kongming.csv_rows import read_rows
+from kongming.explore.errors import ExploreError
+from kongming.records.errors import InputError
+
+
+def read_columns(
+    table: str | Path | Sequence[Mapping[str, object]], columns: Sequence[str] | None
+) -> tuple[str, dict[str, list[Any]]]:
+    """What to call the table, and the values of its columns (by default of all), none of which
+    is empty.
+
+    Raises:
+        ExploreError: the table has no rows, a column is missing or a cell is no value.
+    """
+    if isinstance(table, str | Path):
+        where, values = str(table), _of_file(Path(table), columns)
+    else:
+        where, values = "table", _of_rows(table, columns)
+    if not values or not next(iter(values.values())):
+        raise ExploreError("has no rows.", field=where, allowed="one or more")
+    for name, cells in values.items():
+        for number, value in enumerate(cells, start=1):
+            cell = f"{where}: row {number}, column {name!r}"
+            if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+                raise ExploreError("is empty.", field=cell)
+            if not isinstance(value, bool | int | float | str | np.generic) or (
+                isinstance(value, float) and math.isinf(value)
+            ):
+                raise ExploreError(
+                    "is no value.",
+                    field=cell,
+                    value=repr(value),
+                    allowed="finite numbers and texts",
+                )
+    return where, values
+
+
+def _of_file(path: Path, columns: Sequence[str] | None) -> dict[str, list[Any]]:
+    try:
+        cells = list(read_rows(path, columns or ()))
+    except InputError as error:
+        raise ExploreError(error.message, hint=error.hint) from error
+    names = columns or (cells[0].places if cells else ())
+    return {name: _numbers([row.text(name) for row in cells], str(path), name) for name in names}
+
+
+def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any]]:
+    if not isinstance(table, Iterable):
+        raise ExploreError(
+            "is no table.",
+            field="table",
+            value=repr(table),
+            allowed="a CSV file, a list of dicts",
+        )
+    rows = list(table)
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise ExploreError(
+                "is no row.", field=f"table: row {number}", value=repr(row), allowed="a dict"
+            )
+    names = list(columns or (rows[0] if rows else ()))
+    for number, row in enumerate(rows, start=1):
+        for name in names:
+            if name not in row:
+                raise ExploreError("is missing.", field=f"table: row {number}, column {name!r}")
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _numbers(texts: list[str], where: str, name: str) -> list[Any]:
+    """Cells of a column as numbers or booleans if all of them are.
+
+    Raises:
+        ExploreError: one is not finite among numbers: no choice, but a run that went wrong.
+    """
+    if texts and all(text.lower() in ("true", "false") for text in texts):
+        return [text.lower() == "true" for text in texts]
+    try:
+        values = [float(text) for text in texts]
+    except ValueError:
+        return list(texts)
+    for number, value in enumerate(values, start=1):
+        if not math.isfinite(value):
+            raise ExploreError(
+                "is no finite number.",
+                field=f"{where}: row {number}, column {name!r}",
+                value=texts[number - 1],
+                allowed="finite numbers in a column of numbers",
+            )
+    return [int(value) if value.is_integer() and abs(value) < 2**53 else value for value in values]
