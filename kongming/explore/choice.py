@@ -16,6 +16,7 @@ from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension
 from kongming.explore.features import Features, Scales
 from kongming.explore.learners import LEARNERS
+from kongming.records.errors import UntrainedError
 
 _FOLDS = 5
 _LOST = 4.0
@@ -87,7 +88,16 @@ def choose(
         codes, values, shares: (n, d), (n,) and (n,): points, their mean values, and how much of
             the space each of them stands for.
         names: of ``LEARNERS``; a single one is still chosen its scales.
+
+    Raises:
+        UntrainedError: the single one needs more points.
     """
+    needed = min(_FEWEST.get(name, 2) for name in names)
+    if len(names) == 1 and len(codes) < needed:
+        raise UntrainedError(
+            f"The model {names[0]!r} needs {needed} points with a value; there are {len(codes)}.",
+            hint="Run more points, or let the kind of model be chosen (auto).",
+        )
     tries = _tries(names, len(codes))
     if len(codes) > _MOST:
         rows = np.random.default_rng(seed).choice(len(codes), _MOST, replace=False)

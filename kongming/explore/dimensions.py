@@ -168,7 +168,10 @@ class Dimension:
     def allowed(self) -> str:
         """The values, in words."""
         if self.values:
-            shown = ", ".join(map(str, self.values[:12]))
+            shown = ", ".join(
+                str(value) if str(value).strip() == str(value) != "" else repr(value)
+                for value in self.values[:12]
+            )
             return shown if len(self.values) <= 12 else f"{shown}, ..."
         kind = "a whole number" if self.kind == "integer" else "a number"
         return f"{kind} from {self.low:g} to {self.high:g}"

@@ -44,6 +44,15 @@ def fit_runs(
     refuse_all_failed(runs)
     values = np.array([run.value for run in runs if run.value is not None])
     failed = len(runs) - len(values)
+    bounds = sum(run.limit is not None for run in runs)
+    if len(values) + bounds < FEWEST_RUNS:
+        raise InputError(
+            "has too few values for any model.",
+            field=f"{where}: column {target!r}",
+            value=f"{len(values)} in {len(runs)} rows",
+            allowed=f"{FEWEST_RUNS} or more",
+            hint="The other runs failed." if failed else None,
+        )
     if len(values) >= FEWEST_RUNS and np.all(values == values[0]):
         raise InputError(
             "is constant: there is nothing to be learned."

@@ -19,7 +19,7 @@ from kongming.records.errors import InputError
 
 Point = Mapping[str, float | str]
 
-RECORD = ("cost", "status", "error", "how", "identity", "space", "started_at")
+RECORD = ("cost", "status", "error", "how", "identity", "space", "started_at", "at_least")
 """Columns that ``explore run`` writes next to the parameters and the target."""
 
 NO_RUN = "the table has no value for it"

@@ -21,6 +21,8 @@ from kongming.explore.space import Space
 _MARGIN = 0.05
 """Share of a column's range beyond the runs that still counts as covered by them."""
 _SAMPLE = 4096
+_FEWEST_EXACT = 3
+"""Runs that were not ended, by which those that were can be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,10 @@ class SpaceModel:
         self._done = self._features(runs.codes)
         self.shares = nearest_shares(self._done, self._features(_some(pool, seed)))
         means = runs.means
-        self.chosen = self._choose(means, names, seed)
         if runs.censored.any():
-            # A run that was ended would have taken what the model says, if that is longer.
-            means = np.where(
-                runs.censored, np.maximum(means, self.chosen.predict(runs.codes)), means
-            )
-            self.chosen = self._choose(means, names, seed)
+            # A run that was ended would have taken what the others say, if that is longer.
+            means = self._beyond_bounds(means, names, seed)
+        self.chosen = self._choose(means, names, seed)
         self._held_out = self.chosen.held_out[runs.point]
         weights = (self.shares / runs.counts)[runs.point]
         # What was missed of a run that was ended is not known.
@@ -81,6 +80,23 @@ class SpaceModel:
             outcomes, np.arange(len(outcomes)) >= len(self._done)
         )
         self._pool = _some(pool, seed)
+
+    def _beyond_bounds(self, means: Floats, names: Sequence[str], seed: int) -> Floats:
+        """The values, of runs that were ended what a model of the others says beyond their bound.
+        By the bounds themselves any model would be flat there."""
+        judges = ~self.runs.censored
+        if judges.sum() < _FEWEST_EXACT:
+            judges[:] = True
+        others = choose(
+            self.space.dimensions,
+            self.runs.codes[judges],
+            means[judges],
+            self.shares[judges],
+            names if len(names) > 1 else ("lines", *names),
+            seed,
+        )
+        lifted = np.maximum(means, others.predict(self.runs.codes))
+        return np.asarray(np.where(self.runs.censored, lifted, means))
 
     def _choose(self, means: Floats, names: Sequence[str], seed: int) -> Chosen:
         return choose(self.space.dimensions, self.runs.codes, means, self.shares, names, seed)

@@ -211,6 +211,13 @@ class DecisionTreeProfiler:
         self._models.clear()
 
     @property
+    def points_left(self) -> int | None:
+        """Allowed points that were neither run nor suggested; None where they cannot be counted."""
+        if self.space.size is None:
+            return None
+        return self.space.size - len({_key(codes) for codes in self._codes + self._pending})
+
+    @property
     def spent(self) -> float:
         """What was told, in the units of the budget."""
         if self.budget_in == "runs":
@@ -417,6 +424,7 @@ class DecisionTreeProfiler:
         facts: dict[str, Any] = {
             "runs": len(self._runs),
             "failed": sum(run.failed for run in self._runs),
+            "timed_out": sum(run.at_least is not None for run in self._runs),
             "pending": len(self._pending),
             "budget": self.budget,
             "budget_in": self.budget_in,

@@ -2,7 +2,8 @@
 
 Columns: the parameters, the target, and ``measured_table.RECORD``: what the run cost in seconds,
 its status (ok, failed, timeout) with the reason, how it was measured, of which program and space,
-and when it began. A run that failed has no target, a parameter that does not exist is empty.
+when it began, and the time limit that ended it. A run that failed has no target, a parameter that
+does not exist is empty.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def text_of(value: Value | None) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{value:.12g}" if abs(value) < 1e300 else repr(value)
+        # Short where that is the same number, since a point that is read again has to be the same.
+        short = f"{value:.12g}"
+        return short if float(short) == value else repr(value)
     return str(value)
 
 
@@ -110,6 +113,13 @@ def read_runs(
     # A parameter that exists under a condition may have no column.
     names = tuple(each.name for each in space.dimensions if each.when is None)
     required = (*names, target, *(() if cost is None else (cost,)))
+    if target in space.names:
+        raise InputError(
+            "is a parameter of the space, and cannot be what is measured.",
+            field="target",
+            value=target,
+            hint="Name the measured column, or give the parameter another name.",
+        )
     hints = {target: "Name the measured column: --target COLUMN"}
     rows = read_rows(path, required, hints=hints, separators=",;\t")
     return [_run(row, space, target, cost or "cost") for row in rows]
@@ -129,12 +139,14 @@ def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
     measured = target_of(row, target)
     value = None if math.isnan(measured) else measured
     timed_out = value is None and row.text("status") == "timeout"
+    # Who keeps no time limit has it in what the run cost, with the set-up.
+    bound = "at_least" if row.text("at_least") else "cost"
     return PointRun(
         point=point,
         value=value,
         cost=number(row, cost) if row.text(cost) else None,
         error=None if value is not None else row.text("error") or "no value",
-        limit=row.optional("cost") if timed_out else None,
+        limit=row.optional(bound) if timed_out else None,
         how=row.text("how"),
         started_at=row.text("started_at"),
     )
@@ -190,7 +202,8 @@ class RunsTable:
             self.identity,
             self.space_identity,
             run.started_at,
-        )
+            "" if run.limit is None else f"{run.limit:.9g}",
+        )[: len(self.columns)]
         # In one piece with the first row: a header without rows is nothing to resume from.
         lines = [cells] if self.runs else [self.columns, cells]
         # Ctrl-C in between would say that fewer are kept than are on disk.
@@ -203,6 +216,10 @@ class RunsTable:
         self._file.file.seek(0)
         content = self._file.file.read() or b""
         header = _line(self.columns).encode()
+        before = _line(self.columns[:-1]).encode()
+        if content.startswith(before):
+            # A table begun before time limits had a column goes on without it.
+            self.columns, header = self.columns[:-1], before
         if not content.startswith(header):
             if not header.startswith(content):
                 raise InputError(

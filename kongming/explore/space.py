@@ -105,6 +105,7 @@ class Space:
         space = cls([read(name, spec) for name, spec in dimensions.items()], clauses)
         # Not of a space that was saved: it does no harm to a campaign under way.
         space._refuse_absent()
+        space._refuse_unwritable()
         return space
 
     @classmethod
@@ -421,6 +422,24 @@ class Space:
                         field=f"{dimension.name}.when",
                         value=dimension.when,
                         allowed="a condition that holds somewhere, or no such dimension",
+                    )
+
+    def _refuse_unwritable(self) -> None:
+        """A table of runs has to tell each text from others, and from one that does not exist."""
+        for dimension in self.dimensions:
+            for text in (value for value in dimension.values if isinstance(value, str)):
+                if text != text.strip():
+                    raise ExploreError(
+                        "begins or ends with a blank, which no table keeps.",
+                        field=dimension.name,
+                        value=text,
+                    )
+                if not text and dimension.when is not None:
+                    raise ExploreError(
+                        "is empty, as a cell is where the dimension does not exist.",
+                        field=dimension.name,
+                        value=text,
+                        hint="Put the whole option into the command, or give the choice a name.",
                     )
 
     def _contradiction(self, group: Group, rng: np.random.Generator) -> ExploreError:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from kongming.explore import Space
-from kongming.explore.runs_table import PointRun, RunsTable
+from kongming.explore import ExploreError, Space
+from kongming.explore.fitting import fit_runs
+from kongming.explore.runs_table import PointRun, RunsTable, read_runs
 from kongming.line_file import LineFile
+from kongming.records.errors import InputError, UntrainedError
 
 
 def test_ctrl_c_while_a_run_is_written_counts_it(
@@ -33,3 +39,111 @@ def test_ctrl_c_while_a_run_is_written_counts_it(
         table.close()
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2
     assert len(table.runs) == 1
+
+
+def test_a_table_that_was_begun_without_time_limits_goes_on(tmp_path: Path) -> None:
+    space = Space.from_dict({"n": [1, 2, 3]})
+    path = tmp_path / "runs.csv"
+    table = RunsTable(path, space, "seconds", identity="a program")
+    table.add(PointRun({"n": 1}, 0.5))
+    table.close()
+    # As it was written before.
+    before = path.read_text().splitlines()
+    path.write_text("".join(f"{line.rpartition(',')[0]}\n" for line in before))
+    table = RunsTable(path, space, "seconds", identity="a program")
+    table.add(PointRun({"n": 2}, None, cost=2.0, error="too long", limit=1.5))
+    table.close()
+    assert {line.count(",") for line in path.read_text().splitlines()} == {8}
+    assert [run.limit for run in read_runs(path, space)] == [None, 2.0]
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    values=st.lists(
+        st.floats(-1e90, 1e90, allow_subnormal=False), min_size=2, max_size=5, unique=True
+    ),
+    drawn=st.floats(0.1, 2.0 / 3.0),
+    limit=st.floats(1e-3, 1e6),
+)
+def test_what_is_written_is_read_as_it_was(
+    tmp_path: Path, values: list[float], drawn: float, limit: float
+) -> None:
+    space = Space.from_dict(
+        {
+            "ratio": values,
+            "share": {"from": 0.1, "to": 2.0 / 3.0},
+            "on": "boolean",
+            "flag": {"choices": ["", "--fast"]},
+        }
+    )
+    path = tmp_path / "runs.csv"
+    path.unlink(missing_ok=True)
+    points: list[dict[str, Any]] = [
+        {"ratio": value, "share": drawn, "on": True, "flag": ""} for value in values
+    ]
+    table = RunsTable(path, space, "seconds", identity="a program")
+    table.add(PointRun(points[0], None, cost=3e6, error="too long", limit=limit))
+    for point in points[1:]:
+        table.add(PointRun(point, 1.0))
+    table.close()
+    again = RunsTable(path, space, "seconds", identity="a program")
+    again.close()
+    assert np.array_equal(
+        space.encode([run.point for run in again.runs]),  # type: ignore[misc]
+        space.encode(points),
+    )
+    assert again.runs[0].limit == pytest.approx(limit, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "words"),
+    [
+        ({"choices": ["a ", "b"]}, "flag: begins or ends with a blank"),
+        ({"choices": ["", "b"], "when": "n > 1"}, "flag: is empty"),
+    ],
+)
+def test_texts_that_no_table_keeps_are_no_choices(dimension: Any, words: str) -> None:
+    with pytest.raises(ExploreError, match=words):
+        Space.from_dict({"n": [1, 2], "flag": dimension})
+
+
+def test_the_target_is_no_parameter(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("n,seconds\n1,2\n2,3\n")
+    space = Space.from_dict({"n": [1, 2]})
+    with pytest.raises(InputError, match="target: is a parameter"):
+        read_runs(tmp_path / "runs.csv", space, "n")
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("1,5\n2,\n3,\n", "column 'seconds': has too few values"),
+        ("1,5e-324\n2,1\n3,2\n", "out of range.*smaller unit"),
+    ],
+)
+def test_values_of_which_no_model_is_made(tmp_path: Path, rows: str, words: str) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("n,seconds\n" + rows)
+    space = Space.from_dict({"n": [1, 2, 3]})
+    with pytest.raises(InputError, match=words):
+        fit_runs(space, read_runs(path, space), "seconds", str(path))
+
+
+def test_a_model_that_is_asked_for_is_that_or_none() -> None:
+    space = Space.from_dict({"n": {"from": 1, "to": 40}})
+    runs = [PointRun({"n": at}, float(at)) for at in range(1, 17)]
+    with pytest.raises(UntrainedError, match=r"'boosting' needs 20 points.*16"):
+        fit_runs(space, runs, "seconds", "runs.csv", model="boosting")
+
+
+def test_runs_that_were_ended_do_not_make_a_model_flat() -> None:
+    """Levels 1 to 3 lie on a line; the others were ended at 0.8 s."""
+    space = Space.from_dict({"level": {"from": 1, "to": 9}})
+    runs = [PointRun({"level": at}, 0.2 * at) for at in (1, 2, 3)]
+    runs += [
+        PointRun({"level": at}, None, cost=9.0, error="too long", limit=0.8) for at in (5, 7, 8, 9)
+    ]
+    model = fit_runs(space, runs, "seconds", "runs.csv")
+    forecast = model.profiler.predict([{"level": at} for at in (4, 6, 9)])
+    assert forecast.median == pytest.approx([0.8, 1.2, 1.8], rel=0.1)
+    assert forecast.extrapolating[2]

@@ -70,10 +70,12 @@ def command(
         tell(profiler, run, costs=cost is None)
     points = profiler.suggest(count)
     if as_json:
-        output.emit_json({"points": points, "runs": len(known)})
+        output.emit_json({"points": points, "runs": len(known), "left": profiler.points_left})
         return
     if not points:
         output.console().print("There is no further point to run.")
         return
+    if profiler.points_left == 0 and len(points) < count:
+        output.print_warnings(["These are the last points of the space."])
     rows = [[text_of(point.get(name)) or None for name in space.names] for point in points]
     output.console().print(output.table(space.names, rows))

@@ -106,6 +106,13 @@ def command(
                 allowed=f"{FEWEST_RUNS} runs or more",
                 hint="Give --budget N.",
             )
+    if len(measured) < FEWEST_RUNS:
+        raise InputError(
+            "is too small for any model.",
+            field=str(table),
+            value=f"{len(measured)} row",
+            allowed=f"{FEWEST_RUNS} rows or more",
+        )
     if budget > len(measured):
         raise InputError(
             "is more than the table has rows.",

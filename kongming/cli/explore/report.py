@@ -42,6 +42,8 @@ def print_report(model: ExploreModel, report: Mapping[str, Any]) -> None:
 
 def _facts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "failed", count(report["failed"], "run")
+    if report["timed_out"]:
+        yield "ended at a time limit", f"{count(report['timed_out'], 'run')} (lower bounds)"
     if report["pending"]:
         yield "without a value yet", count(report["pending"], "run")
     budget, spent, unit = report["budget"], report["spent"], report["budget_in"]

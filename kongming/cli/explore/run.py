@@ -193,7 +193,13 @@ def command(
     finally:
         table.close()
     warnings = runners.disturbed_warnings(other)
-    failed = [run for run in campaign.measured if run.value is None]
+    failed = sum(run.status == "failed" for run in table.runs)
+    ended = sum(run.status == "timeout" for run in table.runs)
+    if space.size is not None and profiler.points_left == 0 and profiler.spent < most:
+        warnings.append(
+            f"The space has no further point: all {space.size} were run, and the budget is not "
+            "used up."
+        )
     if as_json:
         output.emit_json(
             {
@@ -207,7 +213,11 @@ def command(
                 "runs": len(table.runs),
                 "resumed": campaign.resumed,
                 "measured": len(campaign.measured),
-                "failed": [{"at": dict(run.point), "error": run.error} for run in failed],
+                "failed": [
+                    {"at": dict(run.point), "error": run.error, "at_least": run.limit}
+                    for run in campaign.measured
+                    if run.value is None
+                ],
                 "identity": table.identity,
                 "space": table.space_identity,
                 "warnings": warnings,
@@ -217,7 +227,7 @@ def command(
     console = output.console()
     console.print(
         f"{count(len(campaign.measured), 'run')} measured, {campaign.resumed} already there, "
-        f"{len(failed)} failed: {out}",
+        f"{failed} failed, {ended} ended at the time limit: {out}",
         markup=False,
     )
     output.print_warnings(warnings)
