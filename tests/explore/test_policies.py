@@ -279,10 +279,10 @@ def test_nothing_is_suggested_once_everything_was_run(policy: str) -> None:
     profiler = DecisionTreeProfiler(
         Space.from_dict({"a": [1, 2, 3]}), budget=10, batch=2, policy=policy
     )
-    told = []
+    values = []
     while points := profiler.suggest():
         for point in points:
             profiler.tell(point, float(point["a"]))
-            told.append(point["a"])
-    assert sorted(told) == [1, 2, 3]
+            values.append(point["a"])
+    assert sorted(values) == [1, 2, 3]
     assert profiler.suggest() == []

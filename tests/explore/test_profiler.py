@@ -338,11 +338,11 @@ def test_of_several_bounds_the_largest_counts() -> None:
 def test_where_the_nearest_run_was_ended_a_prediction_extrapolates() -> None:
     profiler = DecisionTreeProfiler(LINE, budget=40, model="lines")
     for at in range(1, 31):
-        told = float(np.exp(at / 5.0))
-        if told > 60.0:
+        seconds = float(np.exp(at / 5.0))
+        if seconds > 60.0:
             profiler.tell({"a": at}, None, at_least=60.0)
         else:
-            profiler.tell({"a": at}, told)
+            profiler.tell({"a": at}, seconds)
     known, ended = profiler.predict([{"a": 5}, {"a": 28}]).extrapolating
     assert not known
     assert ended
