@@ -16,7 +16,6 @@ from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension
 from kongming.explore.features import Features, Scales
 from kongming.explore.learners import LEARNERS
-from kongming.records.errors import UntrainedError
 
 _FOLDS = 5
 _LOST = 4.0
@@ -35,8 +34,8 @@ _SCALES: dict[str, tuple[Scales, ...]] = {
     "forest": ("raw",),
     "boosting": ("raw",),
 }
-_FEWEST = {"perceptrons": 6, "boosting": 20, "gaussian_process": 4}
-"""Points that a learner needs."""
+FEWEST = {"perceptrons": 6, "boosting": 20, "gaussian_process": 4}
+"""Points that a learner needs, 2 if it is not named; with fewer least squares stand in."""
 _MOST = 1200
 """Points by which learners are compared; what is chosen is fitted to all."""
 
@@ -88,16 +87,7 @@ def choose(
         codes, values, shares: (n, d), (n,) and (n,): points, their mean values, and how much of
             the space each of them stands for.
         names: of ``LEARNERS``; a single one is still chosen its scales.
-
-    Raises:
-        UntrainedError: the single one needs more points.
     """
-    needed = min(_FEWEST.get(name, 2) for name in names)
-    if len(names) == 1 and len(codes) < needed:
-        raise UntrainedError(
-            f"The model {names[0]!r} needs {needed} points with a value; there are {len(codes)}.",
-            hint="Run more points, or let the kind of model be chosen (auto).",
-        )
     tries = _tries(names, len(codes))
     if len(codes) > _MOST:
         rows = np.random.default_rng(seed).choice(len(codes), _MOST, replace=False)
@@ -157,7 +147,7 @@ def choose(
 
 def _tries(names: Sequence[str], count: int) -> list[_Try]:
     """The variants of learners that so many points can carry."""
-    able = [name for name in names if count >= _FEWEST.get(name, 2)] or ["lines"]
+    able = [name for name in names if count >= FEWEST.get(name, 2)] or ["lines"]
     return [
         (name, scales, log_target)
         for name in able

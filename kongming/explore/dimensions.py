@@ -17,7 +17,6 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.explore.errors import ExploreError
-from kongming.explore.settings import LARGEST
 
 Kind = Literal["numbers", "integer", "real", "ordered", "choice", "boolean"]
 Value = bool | int | float | str
@@ -238,13 +237,13 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
         raise ExploreError("has no values.", field=name, value="[]", allowed="one value or more")
     for value in values:
         if not isinstance(value, bool | int | float | str) or (
-            isinstance(value, int | float) and not _is_exact(value)
+            isinstance(value, int | float) and not _is_finite(value)
         ):
             raise ExploreError(
                 "is no value.",
                 field=name,
                 value=_shown(value),
-                allowed=f"texts, numbers within 1e100, whole ones within 2^53 ({MOST_INTEGERS})",
+                allowed="finite numbers and texts",
             )
     if len(set(values)) < len(values):
         twice = next(value for value, count in Counter(values).items() if count > 1)
@@ -266,9 +265,11 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
     return Dimension(name, "numbers", tuple(sorted(values)), when=when)
 
 
-def _is_exact(value: int | float) -> bool:
-    """Whether a number is its own code, whose square is a number too."""
-    return abs(value) <= (MOST_INTEGERS if isinstance(value, int) else LARGEST)
+def _is_finite(value: int | float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _shown(value: object) -> str:
@@ -286,14 +287,12 @@ def _range(name: str, kind: str, spec: Mapping[str, Any], when: str | None) -> D
         end = spec.get(key)
         if isinstance(end, np.generic):
             end = end.item()
-        if isinstance(end, bool) or not isinstance(end, int | float) or not _is_exact(end):
+        if isinstance(end, bool) or not isinstance(end, int | float) or not _is_finite(end):
             raise ExploreError(
                 "is not a number." if key in spec else "is missing.",
                 field=f"{name}.{key}",
                 value=None if key not in spec else _shown(end),
-                allowed=_FORMS
-                if key not in spec
-                else f"a number within 1e100, a whole one within 2^53 ({MOST_INTEGERS})",
+                allowed=_FORMS if key not in spec else "a finite number",
             )
         ends.append(end)
     low, high = ends

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kongming.explore import DecisionTreeProfiler, Space
+from kongming.explore.choice import FEWEST
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.profiler import FEWEST_RUNS
 from kongming.explore.runs_table import PointRun
@@ -52,6 +53,16 @@ def fit_runs(
             value=f"{len(values)} in {len(runs)} rows",
             allowed=f"{FEWEST_RUNS} or more",
             hint="The other runs failed." if failed else None,
+        )
+    needed = FEWEST.get(model, FEWEST_RUNS)
+    points = {tuple(run.point.items()) for run in runs if run.value is not None or run.limit}
+    if len(points) < needed:
+        raise InputError(
+            f"has too few points with a value for the model {model!r}.",
+            field=where,
+            value=len(points),
+            allowed=f"{needed} or more",
+            hint="Run more points, or let the kind of model be chosen (auto).",
         )
     if len(values) >= FEWEST_RUNS and np.all(values == values[0]):
         raise InputError(

@@ -117,13 +117,13 @@ class SpaceModel:
 
     def errors(self) -> dict[str, Any]:
         """What runs that were left out were missed by, the noise floor next to it."""
-        means, held_out = self.runs.means, self.chosen.held_out
+        means, held_out, shares = self.left_out()
         noise, relative = self.runs.noise, self.runs.relative_noise
         nonzero = means != 0.0
         missed = np.abs(held_out[nonzero] / means[nonzero] - 1.0)
         return {
             "rmse": float(np.sqrt(self.chosen.error)),
-            "mre_pct": float(100.0 * np.average(missed, weights=self.shares[nonzero]))
+            "mre_pct": float(100.0 * np.average(missed, weights=shares[nonzero]))
             if nonzero.any()
             else None,
             "noise_rmse": noise,
@@ -134,8 +134,13 @@ class SpaceModel:
         }
 
     def left_out(self) -> tuple[Floats, Floats, Floats]:
-        """The (n,) mean values of points, their predictions without them, and their shares."""
-        return self.runs.means, self.chosen.held_out, self.shares
+        """The (n,) mean values of points, their predictions without them, and their shares; of
+        points with a lower bound alone only if there are no others: what was missed by at them is
+        not known."""
+        exact = ~self.runs.censored
+        if exact.sum() < 2:
+            exact[:] = True
+        return self.runs.means[exact], self.chosen.held_out[exact], self.shares[exact]
 
     def importances(self) -> dict[str, float]:
         """By dimension, how much predictions move if its values are shuffled; summing to 1."""

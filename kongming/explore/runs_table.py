@@ -194,15 +194,15 @@ class RunsTable:
         reason = " ".join((run.error or "").split())[:LONGEST_REASON]
         cells: Sequence[Any] = (
             *(text_of(run.point.get(name)) for name in self._names),
-            "" if run.value is None else f"{run.value:.9g}",
-            "" if run.cost is None else f"{run.cost:.6f}",
+            text_of(run.value),
+            text_of(run.cost),
             run.status,
             reason,
             run.how,
             self.identity,
             self.space_identity,
             run.started_at,
-            "" if run.limit is None else f"{run.limit:.9g}",
+            text_of(run.limit),
         )[: len(self.columns)]
         # In one piece with the first row: a header without rows is nothing to resume from.
         lines = [cells] if self.runs else [self.columns, cells]

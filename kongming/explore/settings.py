@@ -10,7 +10,6 @@ import numpy as np
 from kongming.explore.errors import ExploreError
 
 SMALLEST = float(np.finfo(np.float64).tiny)
-"""Below it a number has lost digits, and nothing can be divided by it."""
 LARGEST = 1e100
 """The largest size of a value, whose square has to be a number."""
 
@@ -30,16 +29,11 @@ def finite(value: object, field: str) -> float:
 
 
 def summable(value: object, field: str) -> float:
-    """A finite number whose square, summed over all runs, is one as well."""
+    """A finite number whose square, summed over all runs, is one as well; 0 for what is so small
+    that it has lost digits and nothing can be divided by it."""
     number = finite(value, field)
-    if 0.0 < abs(number) < SMALLEST:
-        raise ExploreError(
-            "is out of range.",
-            field=field,
-            value=number,
-            allowed=f"0, or a number from {SMALLEST:g}",
-            hint="Give it in a smaller unit.",
-        )
+    if abs(number) < SMALLEST:
+        return 0.0
     if abs(number) > LARGEST:
         raise ExploreError(
             "is out of range.",

@@ -15,6 +15,7 @@ from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension, Value, read
 from kongming.explore.errors import ExploreError
 from kongming.explore.sampling import MOST_LISTED, Group, Judge, first_of_each, groups
+from kongming.explore.settings import LARGEST
 from kongming.explore.table_columns import read_columns
 from kongming.expressions import Expression, parse_condition
 from kongming.missing_file import did_you_mean
@@ -106,6 +107,7 @@ class Space:
         # Not of a space that was saved: it does no harm to a campaign under way.
         space._refuse_absent()
         space._refuse_unwritable()
+        space._refuse_inexact()
         return space
 
     @classmethod
@@ -153,7 +155,7 @@ class Space:
         Raises:
             ExploreError: the table has no rows, a column is missing or a cell is empty.
         """
-        where, values = read_columns(table, columns)
+        where, values = read_columns(table, columns, choices)
         for name in (*choices, *(columns or ())):
             if name not in values or list(columns or ()).count(name) > 1:
                 raise ExploreError(
@@ -428,9 +430,9 @@ class Space:
         """A table of runs has to tell each text from others, and from one that does not exist."""
         for dimension in self.dimensions:
             for text in (value for value in dimension.values if isinstance(value, str)):
-                if text != text.strip():
+                if text != text.strip() or "\n" in text or "\r" in text:
                     raise ExploreError(
-                        "begins or ends with a blank, which no table keeps.",
+                        "begins or ends with a blank or has several lines, which no table keeps.",
                         field=dimension.name,
                         value=text,
                     )
@@ -440,6 +442,21 @@ class Space:
                         field=dimension.name,
                         value=text,
                         hint="Put the whole option into the command, or give the choice a name.",
+                    )
+
+    def _refuse_inexact(self) -> None:
+        """The code of a number is the number, and squares of ranges have to be numbers."""
+        for dimension in self.dimensions:
+            listed = dimension.values if dimension.kind == "numbers" else ()
+            ends = () if dimension.values else (dimension.low, dimension.high)
+            for value in (*listed, *ends):
+                number = float(value)
+                if number != value or abs(number) > LARGEST:
+                    raise ExploreError(
+                        "is no number that a code can be.",
+                        field=dimension.name,
+                        value=value,
+                        allowed=f"numbers within {LARGEST:g}, whole ones within 2^53",
                     )
 
     def _contradiction(self, group: Group, rng: np.random.Generator) -> ExploreError:

@@ -15,16 +15,18 @@ from kongming.records.errors import InputError
 
 
 def read_columns(
-    table: str | Path | Sequence[Mapping[str, object]], columns: Sequence[str] | None
+    table: str | Path | Sequence[Mapping[str, object]],
+    columns: Sequence[str] | None,
+    choices: Sequence[str] = (),
 ) -> tuple[str, dict[str, list[Any]]]:
     """What to call the table, and the values of its columns (by default of all), none of which
-    is empty.
+    is empty. Those of ``choices`` may be names that look like numbers that are not finite.
 
     Raises:
         ExploreError: the table has no rows, a column is missing or a cell is no value.
     """
     if isinstance(table, str | Path):
-        where, values = str(table), _of_file(Path(table), columns)
+        where, values = str(table), _of_file(Path(table), columns, choices)
     else:
         where, values = "table", _of_rows(table, columns)
     if not values or not next(iter(values.values())):
@@ -46,13 +48,20 @@ def read_columns(
     return where, values
 
 
-def _of_file(path: Path, columns: Sequence[str] | None) -> dict[str, list[Any]]:
+def _of_file(
+    path: Path, columns: Sequence[str] | None, choices: Sequence[str]
+) -> dict[str, list[Any]]:
     try:
         cells = list(read_rows(path, columns or ()))
     except InputError as error:
         raise ExploreError(error.message, hint=error.hint) from error
     names = columns or (cells[0].places if cells else ())
-    return {name: _numbers([row.text(name) for row in cells], str(path), name) for name in names}
+    return {
+        name: _numbers(
+            [row.text(name) for row in cells], str(path), name, strict=name not in choices
+        )
+        for name in names
+    }
 
 
 def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any]]:
@@ -77,7 +86,7 @@ def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any
     return {name: [row[name] for row in rows] for name in names}
 
 
-def _numbers(texts: list[str], where: str, name: str) -> list[Any]:
+def _numbers(texts: list[str], where: str, name: str, *, strict: bool) -> list[Any]:
     """Cells of a column as numbers or booleans if all of them are.
 
     Raises:
@@ -88,6 +97,9 @@ def _numbers(texts: list[str], where: str, name: str) -> list[Any]:
     try:
         values = [float(text) for text in texts]
     except ValueError:
+        return list(texts)
+    finite = [math.isfinite(value) for value in values]
+    if not any(finite) or not (strict or all(finite)):
         return list(texts)
     for number, value in enumerate(values, start=1):
         if not math.isfinite(value):

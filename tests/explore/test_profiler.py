@@ -416,3 +416,22 @@ def test_a_metric_has_a_name(metric: Any) -> None:
 def test_what_is_told_wrongly_is_named(options: dict[str, Any], field: str) -> None:
     with pytest.raises(ExploreError, match=f"^{field}: "):
         DecisionTreeProfiler(LINE).tell({"a": 1}, 1.0, **options)
+
+
+def test_a_model_is_that_of_the_pool_which_a_resumed_profiler_has() -> None:
+    rare = Space.from_dict(
+        {"a": {"from": 0.0, "to": 1.0}, "b": {"from": 0.0, "to": 1.0}}, ["a + b > 0.01"]
+    )
+    profiler = DecisionTreeProfiler(rare, budget=400, batch=20, policy="uni", model="lines")
+    for point in profiler.suggest():
+        profiler.tell(point, float(point["a"]) ** 2)
+    profiler.report()
+    profiler.suggest(230)
+    assert DecisionTreeProfiler.from_json(profiler.to_json()).report() == profiler.report()
+
+
+def test_least_squares_stand_in_until_there_are_points_enough() -> None:
+    profiler = DecisionTreeProfiler(LINE, model="boosting")
+    for at in (1, 2, 3):
+        profiler.tell({"a": at}, float(at))
+    assert profiler.report()["model"] == "lines"

@@ -87,6 +87,7 @@ def command(
 
     require("kongming explore replay", "predict", "sklearn")
 
+    from kongming.explore.choice import FEWEST
     from kongming.explore.measured_table import has_column, read_measured
     from kongming.explore.profiler import FEWEST_RUNS
     from kongming.explore.replay import ReplaySettings, World, compare, costs_of
@@ -119,6 +120,14 @@ def command(
             field="--budget",
             value=budget,
             allowed=f"{FEWEST_RUNS} to {len(measured)}",
+        )
+    needed = FEWEST.get(model, FEWEST_RUNS)
+    if budget < needed:
+        raise InputError(
+            f"is too little for the model {model!r}.",
+            field="--budget",
+            value=budget,
+            allowed=f"{needed} or more",
         )
     expression = cost if column is None else None
     costs = measured.costs if expression is None else costs_of(measured, expression)

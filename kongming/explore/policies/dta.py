@@ -15,12 +15,16 @@ from kongming.explore.situation import Situation
 from kongming.explore.tree import ObliqueModelTree
 
 _LIMIT = 1 << 16
+_FIRST = 1024
+"""Candidates of the first draws if they are uniform."""
 
 
 def choose(situation: Situation, count: int) -> Floats:
     """At most ``count`` codes, drawn within the leaves of a tree of all runs."""
-    left = situation.candidates(_LIMIT)
     tree = situation.tree()
+    left = situation.candidates(
+        max(count, _FIRST) if tree is None and situation.draws == 1 else _LIMIT
+    )
     if tree is None or len(left) <= count:
         leaves = [(np.arange(len(left)), min(count, len(left)))]
     else:
