@@ -54,16 +54,6 @@ def fit_runs(
             allowed=f"{FEWEST_RUNS} or more",
             hint="The other runs failed." if failed else None,
         )
-    needed = FEWEST.get(model, FEWEST_RUNS)
-    points = {tuple(run.point.items()) for run in runs if run.value is not None or run.limit}
-    if len(points) < needed:
-        raise InputError(
-            f"has too few points with a value for the model {model!r}.",
-            field=where,
-            value=len(points),
-            allowed=f"{needed} or more",
-            hint="Run more points, or let the kind of model be chosen (auto).",
-        )
     if len(values) >= FEWEST_RUNS and np.all(values == values[0]):
         raise InputError(
             "is constant: there is nothing to be learned."
@@ -73,6 +63,16 @@ def fit_runs(
             allowed="a target that varies",
         )
     refuse_one_point([run.point for run in runs], where)
+    needed = FEWEST.get(model, FEWEST_RUNS)
+    points = {tuple(run.point.items()) for run in runs if run.status != "failed"}
+    if len(points) < needed:
+        raise InputError(
+            f"has too few points with a value for the model {model!r}.",
+            field=where,
+            value=len(points),
+            allowed=f"{needed} or more",
+            hint="Run more points, or let the kind of model be chosen (auto).",
+        )
     profiler = DecisionTreeProfiler(
         space,
         budget=len(runs),

@@ -65,9 +65,7 @@ class SpaceModel:
         self._held_out = self.chosen.held_out[runs.point]
         weights = (self.shares / runs.counts)[runs.point]
         # What was missed of a run that was ended is not known.
-        exact = ~runs.censored[runs.point]
-        if exact.sum() < 2:
-            exact[:] = True
+        exact = _measured(runs.censored[runs.point], 2)
         self._intervals = Intervals(
             self._done[runs.point][exact],
             runs.observed[exact],
@@ -84,9 +82,7 @@ class SpaceModel:
     def _beyond_bounds(self, means: Floats, names: Sequence[str], seed: int) -> Floats:
         """The values, of runs that were ended what a model of the others says beyond their bound.
         By the bounds themselves any model would be flat there."""
-        judges = ~self.runs.censored
-        if judges.sum() < _FEWEST_EXACT:
-            judges[:] = True
+        judges = _measured(self.runs.censored, _FEWEST_EXACT)
         others = choose(
             self.space.dimensions,
             self.runs.codes[judges],
@@ -137,9 +133,7 @@ class SpaceModel:
         """The (n,) mean values of points, their predictions without them, and their shares; of
         points with a lower bound alone only if there are no others: what was missed by at them is
         not known."""
-        exact = ~self.runs.censored
-        if exact.sum() < 2:
-            exact[:] = True
+        exact = _measured(self.runs.censored, 2)
         return self.runs.means[exact], self.chosen.held_out[exact], self.shares[exact]
 
     def importances(self) -> dict[str, float]:
@@ -154,6 +148,12 @@ class SpaceModel:
             moved[name] = float(np.mean((self.chosen.predict(shuffled) - base) ** 2))
         total = sum(moved.values())
         return {name: move / total if total > 0.0 else 0.0 for name, move in moved.items()}
+
+
+def _measured(censored: NDArray[np.bool_], least: int) -> NDArray[np.bool_]:
+    """Which (n,) are no lower bounds; all of them where fewer than ``least`` are none."""
+    measured = ~censored
+    return measured if measured.sum() >= least else np.ones_like(measured)
 
 
 def nearest_shares(done: Floats, pool: Floats) -> Floats:

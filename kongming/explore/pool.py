@@ -25,13 +25,16 @@ class Pool:
         while self.drawn < drawn:
             self._draw()
 
-    def leave(self, count: int, taken: list[tuple[float, ...]]) -> None:
-        """Draw until ``count`` codes are left that are not taken, if so many are to be found."""
+    def leave(self, count: int, taken: list[tuple[float, ...]]) -> bool:
+        """Draw until ``count`` codes are left that are not taken, if so many are to be found;
+        return whether any were drawn."""
         if self.complete or len(self.codes) >= len(taken) + count:
-            return
+            return False
+        before = self.drawn
         used = keys(np.array(taken, dtype=np.float64).reshape(len(taken), self.codes.shape[1]))
         while len(without(self.codes, used)) < count and self.drawn < _MOST_DRAWN:
             self._draw()
+        return self.drawn > before
 
     def _draw(self) -> None:
         self.drawn += 1

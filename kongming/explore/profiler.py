@@ -154,9 +154,7 @@ class DecisionTreeProfiler:
         if count < 1 or self._known_enough():
             return []
         rng = np.random.default_rng([self.random_state, len(self._runs), self._suggested])
-        drawn = self._pool().drawn
-        self._pool().leave(count, self._codes + self._pending)
-        if self._pool().drawn != drawn:
+        if self._pool().leave(count, self._codes + self._pending):
             # A model weighs its runs by the pool.
             self._models.clear()
         situation = self._situation(rng)

@@ -157,3 +157,9 @@ def test_bounds_are_no_errors_of_the_model() -> None:
     model = fit_runs(space, runs, "seconds", "runs.csv", model="lines")
     assert model.profiler.report()["error"]["mre_pct"] < 1.0
     assert model.profiler.report()["timed_out"] == 20
+
+
+def test_runs_of_one_point_are_told_as_that() -> None:
+    runs = [PointRun({"n": 1}, seconds) for seconds in (1.0, 1.1, 1.2)]
+    with pytest.raises(InputError, match="has no parameter that varies"):
+        fit_runs(Space.from_dict({"n": [1, 2]}), runs, "seconds", "runs.csv")

@@ -195,7 +195,7 @@ def command(
     warnings = runners.disturbed_warnings(other)
     failed = sum(run.status == "failed" for run in table.runs)
     ended = sum(run.status == "timeout" for run in table.runs)
-    if space.size is not None and profiler.points_left == 0 and profiler.spent < most:
+    if profiler.points_left == 0 and profiler.spent < most:
         warnings.append(
             f"The space has no further point: all {space.size} were run, and the budget is not "
             "used up."
