@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.arrays import Floats
+from kongming.arrays import Floats, growth
 from kongming.engine import scoring
 from kongming.engine.catalog import Catalog
 from kongming.engine.columns import fitted
@@ -80,7 +80,8 @@ class Matrix:
             ("done", _NEVER),
         ):
             old = getattr(self, name)
-            new = np.full(shape, filling, dtype=old.dtype)
+            # Zeros that nobody has written to take no memory.
+            new = np.full(shape, filling, old.dtype) if filling else np.zeros(shape, old.dtype)
             new[:old_rows, :old_slots] = old
             setattr(self, name, new)
         self._shape = shape
@@ -207,4 +208,4 @@ def _means(pressures: Floats) -> Floats:
 
 
 def _room(wanted: int, had: int) -> int:
-    return had if wanted <= had else max(wanted, 2 * had, 16)
+    return had if wanted <= had else max(wanted, had + growth(had))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.arrays import Floats
+from kongming.arrays import Floats, growth
 from kongming.engine import movement
 from kongming.engine.columns import MOST_COLUMNS, fitted
 from kongming.engine.environment import LARGEST_LOG
@@ -239,12 +239,13 @@ class Slots:
             self.ttl_s[slot] = settings.ttl_s
 
     def _grow_rows(self) -> None:
-        more = len(self.node)
+        had = len(self.node)
+        more = growth(had)
         for name, filling in _FILLINGS:
             old = getattr(self, name)
             added = np.full((more, *old.shape[1:]), filling, dtype=old.dtype)
             setattr(self, name, np.concatenate([old, added]))
-        self.ttl_s[more:] = self._settings.ttl_s
+        self.ttl_s[had:] = self._settings.ttl_s
 
 
 _FILLINGS: Sequence[tuple[str, float]] = (
