@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import Application, Executor
 from kongming.spark.model.driver import measured_s
@@ -78,6 +81,24 @@ def recorded_cluster(application: Application) -> Cluster:
         ),
         memory_bytes=executor_memory(application.settings),
     )
+
+
+def registered_slots(application: Application) -> tuple[Floats, Floats]:
+    """Return moments (n,) and slots (n + 1,): ``slots[k]`` from moment k - 1 to moment k. Those of
+    an executor that is excluded are not offered."""
+    cpus = task_cpus(application)
+    changes: list[tuple[float, int]] = []
+    for each in application.executors:
+        own = int(each.cores // cpus)
+        ends = [(each.removed_s, -own)] if each.removed_s is not None else []
+        changes += [(each.added_s, own), *ends]
+        last = np.inf if each.removed_s is None else each.removed_s
+        for begin, end in each.excluded_s:
+            if begin < last:
+                changes += [(begin, -own), (last if end is None else min(end, last), own)]
+    changes.sort()
+    moments = np.array([time for time, _ in changes])
+    return moments, np.cumsum([0.0, *(change for _, change in changes)])
 
 
 def asked_cluster(

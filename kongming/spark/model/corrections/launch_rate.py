@@ -6,10 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kongming.arrays import Floats
+from kongming.spark.model.cluster import registered_slots
 from kongming.spark.model.corrections.correction import Change, Lengths
 from kongming.spark.model.workload import Workload
 
-LEAST_BURST = 4
+LEAST_INTERVALS = 3
+"""Intervals that a stage needs to count."""
+
+SPARE = 0.25
+"""Share of the slots that is free where the next launch waits for the driver alone. In a busy
+cluster a few always are, between a task and the next: there launches follow the tasks' ends."""
+
 NEGLIGIBLE = 0.01
 """Launches that take this share of a task's length together limit nothing."""
 
@@ -27,12 +35,15 @@ class LaunchRate:
         return lengths
 
     def interval(self, change: Change) -> float:
-        """Seconds between two launches, 0 where that makes no difference."""
+        """Seconds between two launches, 0 where that makes no difference. Up to the recorded slots
+        the tasks' turnover in the log holds it already."""
+        if change.target.slots <= change.recorded.slots:
+            return 0.0
         round_s = self.interval_s * change.target.slots
         return self.interval_s if round_s > NEGLIGIBLE * self.typical_s else 0.0
 
     def remarks(self, change: Change) -> list[str]:
-        if self.interval_s * change.target.slots > self.typical_s > 0.0:
+        if self.interval(change) * change.target.slots > self.typical_s > 0.0:
             rate = 1.0 / self.interval_s
             return [
                 f"the driver launches at most {rate:.0f} tasks a second, which limits the slots"
@@ -41,13 +52,47 @@ class LaunchRate:
 
 
 def learn_launch_rate(workload: Workload) -> LaunchRate:
-    """From the first tasks of stages, for which slots are free."""
-    intervals, lengths = [], []
-    for stage in workload.stages:
-        launched = np.sort(stage.tasks["launch_s"])[: workload.cluster.slots]
-        lengths.append(stage.lengths)
-        if len(launched) >= LEAST_BURST:
-            intervals.append((launched[-1] - launched[0]) / (len(launched) - 1))
+    """From launches that followed another one while slots were free."""
+    lengths = [stage.lengths for stage in workload.stages]
     typical = float(np.median(np.concatenate(lengths))) if lengths else 0.0
-    # Where slots were not free the interval is longer: the lower half is the driver's own.
-    return LaunchRate(float(np.quantile(intervals, 0.25)) if intervals else 0.0, typical)
+    means = _mean_intervals(workload)
+    # Where tasks waited for their data to be near the interval is longer: the lower ones are the
+    # driver's own.
+    return LaunchRate(float(np.quantile(means, 0.25)) if len(means) else 0.0, typical)
+
+
+def _mean_intervals(workload: Workload) -> Floats:
+    """Mean seconds between launches with free slots, of each stage that shows enough of them."""
+    arrays = [stage.tasks for stage in workload.stages if stage.apart_slots is None]
+    if not arrays:
+        return np.zeros(0)
+    owner = np.repeat(np.arange(len(arrays)), [len(tasks) for tasks in arrays])
+    launched = np.concatenate([tasks["launch_s"] for tasks in arrays])
+    finished = np.sort(np.concatenate([tasks["finish_s"] for tasks in arrays]))
+    order = np.argsort(launched, kind="stable")
+    launched, owner = launched[order], owner[order]
+    running = np.arange(1, len(launched) + 1) - np.searchsorted(finished, launched, side="right")
+    moments, registered = registered_slots(workload.application)
+    slots = registered[np.searchsorted(moments, launched, side="right")]
+    free = (slots - running >= np.maximum(SPARE * slots, 1.0))[:-1]
+    rank, begun = _within(owner, launched, len(arrays))
+    # A stage's first launch waits for the driver to plan it, and its last for data to be near.
+    burst = (rank > 0) & (rank < workload.cluster.slots)
+    counted = free & burst[1:] & (begun[owner[1:]] <= launched[:-1])
+    stages, intervals = owner[1:][counted], np.diff(launched)[counted]
+    counts = np.bincount(stages, minlength=len(arrays))
+    sums = np.bincount(stages, intervals, minlength=len(arrays))
+    enough = counts >= LEAST_INTERVALS
+    means: Floats = sums[enough] / counts[enough]
+    return means
+
+
+def _within(owner: np.ndarray, launched: Floats, stages: int) -> tuple[np.ndarray, Floats]:
+    """(n,) number of a launch in its stage, and (stages,) the moment of each stage's first one."""
+    order = np.argsort(owner, kind="stable")
+    first = np.searchsorted(owner[order], np.arange(stages))
+    rank = np.empty(len(owner), dtype=np.intp)
+    rank[order] = np.arange(len(owner)) - first[owner[order]]
+    begun = np.full(stages, np.inf)
+    np.minimum.at(begun, owner, launched)
+    return rank, begun
