@@ -266,6 +266,9 @@ class Estimator:
         reasons += self.pipeline.cliffs(Change(self.workload.cluster, cluster))
         if self.inputs is not None and self.inputs.times > FAR:
             reasons.append(f"{self.inputs.times:.3g} times the input of the recorded sample")
+        mixed = self.workload.cluster.mixed
+        if mixed is not None:
+            reasons.append(mixed.sentence(cluster.cores))
         if not self.workload.application.complete:
             reasons.append("the log has no end of the application: what came after is not counted")
         return reasons
@@ -453,6 +456,9 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
             "does not explain "
             "its own time, and other sizes are as uncertain"
         )
+    mixed = workload.cluster.mixed
+    if mixed is not None:
+        warnings += [mixed.sentence(cores) for cores in sorted({each.cores for each in estimates})]
     warnings += estimator.refused
     sizes: dict[str, list[int]] = {}
     for each in estimates:

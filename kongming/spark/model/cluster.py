@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import Application, Executor
 from kongming.spark.model.driver import measured_s
@@ -27,9 +29,35 @@ class Dynamic:
     start_s: float = 3.0
 
 
+NAMED_KINDS = 4
+"""Kinds of executors that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Executors that differ: the slots of each in a cluster's ``arrivals`` and ``removals``, the
+    most ``slots`` and ``cores`` at once, and how many executors have how many cores."""
+
+    arrivals: tuple[int, ...]
+    removals: tuple[int, ...]
+    slots: int
+    cores: int
+    kinds: tuple[tuple[int, int], ...]
+
+    def sentence(self, cores: int) -> str:
+        """``cores``: of the executors that are asked for."""
+        named = [f"{count} of {own}" for own, count in self.kinds[:NAMED_KINDS]]
+        more = ["..."] if len(self.kinds) > NAMED_KINDS else []
+        return (
+            f"the recorded executors have different cores ({', '.join([*named, *more])}); "
+            f"executors of {counted(cores, 'core')} are estimated"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """``executors`` of ``cores`` each; ``arrivals`` and ``removals``: (seconds, executors)."""
+    """``executors`` of ``cores`` each; ``arrivals`` and ``removals``: (seconds, executors). Where
+    recorded executors are ``mixed``, ``cores`` are those of the most frequent kind."""
 
     executors: int
     cores: int
@@ -38,6 +66,7 @@ class Cluster:
     removals: tuple[tuple[float, int], ...] = ()
     memory_bytes: float | None = None
     dynamic: Dynamic | None = None
+    mixed: Mixed | None = None
 
     @property
     def slots_each(self) -> int:
@@ -46,7 +75,16 @@ class Cluster:
     @property
     def slots(self) -> int:
         """Tasks at once."""
-        return self.executors * self.slots_each
+        return self.executors * self.slots_each if self.mixed is None else self.mixed.slots
+
+    @property
+    def slots_mean(self) -> float:
+        """Slots of an executor, on average."""
+        return float(self.slots_each) if self.mixed is None else self.slots / self.executors
+
+    @property
+    def all_cores(self) -> int:
+        return self.executors * self.cores if self.mixed is None else self.mixed.cores
 
 
 def recorded_cluster(application: Application) -> Cluster:
@@ -63,33 +101,54 @@ def recorded_cluster(application: Application) -> Cluster:
             "that the recorded size is not known.",
             hint="Take the log of a run that executed tasks.",
         )
-    steps = _steps(executors)
-    most = max(count for _, count in steps)
-    cores = Counter(each.cores for each in executors).most_common(1)[0][0]
+    ones = [1] * len(executors)
+    most = _most_at_once(executors, ones)
+    # Of two kinds that are as frequent, the larger one.
+    kinds = sorted(Counter(each.cores for each in executors).items(), reverse=True)
+    cores = max(kinds, key=lambda kind: kind[1])[0]
     end = measured_s(application)
+    executors.sort(key=lambda each: each.added_s)
+    leaving = sorted(
+        (each for each in executors if each.removed_s is not None and each.removed_s < end),
+        key=lambda each: each.removed_s or 0.0,
+    )
+    cpus = task_cpus(application)
+    mixed = None
+    if len(kinds) > 1:
+        slots = [_slots(each, cpus) for each in executors]
+        mixed = Mixed(
+            arrivals=tuple(slots),
+            removals=tuple(_slots(each, cpus) for each in leaving),
+            slots=_most_at_once(executors, slots),
+            cores=_most_at_once(executors, [each.cores for each in executors]),
+            kinds=tuple(kinds),
+        )
     return Cluster(
         executors=most,
         cores=cores,
-        task_cpus=task_cpus(application),
-        arrivals=tuple((max(each.added_s, 0.0), 1) for each in _by_arrival(executors)),
-        removals=tuple(
-            sorted(
-                (each.removed_s, 1)
-                for each in executors
-                if each.removed_s is not None and each.removed_s < end
-            )
-        ),
+        task_cpus=cpus,
+        arrivals=tuple((max(each.added_s, 0.0), 1) for each in executors),
+        removals=tuple((each.removed_s or 0.0, 1) for each in leaving),
         memory_bytes=executor_memory(application.settings),
+        mixed=mixed,
     )
+
+
+def executor_slots(application: Application) -> list[int]:
+    """Return the slots of each executor, by its place."""
+    cpus = task_cpus(application)
+    return [_slots(each, cpus) for each in application.executors]
+
+
+def _slots(executor: Executor, cpus: float) -> int:
+    return int(executor.cores // cpus)
 
 
 def registered_slots(application: Application) -> tuple[Floats, Floats]:
     """Return moments (n,) and slots (n + 1,): ``slots[k]`` from moment k - 1 to moment k. Those of
     an executor that is excluded are not offered."""
-    cpus = task_cpus(application)
     changes: list[tuple[float, int]] = []
-    for each in application.executors:
-        own = int(each.cores // cpus)
+    for each, own in zip(application.executors, executor_slots(application), strict=True):
         ends = [(each.removed_s, -own)] if each.removed_s is not None else []
         changes += [(each.added_s, own), *ends]
         last = np.inf if each.removed_s is None else each.removed_s
@@ -116,6 +175,7 @@ def asked_cluster(
         arrivals=tuple((time, 1) for time in wanted),
         removals=(),
         dynamic=None,
+        mixed=None,
     )
 
 
@@ -206,16 +266,12 @@ def _refuse_gpus(application: Application) -> None:
         )
 
 
-def _steps(executors: Sequence[Executor]) -> list[tuple[float, int]]:
-    """Number of registered executors after each change."""
-    changes = [(each.added_s, 1) for each in executors]
-    changes += [(each.removed_s, -1) for each in executors if each.removed_s is not None]
-    count, steps = 0, []
-    for time, change in sorted(changes):  # one that goes leaves before one that comes
-        count += change
-        steps.append((time, count))
-    return steps
-
-
-def _by_arrival(executors: Sequence[Executor]) -> list[Executor]:
-    return sorted(executors, key=lambda each: each.added_s)
+def _most_at_once(executors: Sequence[Executor], amounts: Sequence[int]) -> int:
+    """The highest sum of the amounts of the executors that are registered at one moment."""
+    changes = []
+    for each, amount in zip(executors, amounts, strict=True):
+        changes.append((each.added_s, amount))
+        if each.removed_s is not None:
+            changes.append((each.removed_s, -amount))
+    # One that goes leaves before one that comes.
+    return max(itertools.accumulate(amount for _, amount in sorted(changes)))

@@ -160,29 +160,37 @@ class _Replay:
     # Executors
 
     def _open_slots(self) -> None:
-        each = self.cluster.slots_each
-        dynamic = self.cluster.dynamic
+        cluster, dynamic = self.cluster, self.cluster.dynamic
         if dynamic is not None:
-            arrivals = [(dynamic.start_s, dynamic.least)] if dynamic.least else []
-        else:
-            arrivals = list(self.cluster.arrivals) or [(0.0, self.cluster.executors)]
-        for time, executors in arrivals:
-            self.heap += [time] * (executors * each)
+            self.heap = [dynamic.start_s] * (dynamic.least * cluster.slots_each)
+            self.count = dynamic.least
+            return
+        if not cluster.arrivals:
+            self.heap = [0.0] * cluster.slots
+            self.count = cluster.executors
+        for place, (time, executors) in enumerate(cluster.arrivals):
+            own = executors * cluster.slots_each
+            self.heap += [time] * (own if cluster.mixed is None else cluster.mixed.arrivals[place])
+            self.count += executors
         heapq.heapify(self.heap)
-        self.count = sum(executors for _, executors in arrivals)
-        for time, executors in self.cluster.removals if dynamic is None else ():
-            self._push(time, _LEAVE, executors)
+        for place, (time, _) in enumerate(cluster.removals):
+            self._push(time, _LEAVE, place)
 
     def _account(self, now: float) -> None:
         self.held += self.count * max(now - self.counted_at, 0.0)
         self.counted_at = max(now, self.counted_at)
 
-    def _leave(self, executors: int, now: float) -> None:
+    def _remove(self, place: int, now: float) -> None:
+        """The executors of a removal in the log."""
+        executors, mixed = self.cluster.removals[place][1], self.cluster.mixed
+        own = executors * self.cluster.slots_each
+        self._leave(executors, own if mixed is None else mixed.removals[place], now)
+
+    def _leave(self, executors: int, slots: int, now: float) -> None:
         """The slots that are free first go; the log says what became of the others' tasks."""
         self._account(now)
-        going = min(executors, self.count)
-        self.count -= going
-        for _ in range(min(going * self.cluster.slots_each, len(self.heap))):
+        self.count -= min(executors, self.count)
+        for _ in range(min(slots, len(self.heap))):
             heapq.heappop(self.heap)
 
     def _come(self, executors: int, now: float) -> None:
@@ -214,7 +222,7 @@ class _Replay:
         if going > 0:
             # They left when their time was over, not now.
             self.held -= going * max(now - max(self.heap[0] + dynamic.idle_s, self.counted_at), 0.0)
-            self._leave(going, now)
+            self._leave(going, going * self.cluster.slots_each, now)
 
     # Jobs and stages
 
@@ -227,7 +235,7 @@ class _Replay:
             elif kind == _STAGE:
                 self._start_stage(what, time)
             elif kind == _LEAVE:
-                self._leave(what, time)
+                self._remove(what, time)
             elif kind == _COME:
                 self._come(what, time)
             elif self.cluster.dynamic is not None:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import SUCCEEDED, Application, Job, StageAttempt
-from kongming.spark.model.cluster import Cluster, recorded_cluster
+from kongming.spark.model.cluster import Cluster, executor_slots, recorded_cluster
 from kongming.spark.model.driver import job_end, measured_s
 from kongming.spark.model.groups import TICK_S, Waiting, dependencies, in_order
 
 Mask = NDArray[np.bool_]
+SlotCounts = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,7 +67,8 @@ class JobWork:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Workload:
-    """``end_s``: from the last job's end to the application's."""
+    """``end_s``: from the last job's end to the application's; ``slots`` (executors + 1,) of each,
+    and last of one that is not known."""
 
     application: Application
     cluster: Cluster
@@ -75,6 +77,7 @@ class Workload:
     end_s: float
     measured_s: float
     fair: bool
+    slots: SlotCounts
 
     @property
     def tasks(self) -> int:
@@ -114,14 +117,15 @@ def workload_of(application: Application) -> Workload:
             hint="Give all files of the log, from the application's start.",
         )
     busy = _Busy(attempts)
-    first_of_app = _first_together(attempts, cluster.slots_each)
+    slots = np.array([*executor_slots(application), cluster.slots_each], dtype=np.intp)
+    first_of_app = _first_together(attempts, slots)
     readers = _readers(attempts)
     kinds = _kinds(attempts, readers)
-    first_of_kind = _first_of_kinds(attempts, kinds, cluster.slots_each)
+    first_of_kind = _first_of_kinds(attempts, kinds, slots)
     placed: dict[int, int] = {}
     stage_ends: list[float] = []
     stages: list[StageWork] = []
-    turnovers = _turnovers(attempts, cluster.slots_each)
+    turnovers = _turnovers(attempts, slots)
     for attempt, reads, kind, turnover in zip(attempts, readers, kinds, turnovers, strict=True):
         job = owners[id(attempt)]
         assert job is not None
@@ -147,7 +151,7 @@ def workload_of(application: Application) -> Workload:
                 kind=kind,
                 first_of_app=first_of_app[id(attempt)],
                 first_of_kind=first_of_kind[id(attempt)],
-                first_of_stage=_first(tasks, cluster.slots_each),
+                first_of_stage=_first(tasks, slots),
                 barrier=attempt.barrier or any(rdd.barrier for rdd in attempt.rdds),
                 apart_slots=_apart(application, attempt, cluster),
             )
@@ -168,6 +172,7 @@ def workload_of(application: Application) -> Workload:
         end_s=max(measured - max(ends, default=0.0), 0.0),
         measured_s=measured,
         fair=application.settings.get("spark.scheduler.mode", "FIFO").upper() == "FAIR",
+        slots=slots,
     )
 
 
@@ -231,7 +236,7 @@ def _lag(attempt: StageAttempt, ready: float, busy: _Busy, cluster: Cluster) -> 
     return lag
 
 
-def _turnovers(attempts: Sequence[StageAttempt], slots_each: int) -> list[float]:
+def _turnovers(attempts: Sequence[StageAttempt], slots: SlotCounts) -> list[float]:
     """Mean seconds between a finish and the next launch in the same slot, for each attempt. It is
     negative where a slot was given away before the result was fetched.
 
@@ -248,10 +253,10 @@ def _turnovers(attempts: Sequence[StageAttempt], slots_each: int) -> list[float]
     sums, counts = np.zeros(len(arrays)), np.zeros(len(arrays))
     for number in np.unique(executor):
         own = np.flatnonzero(executor == number)
-        if len(own) <= slots_each:
+        if len(own) <= slots[number]:
             continue
-        order = own[np.argsort(launched[own], kind="stable")][slots_each:]
-        freed = np.sort(finished[own])[:-slots_each]
+        order = own[np.argsort(launched[own], kind="stable")][slots[number] :]
+        freed = np.sort(finished[own])[: -slots[number]]
         counted = freed > begun[owner[order]]
         gaps = (launched[order] - freed)[counted]
         stages = owner[order][counted]
@@ -281,13 +286,13 @@ def _needed(attempt: StageAttempt) -> Mask | None:
     return needed
 
 
-def _first(tasks: np.ndarray, slots_each: int) -> Mask:
+def _first(tasks: np.ndarray, slots: SlotCounts) -> Mask:
     """The first task of each slot: those that their executor launched before any had finished. A
     slot may be given away a little before the finish is recorded, hence at most one a slot."""
     first = np.zeros(len(tasks), dtype=np.bool_)
     for executor in np.unique(tasks["executor"]):
         own = np.flatnonzero(tasks["executor"] == executor)
-        own = own[np.argsort(tasks["launch_s"][own], kind="stable")][:slots_each]
+        own = own[np.argsort(tasks["launch_s"][own], kind="stable")][: slots[executor]]
         every = tasks["executor"] == executor
         first[own] = tasks["launch_s"][own] < tasks["finish_s"][every].min()
     return first
@@ -314,23 +319,23 @@ def _kinds(attempts: Sequence[StageAttempt], readers: Sequence[bool]) -> list[st
     return kinds
 
 
-def _first_together(attempts: Sequence[StageAttempt], slots_each: int) -> dict[int, Mask]:
+def _first_together(attempts: Sequence[StageAttempt], slots: SlotCounts) -> dict[int, Mask]:
     """As ``_first``, of several stages together, by the id of the attempt."""
     together = np.concatenate([attempt.tasks for attempt in attempts])
-    first = _first(together, slots_each)
+    first = _first(together, slots)
     ends = np.cumsum([len(attempt.tasks) for attempt in attempts])[:-1]
     return {id(attempt): own for attempt, own in zip(attempts, np.split(first, ends), strict=True)}
 
 
 def _first_of_kinds(
-    attempts: Sequence[StageAttempt], kinds: Sequence[str], slots_each: int
+    attempts: Sequence[StageAttempt], kinds: Sequence[str], slots: SlotCounts
 ) -> dict[int, Mask]:
     together: dict[str, list[StageAttempt]] = {}
     for attempt, kind in zip(attempts, kinds, strict=True):
         together.setdefault(kind, []).append(attempt)
     first: dict[int, Mask] = {}
     for alike in together.values():
-        first |= _first_together(alike, slots_each)
+        first |= _first_together(alike, slots)
     return first
 
 

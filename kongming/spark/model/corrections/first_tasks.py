@@ -66,7 +66,7 @@ class FirstTasks:
         present = present_executors(new_counts, change.target)
         corrected = []
         for number, (stage, own) in enumerate(zip(self.workload.stages, lengths, strict=True)):
-            first = min(len(own), present[number] * change.target.slots_each)
+            first = min(len(own), round(present[number] * change.target.slots_mean))
             if len(own) != counts[number]:
                 # The task counts have changed, from warm lengths.
                 none = np.zeros(len(own), bool)

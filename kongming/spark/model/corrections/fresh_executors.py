@@ -37,7 +37,7 @@ def first_of_kind(workload: Workload, counts: Sequence[int], cluster: Cluster) -
     for number, (stage, count) in enumerate(zip(workload.stages, counts, strict=True)):
         before = known.get(stage.kind, 0.0)
         # Where cached data lies, only the executors that have worked are eligible.
-        stays = stage.reads_cached and count <= int(used[number]) * cluster.slots_each
+        stays = stage.reads_cached and count <= int(used[number]) * cluster.slots_mean
         eligible = max(used[number], 1.0) if stays else float(present[number])
         working = min(float(count), eligible)
         new.append(working * max(1.0 - before / eligible, 0.0))
@@ -66,9 +66,9 @@ def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) 
         makers = [min(counts[parent], executors) for parent in stage.parents]
         near = apart and makers and max(makers) <= MOST_LOCATIONS
         if stage.reads_cached:
-            room = int(used[-1]) * cluster.slots_each
+            room = int(used[-1]) * cluster.slots_mean
         else:
-            room = max(makers) * cluster.slots_each if near else 0
+            room = max(makers) * cluster.slots_mean if near else 0
         new = min(count, executors) * (1.0 - used[-1] / executors) if count > room else 0.0
         used.append(used[-1] + new)
     return used
@@ -78,6 +78,6 @@ def _tasks(new: Sequence[float], counts: Sequence[int], cluster: Cluster) -> lis
     """On a new executor, the tasks of all of its slots are first."""
     present = present_executors(counts, cluster)
     return [
-        executors_new * max(min(count / max(min(count, executors), 1), cluster.slots_each), 1.0)
+        executors_new * max(min(count / max(min(count, executors), 1), cluster.slots_mean), 1.0)
         for executors_new, count, executors in zip(new, counts, present, strict=True)
     ]

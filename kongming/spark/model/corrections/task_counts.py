@@ -88,7 +88,7 @@ def learn_task_counts(workload: Workload, first: FirstTasks | None) -> TaskCount
 
 def parallelism(cluster: Cluster) -> int:
     """spark.default.parallelism where it is not set: all cores, two at the least."""
-    return max(cluster.executors * cluster.cores, 2)
+    return max(cluster.all_cores, 2)
 
 
 def coalesced(total_bytes: float, cores: int, settings: dict[str, str]) -> int:

@@ -81,9 +81,9 @@ def expected_ages(workload: Workload, counts: Sequence[int], cluster: Cluster) -
             continue
         work = float(stage.lengths.sum())
         each = max(count / present[number], 1.0)
-        waves = max(each / cluster.slots_each, 1.0)
+        waves = max(each / cluster.slots_mean, 1.0)
         ages[number] = worked / max(used[number], 1.0) + 0.5 * (waves - 1.0) * work / count
-        worked += work / min(cluster.slots_each, each)
+        worked += work / min(cluster.slots_mean, each)
     return ages
 
 
@@ -147,7 +147,7 @@ def _ages(workload: Workload) -> list[Floats]:
         lengths = np.maximum(together["finish_s"][order] - together["launch_s"][order], 0.0)
         worked = np.cumsum(lengths)
         before = np.searchsorted(together["finish_s"][order], together["launch_s"][own])
-        ages[own] = np.concatenate([[0.0], worked])[before] / workload.cluster.slots_each
+        ages[own] = np.concatenate([[0.0], worked])[before] / workload.slots[executor]
     ends = np.cumsum([len(array) for array in arrays])[:-1]
     return [np.asarray(own) for own in np.split(ages, ends)]
 
