@@ -21,6 +21,7 @@ from kongming.spark.model.corrections.growth import Growth
 from kongming.spark.model.corrections.input_growth import InputGrowth
 from kongming.spark.model.critical_path import critical_path_s
 from kongming.spark.model.driver import driver_time, job_end
+from kongming.spark.model.executors import core_remarks
 from kongming.spark.model.groups import job_groups
 from kongming.spark.model.intervals import USUAL, Uncertainty, factor, task_deviation
 from kongming.spark.model.pipeline import Pipeline
@@ -456,6 +457,7 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
             "does not explain "
             "its own time, and other sizes are as uncertain"
         )
+    warnings += core_remarks(workload.application)
     mixed = workload.cluster.mixed
     if mixed is not None:
         warnings += [mixed.sentence(cores) for cores in sorted({each.cores for each in estimates})]

@@ -14,8 +14,8 @@ import numpy as np
 from kongming.quantities import count, format_bytes, format_seconds, per_cent
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import SUCCEEDED, Application, StageAttempt
-from kongming.spark.model.cluster import task_cpus
 from kongming.spark.model.driver import DriverTime, driver_time, job_end, measured_s, merged
+from kongming.spark.model.executors import executor_slots
 from kongming.spark.model.groups import in_order, job_groups
 
 PARTS = (
@@ -113,7 +113,7 @@ def inspect(application: Application) -> Inspection:
     """Inspect one run.
 
     Raises:
-        CannotAnswerError: no task has run.
+        CannotAnswerError: no task has run, or spark.task.cpus is no number.
     """
     if not any(len(stage.tasks) for stage in application.stages):
         raise CannotAnswerError(
@@ -140,10 +140,9 @@ def inspect(application: Application) -> Inspection:
 
 def slot_use(application: Application) -> SlotUse:
     """Count slots as executors came and went, and where their time went."""
-    end, cpus = measured_s(application), task_cpus(application)
+    end = measured_s(application)
     moments: list[tuple[float, int, int]] = []
-    for executor in application.executors:
-        own = max(1, int(executor.cores // cpus))
+    for executor, own in zip(application.executors, executor_slots(application), strict=True):
         removed = end if executor.removed_s is None else min(executor.removed_s, end)
         if executor.added_s < removed:
             moments += [(executor.added_s, own, 1), (removed, -own, -1)]

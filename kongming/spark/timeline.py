@@ -14,8 +14,8 @@ from kongming.arrays import Floats
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
 from kongming.spark.application import Application
-from kongming.spark.model.cluster import task_cpus
 from kongming.spark.model.driver import job_end, measured_s
+from kongming.spark.model.executors import executor_slots
 from kongming.spark.model.groups import in_order, job_groups
 
 if TYPE_CHECKING:
@@ -110,10 +110,8 @@ def _draw_slots(axes: Axes, theme: Theme, application: Application) -> None:
 
 def _registered(application: Application, end: float) -> tuple[list[float], list[int]]:
     """Slots of the executors that were registered, from each moment on."""
-    cpus = task_cpus(application)
     changes = [(0.0, 0)]
-    for executor in application.executors:
-        slots = max(1, int(executor.cores // cpus))
+    for executor, slots in zip(application.executors, executor_slots(application), strict=True):
         changes.append((executor.added_s, slots))
         changes.append((end if executor.removed_s is None else executor.removed_s, -slots))
     changes.sort()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from kongming.arrays import Floats
 from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError
-from kongming.spark.application import Application, Executor
+from kongming.spark.application import Application
 from kongming.spark.model.driver import measured_s
+from kongming.spark.model.executors import most_at_once, sized_executors, slots_of, task_cpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +87,26 @@ def recorded_cluster(application: Application) -> Cluster:
     """Return the executors that were registered at once, and when they came and went.
 
     Raises:
-        CannotAnswerError: no executor, or GPUs in a resource profile.
+        CannotAnswerError: no executor, none with a slot, or GPUs in a resource profile.
     """
     _refuse_gpus(application)
-    executors = [each for each in application.executors if each.cores > 0]
-    if not executors:
+    cpus = task_cpus(application)
+    known = sized_executors(application)
+    executors = [each for each in known if slots_of(each, cpus) > 0]
+    if not known:
         raise CannotAnswerError(
             f"{application.source or application.id}: no executor has registered in the log, so "
             "that the recorded size is not known.",
             hint="Take the log of a run that executed tasks.",
         )
+    if not executors:
+        raise CannotAnswerError(
+            f"{application.source or application.id}: no executor has as many cores as "
+            f"spark.task.cpus, {cpus:g}, so that none had a slot.",
+            hint="Take the log of a run that executed tasks.",
+        )
     ones = [1] * len(executors)
-    most = _most_at_once(executors, ones)
+    most = most_at_once(executors, ones)
     # Of two kinds that are as frequent, the larger one.
     kinds = sorted(Counter(each.cores for each in executors).items(), reverse=True)
     cores = max(kinds, key=lambda kind: kind[1])[0]
@@ -112,15 +116,14 @@ def recorded_cluster(application: Application) -> Cluster:
         (each for each in executors if each.removed_s is not None and each.removed_s < end),
         key=lambda each: each.removed_s or 0.0,
     )
-    cpus = task_cpus(application)
     mixed = None
     if len(kinds) > 1:
-        slots = [_slots(each, cpus) for each in executors]
+        slots = [slots_of(each, cpus) for each in executors]
         mixed = Mixed(
             arrivals=tuple(slots),
-            removals=tuple(_slots(each, cpus) for each in leaving),
-            slots=_most_at_once(executors, slots),
-            cores=_most_at_once(executors, [each.cores for each in executors]),
+            removals=tuple(slots_of(each, cpus) for each in leaving),
+            slots=most_at_once(executors, slots),
+            cores=most_at_once(executors, [each.cores for each in executors]),
             kinds=tuple(kinds),
         )
     return Cluster(
@@ -132,32 +135,6 @@ def recorded_cluster(application: Application) -> Cluster:
         memory_bytes=executor_memory(application.settings),
         mixed=mixed,
     )
-
-
-def executor_slots(application: Application) -> list[int]:
-    """Return the slots of each executor, by its place."""
-    cpus = task_cpus(application)
-    return [_slots(each, cpus) for each in application.executors]
-
-
-def _slots(executor: Executor, cpus: float) -> int:
-    return int(executor.cores // cpus)
-
-
-def registered_slots(application: Application) -> tuple[Floats, Floats]:
-    """Return moments (n,) and slots (n + 1,): ``slots[k]`` from moment k - 1 to moment k. Those of
-    an executor that is excluded are not offered."""
-    changes: list[tuple[float, int]] = []
-    for each, own in zip(application.executors, executor_slots(application), strict=True):
-        ends = [(each.removed_s, -own)] if each.removed_s is not None else []
-        changes += [(each.added_s, own), *ends]
-        last = np.inf if each.removed_s is None else each.removed_s
-        for begin, end in each.excluded_s:
-            if begin < last:
-                changes += [(begin, -own), (last if end is None else min(end, last), own)]
-    changes.sort()
-    moments = np.array([time for time, _ in changes])
-    return moments, np.cumsum([0.0, *(change for _, change in changes)])
 
 
 def asked_cluster(
@@ -209,17 +186,6 @@ def dynamic_allocation(application: Application, least: int, most: int) -> Dynam
     )
 
 
-def task_cpus(application: Application) -> float:
-    """Return spark.task.cpus; of the default resource profile where there is one."""
-    for profile in application.resource_profiles:
-        if profile.id == 0 and profile.task_cpus > 0:
-            return float(profile.task_cpus)
-    try:
-        return max(float(application.settings.get("spark.task.cpus", "1")), 1.0)
-    except ValueError:
-        return 1.0
-
-
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -264,14 +230,3 @@ def _refuse_gpus(application: Application) -> None:
             "which are not slots of a core; the model has cores only.",
             hint="Take the log of a run without GPUs or other resources.",
         )
-
-
-def _most_at_once(executors: Sequence[Executor], amounts: Sequence[int]) -> int:
-    """The highest sum of the amounts of the executors that are registered at one moment."""
-    changes = []
-    for each, amount in zip(executors, amounts, strict=True):
-        changes.append((each.added_s, amount))
-        if each.removed_s is not None:
-            changes.append((each.removed_s, -amount))
-    # One that goes leaves before one that comes.
-    return max(itertools.accumulate(amount for _, amount in sorted(changes)))

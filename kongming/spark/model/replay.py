@@ -93,7 +93,7 @@ class _Replay:
     ) -> None:
         if cluster.slots < 1:
             raise CannotAnswerError(
-                f"No slot for a task of {cluster.task_cpus:g} CPUs on "
+                f"No slot for a task of {cluster.task_cpus:g} CPUs (spark.task.cpus) on "
                 f"{counted(cluster.executors, 'executor')} of {counted(cluster.cores, 'core')}.",
                 hint="Ask for more cores: --cores.",
             )

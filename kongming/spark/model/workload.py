@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import SUCCEEDED, Application, Job, StageAttempt
-from kongming.spark.model.cluster import Cluster, executor_slots, recorded_cluster
+from kongming.spark.model.cluster import Cluster, recorded_cluster
 from kongming.spark.model.driver import job_end, measured_s
+from kongming.spark.model.executors import executor_slots
 from kongming.spark.model.groups import TICK_S, Waiting, dependencies, in_order
 
 Mask = NDArray[np.bool_]
@@ -117,7 +118,7 @@ def workload_of(application: Application) -> Workload:
             hint="Give all files of the log, from the application's start.",
         )
     busy = _Busy(attempts)
-    slots = np.array([*executor_slots(application), cluster.slots_each], dtype=np.intp)
+    slots = np.maximum([*executor_slots(application), cluster.slots_each], 1)
     first_of_app = _first_together(attempts, slots)
     readers = _readers(attempts)
     kinds = _kinds(attempts, readers)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kongming.records.errors import ExtrapolationError
+from kongming.records.errors import CannotAnswerError, ExtrapolationError
 from kongming.spark.application import Application, Executor
 from kongming.spark.estimation import Estimator, Size, warnings_of
+from tests.conftest import Kongming
+from tests.spark.event_logs import write
 from tests.spark.programs import Part, Program, Stage, run
 
 
@@ -61,3 +64,44 @@ def test_executors_of_different_cores_are_named_and_refused_under_strict() -> No
     assert "executors of 8 cores" in estimator.estimate(Size(2, 8)).reasons[0]
     with pytest.raises(ExtrapolationError, match="different cores"):
         Estimator(application, strict=True).estimate(Size(5))
+
+
+def _needing(cpus: str, cores: int) -> Application:
+    """Executors that run two tasks at once, and the cores that the log has for them."""
+    application = run(_program(), 2, 2)
+    executors = tuple(replace(each, cores=cores) for each in application.executors)
+    settings = {**application.settings, "spark.task.cpus": cpus}
+    return replace(application, executors=executors, settings=settings)
+
+
+@pytest.mark.parametrize(("cpus", "cores"), [("2", 2), ("2", 1), ("8", 2)])
+def test_the_tasks_show_the_slots_that_cores_and_task_cpus_do_not(cpus: str, cores: int) -> None:
+    application = _needing(cpus, cores)
+    estimator = Estimator(application)
+    assert estimator.workload.cluster.slots == 4
+    estimate = estimator.estimate(Size(4))
+    assert estimate.cores == 2 * int(cpus)
+    assert estimate.median_s == pytest.approx(run(_program(), 4, 2).ended_s, rel=0.02)
+    assert any("spark.task.cpus" in warning for warning in warnings_of(estimator, [estimate]))
+    with pytest.raises(CannotAnswerError, match=r"spark\.task\.cpus"):
+        estimator.estimate(Size(4, 1))
+
+
+def test_an_executor_too_small_for_a_task_is_left_out() -> None:
+    application = _needing("2", 4)
+    small = Executor("small", "host9", 1, 0.0)
+    estimator = Estimator(replace(application, executors=(*application.executors, small)))
+    assert (estimator.workload.cluster.executors, estimator.workload.cluster.slots) == (2, 4)
+    estimate = estimator.estimate(Size(2))
+    assert any("1 executor with fewer cores" in each for each in warnings_of(estimator, [estimate]))
+
+
+@pytest.mark.parametrize("cpus", ["nan", "inf", "1e400", "two"])
+@pytest.mark.parametrize("command", ["estimate", "inspect"])
+def test_task_cpus_that_are_no_number_are_named(
+    command: str, cpus: str, kongming: Kongming, tmp_path: Path
+) -> None:
+    refused = kongming("spark", command, write(_needing(cpus, 2), tmp_path / "log"))
+    assert refused.returncode == 3
+    assert f"spark.task.cpus is '{cpus}'" in " ".join(refused.stderr.split())
+    assert "Traceback" not in refused.stderr

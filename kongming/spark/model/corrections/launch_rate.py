@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.spark.model.cluster import registered_slots
 from kongming.spark.model.corrections.correction import Change, Lengths
+from kongming.spark.model.executors import registered_slots
 from kongming.spark.model.workload import Workload
 
 LEAST_INTERVALS = 3
