@@ -24,7 +24,7 @@ from kongming.spark.model.driver import driver_time, job_end
 from kongming.spark.model.executors import core_remarks
 from kongming.spark.model.groups import job_groups
 from kongming.spark.model.intervals import USUAL, Uncertainty, factor, task_deviation
-from kongming.spark.model.pipeline import Pipeline
+from kongming.spark.model.pipeline import Corrected, Pipeline
 from kongming.spark.model.replay import Replayed, replay
 from kongming.spark.model.workload import Workload, workload_of
 
@@ -35,6 +35,9 @@ MOST_CORES = 250_000
 
 FAR = 4.0
 """Times the recorded slots, or its inverse, beyond which an estimate extrapolates."""
+
+MUCH_CORRECTED = 2.0
+"""Times that the corrections lengthen a run beyond which an estimate extrapolates."""
 
 MANY_TASKS = 1_000_000
 """Tasks to be replayed above which further processes are worth their start."""
@@ -182,12 +185,6 @@ class Estimator:
         }
         ratio = cluster.slots / self.workload.cluster.slots
         reasons = self._reasons(cluster, ratio)
-        if self.strict and reasons:
-            raise ExtrapolationError(
-                f"{counted(cluster.executors, 'executor')} of {counted(cluster.cores, 'core')}: "
-                f"{'; '.join(reasons)}.",
-                hint="Record a run nearer to it, or estimate without --strict.",
-            )
         remarks: list[str] = []
         if self.paper:
             replayed = replay(self.workload, cluster)
@@ -198,6 +195,7 @@ class Estimator:
             corrected = self.pipeline.replay(cluster)
             replayed, median = corrected.replayed, corrected.replayed.end_s
             corrections, remarks = dict(corrected.contributions), corrected.remarks
+            reasons += _much_corrected(corrected)
             changed = math.log(max(median, 1e-9) / max(corrected.constant_s, 1e-9))
             own = task_deviation(self.workload, cluster, corrected.lengths)
             deviation = self._deviation(ratio, changed, own)
@@ -206,6 +204,12 @@ class Estimator:
                 before = median
                 median *= math.exp(self.residual.at(math.log2(ratio)))
                 corrections["runs"] = median - before
+        if self.strict and reasons:
+            raise ExtrapolationError(
+                f"{counted(cluster.executors, 'executor')} of {counted(cluster.cores, 'core')}: "
+                f"{'; '.join(reasons)}.",
+                hint="Record a run nearer to it, or estimate without --strict.",
+            )
         stretch = median / max(replayed.end_s, 1e-9)
         machine_s = replayed.executor_s * stretch
         held = machine_s * cluster.slots_each
@@ -283,6 +287,16 @@ class Estimator:
             end = max(float(replayed.job_spans[place, 1]) for place in group.jobs)
             spans.append(Span(group.execution, (end - begin) * stretch))
         return tuple(spans)
+
+
+def _much_corrected(corrected: Corrected) -> list[str]:
+    """A reason where the answer is more of the corrections than of the log; what another input adds
+    is no correction of it."""
+    plain_s = corrected.constant_s + corrected.contributions.get("input", 0.0)
+    times = corrected.replayed.end_s / max(plain_s, 1e-9)
+    if times <= MUCH_CORRECTED:
+        return []
+    return [f"corrections make it {times:.3g} times as long as the tasks' recorded lengths do"]
 
 
 def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | str]:

@@ -35,6 +35,15 @@ TINY = 1e-6
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Shares:
+    """(n,) each: how far the tasks of a stage are their slots' first, 0 to 1."""
+
+    stage: Floats
+    kind: Floats
+    application: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class FirstTasks:
     """``stage_s`` (stages,): excess seconds of an executor's first tasks of a stage; ``kind_s``
     (stages,): what its first tasks of the stage's kind take on top; ``application_s``: what its
@@ -57,32 +66,50 @@ class FirstTasks:
         return warm
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
-        counts = [len(stage.lengths) for stage in self.workload.stages]
-        new_counts = [len(own) for own in lengths]
-        before = first_of_application(self.workload, counts, change.recorded)
-        after = first_of_application(self.workload, new_counts, change.target)
-        before_kind = first_of_kind(self.workload, counts, change.recorded)
-        after_kind = first_of_kind(self.workload, new_counts, change.target)
-        present = present_executors(new_counts, change.target)
         corrected = []
-        for number, (stage, own) in enumerate(zip(self.workload.stages, lengths, strict=True)):
-            first = min(len(own), round(present[number] * change.target.slots_mean))
-            if len(own) != counts[number]:
+        targets = self.shares([len(own) for own in lengths], change)
+        for number, (stage, own, target) in enumerate(
+            zip(self.workload.stages, lengths, targets, strict=True)
+        ):
+            step = self.excess(number, target)
+            if len(own) != len(stage.lengths):
                 # The task counts have changed, from warm lengths.
-                none = np.zeros(len(own), bool)
-                added = self.stage_s[number] * _moved(none, first)
-                added += self.kind_s[number] * _moved(none, after_kind[number])
-                added += self.application_s * _moved(none, after[number])
-                corrected.append(own + added)
+                corrected.append(own + step)
                 continue
-            more = first - min(counts[number], change.recorded.slots)
-            step = self.stage_s[number] * _moved(stage.first_of_stage, more)
-            newer = after_kind[number] - before_kind[number]
-            step = step + self.kind_s[number] * _moved(stage.first_of_kind, newer)
-            newer = after[number] - before[number]
-            step = step + self.application_s * _moved(stage.first_of_app, newer)
+            masks = stage.first_of_stage, stage.first_of_kind, stage.first_of_app
+            step = step - self.excess(number, Shares(*(mask.astype(float) for mask in masks)))
             corrected.append(np.maximum(own + step, LEAST_LEFT * own) if step.any() else own)
         return corrected
+
+    def excess(self, number: int, shares: Shares) -> Floats:
+        """(n,) seconds that the tasks of a stage take longer for being first ones."""
+        excess: Floats = self.stage_s[number] * shares.stage + self.kind_s[number] * shares.kind
+        return excess + self.application_s * shares.application
+
+    def shares(self, counts: Sequence[int], change: Change) -> list[Shares]:
+        """How far each task of each stage, of ``counts`` tasks, is a first one at a size."""
+        stages = self.workload.stages
+        recorded = [len(stage.lengths) for stage in stages]
+        before = first_of_application(self.workload, recorded, change.recorded)
+        after = first_of_application(self.workload, counts, change.target)
+        before_kind = first_of_kind(self.workload, recorded, change.recorded)
+        after_kind = first_of_kind(self.workload, counts, change.target)
+        present = present_executors(counts, change.target)
+        shares = []
+        for number, (stage, count) in enumerate(zip(stages, counts, strict=True)):
+            first = min(count, round(present[number] * change.target.slots_mean))
+            if count != recorded[number]:
+                none = np.zeros(count, bool)
+                moved = (first, after_kind[number], after[number])
+                shares.append(Shares(*(_moved(none, more) for more in moved)))
+                continue
+            changes = (
+                (stage.first_of_stage, first - min(count, change.recorded.slots)),
+                (stage.first_of_kind, after_kind[number] - before_kind[number]),
+                (stage.first_of_app, after[number] - before[number]),
+            )
+            shares.append(Shares(*(mask + _moved(mask, more) for mask, more in changes)))
+        return shares
 
     def remarks(self, change: Change) -> list[str]:
         return []

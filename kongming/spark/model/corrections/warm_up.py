@@ -41,12 +41,17 @@ RIDGE = 1.0
 @dataclass(frozen=True, eq=False, slots=True)
 class WarmUp:
     """``slope`` of the log length over the log age; ``ages`` (stages,) mean seconds that a slot had
-    worked when the stage began; ``oldest`` of all tasks: little is known beyond."""
+    worked when the stage began; ``oldest`` of all tasks: little is known beyond. ``most_s``
+    (stages,): the most that a first task of the stage's kind took longer than its others, which is
+    as much as tasks of a cold executor are lengthened. ``first``: what of a length is no warm-up.
+    """
 
     workload: Workload
     slope: float
     ages: Floats
     oldest: float
+    most_s: Floats
+    first: FirstTasks | None
 
     name = "warm-up"
 
@@ -64,7 +69,22 @@ class WarmUp:
         before = UNIT_S + self.ages
         after = UNIT_S + np.minimum(ages, np.maximum(BEYOND * self.oldest, self.ages))
         factors = (after / before) ** self.slope
-        return [own * factor for own, factor in zip(lengths, factors.tolist(), strict=True)]
+        if self.first is None:
+            return [
+                own + np.minimum(own * (factor - 1.0), most)
+                for own, factor, most in zip(lengths, factors, self.most_s, strict=True)
+            ]
+        shares = self.first.shares([len(own) for own in lengths], change)
+        corrected = []
+        for number, (own, share) in enumerate(zip(lengths, shares, strict=True)):
+            if len(own) == counts[number]:
+                warm = np.minimum(own, self.first.warm(number))
+            else:
+                warm = own - self.first.excess(number, share)
+            more = warm * (factors[number] - 1.0)
+            most = self.most_s[number] + self.first.application_s * share.application
+            corrected.append(own + np.minimum(more, np.maximum(most - (own - warm), 0.0)))
+        return corrected
 
     def remarks(self, change: Change) -> list[str]:
         return []
@@ -91,6 +111,7 @@ def learn_warm_up(workload: Workload, first: FirstTasks | None = None) -> WarmUp
     """Learn from lengths without the excess of first tasks, which is another correction's."""
     ages = _ages(workload)
     means = np.array([float(own.mean()) if len(own) else 0.0 for own in ages])
+    most_s = _most(workload, first)
     used = [
         (number, stage, own, good)
         for number, (stage, own) in enumerate(zip(workload.stages, ages, strict=True))
@@ -109,13 +130,30 @@ def learn_warm_up(workload: Workload, first: FirstTasks | None = None) -> WarmUp
         read.append(np.log1p(_read(stage)[places] / 2.0**20))
         kinds += [names.setdefault(_kind(stage), len(names))] * len(places)
     if len(kinds) < LEAST_TASKS or len(names) > MOST_KINDS:
-        return WarmUp(workload, 0.0, means, 0.0)
+        return WarmUp(workload, 0.0, means, 0.0, most_s, first)
     oldest = float(max(own.max() for _, _, own, _ in used))
     owner = np.repeat(np.arange(len(y)), [len(own) for own in y])
     columns = (np.concatenate(y), np.concatenate(x), np.concatenate(read), np.array(kinds), owner)
     slope, error = _slope(columns), _error(columns)
     # Only what the log shows beyond doubt, and never that old executors are slower.
-    return WarmUp(workload, float(np.clip(slope + 2.0 * error, STEEPEST, 0.0)), means, oldest)
+    slope = float(np.clip(slope + 2.0 * error, STEEPEST, 0.0))
+    return WarmUp(workload, slope, means, oldest, most_s, first)
+
+
+def _most(workload: Workload, first: FirstTasks | None) -> Floats:
+    """(stages,) the most seconds that a first task of a stage's kind took beyond the median of its
+    stage without first ones. What starting an executor takes is apart."""
+    most: dict[str, float] = {}
+    for number, stage in enumerate(workload.stages):
+        taken, usual = stage.lengths, stage.lengths[~stage.first_of_kind]
+        if first is not None:
+            taken = taken - first.application_s * stage.first_of_app
+            usual = first.warm(number)
+        taken = taken[stage.first_of_kind]
+        if len(taken) and len(usual):
+            longer = float(taken.max() - np.median(usual))
+            most[stage.kind] = max(most.get(stage.kind, 0.0), longer)
+    return np.array([most.get(stage.kind, 0.0) for stage in workload.stages])
 
 
 def _good(stage: StageWork) -> np.ndarray:
