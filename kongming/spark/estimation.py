@@ -36,6 +36,9 @@ MOST_CORES = 250_000
 FAR = 4.0
 """Times the recorded slots, or its inverse, beyond which an estimate extrapolates."""
 
+UNEXPLAINED = 0.08
+"""Error of the replay of the recorded size above which the log does not explain its own time."""
+
 MUCH_CORRECTED = 2.0
 """Times that the corrections lengthen a run beyond which an estimate extrapolates."""
 
@@ -147,6 +150,17 @@ class Estimator:
                 self._replayed_s = self.pipeline.replay(recorded).replayed.end_s
         return self._replayed_s
 
+    @property
+    def unexplained(self) -> float:
+        """Relative error of the recorded size when it is replayed."""
+        measured = self.workload.measured_s
+        return abs(self.replayed_s() / measured - 1.0) if measured > 0.0 else 0.0
+
+    def self_check(self) -> float:
+        """The log of replayed over measured at the recorded size."""
+        measured, replayed = self.workload.measured_s, self.replayed_s()
+        return math.log(replayed / measured) if measured > 0.0 and replayed > 0.0 else 0.0
+
     def critical_path_s(self) -> float:
         """Seconds that the model takes on endless slots with the tasks' lengths as recorded."""
         return self._constant.critical_path_s() if self.paper else critical_path_s(self.workload)
@@ -239,6 +253,7 @@ class Estimator:
         if jobs is None:
             many = self.workload.tasks * len(sizes) > MANY_TASKS
             jobs = available_cpus() if many else 1
+        self.replayed_s()  # once, for all processes
         # A share of the sizes for each process: the tasks are sent once, not with every size.
         shares = [sizes[k::jobs] for k in range(jobs) if sizes[k::jobs]]
         outcomes: list[Estimate | str | None] = [None] * len(sizes)
@@ -260,10 +275,14 @@ class Estimator:
             beyond = max(low - doublings, doublings - high, 0.0)
             near = max(self.residual.deviation, uncertainty.noise)
             return replace(uncertainty, noise=near).deviation(2.0**beyond, 0.0, own)
-        return uncertainty.deviation(ratio, changed, own)
+        # What the log does not explain at its own size is not explained at others either.
+        return math.hypot(uncertainty.deviation(ratio, changed, own), self.self_check())
 
     def _reasons(self, cluster: Cluster, ratio: float) -> list[str]:
         reasons = []
+        if self.unexplained > UNEXPLAINED:
+            off = per_cent(100.0 * self.unexplained, ".0f")
+            reasons.append(f"the replay of the recorded size is {off} off")
         if not 1.0 / FAR <= ratio <= FAR:
             times = max(ratio, 1.0 / ratio)
             where = "more" if ratio > 1.0 else "fewer"
@@ -370,7 +389,6 @@ def document(
 ) -> dict[str, Any]:
     """Return the whole answer as JSON types; costs without a price are executor-hours."""
     application, workload = estimator.workload.application, estimator.workload
-    replayed = estimator.replayed_s()
     chosen = recommend(estimates, price_per_hour)
     return {
         "application": {
@@ -385,10 +403,8 @@ def document(
         "driver_s": driver_time(application).total_s,
         "critical_path_s": estimator.critical_path_s(),
         "self_check": {
-            "replayed_s": replayed,
-            "error_pct": 100.0 * abs(replayed - workload.measured_s) / workload.measured_s
-            if workload.measured_s
-            else 0.0,
+            "replayed_s": estimator.replayed_s(),
+            "error_pct": 100.0 * estimator.unexplained,
         },
         "estimates": [
             {
@@ -464,12 +480,11 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
     """Sentences about the log and the answer as a whole, the log's own findings first."""
     workload = estimator.workload
     warnings = [finding.message for finding in workload.application.findings]
-    error = abs(estimator.replayed_s() / workload.measured_s - 1.0) if workload.measured_s else 0.0
-    if error > 0.08:
+    if estimator.unexplained > UNEXPLAINED:
+        off = per_cent(100.0 * estimator.unexplained, ".0f")
         warnings.append(
-            f"the replay of the recorded size is {per_cent(100 * error, '.0f')} off: the log "
-            "does not explain "
-            "its own time, and other sizes are as uncertain"
+            f"the replay of the recorded size is {off} off: the log does not explain its own time, "
+            "and other sizes are as uncertain"
         )
     warnings += core_remarks(workload.application)
     mixed = workload.cluster.mixed
