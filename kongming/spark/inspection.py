@@ -14,6 +14,7 @@ import numpy as np
 from kongming.quantities import count, format_bytes, format_seconds, per_cent
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import SUCCEEDED, Application, StageAttempt
+from kongming.spark.gaps import gaps
 from kongming.spark.model.driver import DriverTime, driver_time, job_end, measured_s, merged
 from kongming.spark.model.executors import executor_slots
 from kongming.spark.model.groups import in_order, job_groups
@@ -131,7 +132,7 @@ def inspect(application: Application) -> Inspection:
         slots,
         _groups(application),
         stages,
-        limits(measured, driver, slots, stages),
+        limits(measured, driver, slots, stages, gaps(application)),
     )
 
 
@@ -274,11 +275,16 @@ _SHORT_S = 0.1
 
 
 def limits(
-    measured_s: float, driver: DriverTime, slots: SlotUse, stages: Sequence[StageView]
+    measured_s: float,
+    driver: DriverTime,
+    slots: SlotUse,
+    stages: Sequence[StageView],
+    lacks: Sequence[str] = (),
 ) -> tuple[Limit, ...]:
-    """What keeps more executors from helping, the largest share first."""
+    """What keeps more executors from helping, the largest share first. ``lacks``: what the log does
+    not have, whose time cannot be told from the driver's."""
     candidates = [
-        *_of_driver(measured_s, driver),
+        *_of_driver(measured_s, driver, lacks),
         *_of_width(slots, stages),
         *_of_skew(measured_s, stages),
         *_of_tasks(slots, stages),
@@ -299,9 +305,10 @@ def limits(
     )
 
 
-def _of_driver(measured_s: float, driver: DriverTime) -> list[Limit]:
+def _of_driver(measured_s: float, driver: DriverTime, lacks: Sequence[str]) -> list[Limit]:
     if measured_s <= 0:
         return []
+    ending = f"But {'; '.join(lacks)}." if lacks else "No executor shortens that."
     return [
         Limit(
             "driver",
@@ -309,7 +316,7 @@ def _of_driver(measured_s: float, driver: DriverTime) -> list[Limit]:
             f"For {_time(driver.total_s)} of {_time(measured_s)} the driver "
             f"worked and no job ran: {_time(driver.startup_s)} until the first job, "
             f"{_time(driver.between_jobs_s)} between jobs, "
-            f"{_time(driver.end_s)} after the last. No executor shortens that.",
+            f"{_time(driver.end_s)} after the last. {ending}",
         ),
         Limit(
             "between-stages",

@@ -118,6 +118,7 @@ class _Assembly:
                 )
             )
         self.counts[findings.HEADLESS_JOBS] = self.collected.headless_jobs()
+        self.counts[findings.FAILED_JOBS] = sum(job.succeeded is False for job in jobs)
         self.counts[findings.UNFINISHED_JOBS] = sum(job.completed_s is None for job in jobs)
         if jobs:
             # Spark numbers them from 0.

@@ -9,6 +9,7 @@ from kongming.spark.application import Finding
 
 NO_START, NO_END = "no-application-start", "no-application-end"
 UNFINISHED_JOBS, HEADLESS_JOBS, ABSENT_JOBS = "unfinished-jobs", "headless-jobs", "absent-jobs"
+FAILED_JOBS = "failed-jobs"
 BROKEN_LINES, LONG_LINES, CUT_TAIL = "broken-lines", "long-lines", "cut-tail"
 DAMAGED_FILES, MISSING_FILES, COMPACTED = "damaged-files", "missing-files", "compacted"
 PART_OF_LOG = "part-of-log"
@@ -24,6 +25,7 @@ _SENTENCES = {
     NO_START: "The log has no start of the application: time counts from its first event.",
     NO_END: "The log has no end of the application: it still ran, or its driver was killed.",
     UNFINISHED_JOBS: "{} had no end.",
+    FAILED_JOBS: "{} failed: what {they} had left is not counted.",
     HEADLESS_JOBS: "{} ended whose start is not in the log; left out.",
     ABSENT_JOBS: "The log lacks {}, by their numbers.",
     BROKEN_LINES: "{} could not be read; left out.",
@@ -54,6 +56,7 @@ _SENTENCES = {
 
 _COUNTED = {
     UNFINISHED_JOBS: "job",
+    FAILED_JOBS: "job",
     HEADLESS_JOBS: "job",
     ABSENT_JOBS: "job",
     BROKEN_LINES: "line",
@@ -76,7 +79,8 @@ _COUNTED = {
 def finding(kind: str, count: int, detail: str = "") -> Finding:
     """``detail`` ends a sentence that has no end: which, or why."""
     noun = _COUNTED.get(kind, "task")
-    verbs = {"were": "was", "are": "is"} if count == 1 else {"were": "were", "are": "are"}
+    words = ("was", "is", "it") if count == 1 else ("were", "are", "they")
+    verbs = dict(zip(("were", "are", "they"), words, strict=True))
     message = _SENTENCES[kind].format(counted(count, noun), **verbs)
     if not message.endswith("."):
         message += f": {detail.rstrip('.')}." if detail else "."

@@ -1,0 +1,38 @@
+"""What a log lacks: a part of the run that no model of the rest accounts for."""
+
+from __future__ import annotations
+
+from kongming.quantities import count as counted
+from kongming.spark.application import Application
+from kongming.spark.reading import findings
+
+_AS_DRIVER = {
+    findings.COMPACTED: "the log was compacted, and what had ended before",
+    findings.PART_OF_LOG: "the log is one file of a rolling log, and what the others hold",
+    findings.MISSING_FILES: "the log lacks {}, and what is in there",
+    findings.DAMAGED_FILES: "{} of the log could not be read to the end, and the rest",
+    findings.ABSENT_JOBS: "the log lacks {}, whose time",
+    findings.HEADLESS_JOBS: "the log lacks the start of {}, whose time",
+}
+"""What cannot be told from the driver's time, since nothing says when it ran."""
+
+_NOUNS = {findings.MISSING_FILES: "file", findings.DAMAGED_FILES: "file"}
+
+
+def gaps(application: Application) -> list[str]:
+    """Return a sentence for each kind of thing that ran and that the log lacks."""
+    return [
+        f"{_AS_DRIVER[each.kind].format(counted(each.count, _NOUNS.get(each.kind, 'job')))} "
+        "counts as the driver's"
+        for each in application.findings
+        if each.kind in _AS_DRIVER
+    ]
+
+
+def failed_jobs(application: Application) -> list[str]:
+    """Return a sentence on jobs that ended before they were done."""
+    return [
+        f"{counted(each.count, 'job')} failed: what was left to do is not counted"
+        for each in application.findings
+        if each.kind == findings.FAILED_JOBS
+    ]
