@@ -40,6 +40,9 @@ FAR = 4.0
 UNEXPLAINED = 0.08
 """Error of the replay of the recorded size above which the log does not explain its own time."""
 
+MANY_RUNS = 2
+"""Runs, with the log's own, above which they say how uncertain sizes between them are."""
+
 MUCH_CORRECTED = 2.0
 """Times that the corrections lengthen a run beyond which an estimate extrapolates."""
 
@@ -131,13 +134,23 @@ class Estimator:
         self.workload: Workload = workload_of(application)
         self.pipeline = Pipeline(self.workload, without, growth, inputs)
         self.inputs = inputs
-        self.growth, self.residual = growth, residual
+        self.growth = growth
         self.paper, self.level, self.strict = paper, level, strict
         self.uncertainty = uncertainty
         self._constant = ConstantLengths(self.workload)
         self._linear = Linear(self.workload)
         self.refused: list[str] = []
         self._replayed_s: float | None = None
+        self.residual = residual
+
+    @property
+    def residual(self) -> Residual | None:
+        """What further runs teach, and the run of the log itself, which is set with them."""
+        return self._residual
+
+    @residual.setter
+    def residual(self, further: Residual | None) -> None:
+        self._residual = None if further is None else further.adding(0.0, -self.self_check())
 
     def replayed_s(self) -> float:
         """Seconds of the recorded size when it is replayed as any other: the self-check."""
@@ -270,14 +283,18 @@ class Estimator:
         uncertainty = self.uncertainty
         if self.growth is not None and self.growth.pairs > 1:
             uncertainty = replace(uncertainty, doubling=max(0.01, self.growth.scatter))
-        if self.residual is not None and self.residual.runs > 1:
-            low, high = self.residual.furthest
+        residual = self.residual
+        if residual is not None and len(residual.observations) > MANY_RUNS:
+            # Between sizes that have been measured only what the runs leave is uncertain.
             doublings = math.log2(ratio)
-            beyond = max(low - doublings, doublings - high, 0.0)
-            near = max(self.residual.deviation, uncertainty.noise)
-            return replace(uncertainty, noise=near).deviation(2.0**beyond, 0.0, own)
+            beyond = residual.beyond(doublings)
+            share = beyond / abs(doublings) if beyond else 0.0
+            near = max(residual.deviation, uncertainty.noise)
+            measured = replace(uncertainty, noise=near)
+            return measured.deviation(2.0**beyond, share * changed, own)
+        left = 0.0 if residual is None else residual.deviation
         # What the log does not explain at its own size is not explained at others either.
-        return math.hypot(uncertainty.deviation(ratio, changed, own), self.self_check())
+        return math.hypot(uncertainty.deviation(ratio, changed, own), self.self_check(), left)
 
     def _reasons(self, cluster: Cluster, ratio: float) -> list[str]:
         reasons = []

@@ -70,28 +70,43 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
 @dataclass(frozen=True, slots=True)
 class Residual:
     """The log of measured over replayed as ``level`` + ``slope`` x doublings; ``deviation`` of
-    what is left, from ``runs`` runs."""
+    what is left. ``observations``: doublings of the slots and log of each run that it is of."""
 
     level: float
     slope: float
     deviation: float
-    runs: int
-    furthest: tuple[float, float]
+    observations: tuple[tuple[float, float], ...]
+
+    @property
+    def furthest(self) -> tuple[float, float]:
+        doublings = [each for each, _ in self.observations]
+        return min(0.0, *doublings), max(0.0, *doublings)
 
     def at(self, doublings: float) -> float:
         return self.level + self.slope * doublings
 
+    def beyond(self, doublings: float) -> float:
+        """Doublings from the nearest size that has been measured, 0 between two."""
+        low, high = self.furthest
+        return max(low - doublings, doublings - high, 0.0)
+
+    def adding(self, doublings: float, log: float) -> Residual:
+        """Return the residual of a further run too."""
+        of_all = np.array([*self.observations, (doublings, log)])
+        return learn_residual(of_all[:, 0], of_all[:, 1])
+
 
 def learn_residual(doublings: Floats, logs: Floats) -> Residual:
-    """Fit the residual of further runs of the same application by ridge regression: the replay is
-    the prior, the two terms (Ernest's constant and parallel part, in logs) move it.
+    """Fit the residual of runs of the same application by ridge regression: the replay is the
+    prior, the two terms (Ernest's constant and parallel part, in logs) move it.
 
     ``doublings`` (n,): of the slots from the recorded size; ``logs`` (n,): measured over replayed.
     """
     A = np.column_stack([np.ones(len(doublings)), doublings])
-    weights = np.diag(RESIDUAL_PRIOR)
-    level, slope = np.linalg.solve(A.T @ A + weights, A.T @ logs).tolist()
-    left = logs - A @ np.array([level, slope])
-    deviation = float(np.sqrt(np.sum(left**2) / max(len(logs) - 1, 1)))
-    ends = min(0.0, float(doublings.min())), max(0.0, float(doublings.max()))
-    return Residual(level, slope, deviation, len(logs), ends)
+    solver = np.linalg.solve(A.T @ A + np.diag(RESIDUAL_PRIOR), A.T)
+    terms = solver @ logs
+    left = logs - A @ terms
+    freedom = max(len(logs) - float(np.trace(A @ solver)), 1.0)
+    deviation = float(np.sqrt(np.sum(left**2) / freedom))
+    observations = tuple(zip(doublings.tolist(), logs.tolist(), strict=True))
+    return Residual(float(terms[0]), float(terms[1]), deviation, observations)

@@ -1,0 +1,86 @@
+"""Further runs of an application next to the run of the log itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming.spark.history import learn_residual
+from tests.conftest import Kongming
+from tests.spark.event_logs import write
+from tests.spark.programs import Part, Program, Stage, run
+
+PROGRAM = Program((Part((Stage((3.0,) * 48), Stage((2.0,) * 24, (0,)))),))
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(run(PROGRAM, 4), tmp_path_factory.mktemp("logs") / "app-1")
+
+
+def runtimes(kongming: Kongming, log: Path, *args: str | Path) -> dict[int, dict[str, float]]:
+    done = kongming("spark", "estimate", log, "--executors", "1,2,4,8,16", *args, "--json")
+    assert done.returncode == 0, done.stderr
+    estimates: list[dict[str, Any]] = json.loads(done.stdout)["estimates"]
+    return {each["executors"]: each["runtime_s"] for each in estimates}
+
+
+def _table(path: Path, seconds: dict[int, float]) -> Path:
+    rows = "".join(f"{executors},{each}\n" for executors, each in seconds.items())
+    path.write_text(f"executors,seconds\n{rows}")
+    return path
+
+
+def test_the_interval_holds_what_the_log_itself_measured(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    """Both other sizes were a quarter faster than predicted; the log's own was as it was."""
+    plain = runtimes(kongming, log)
+    faster = {count: 0.75 * plain[count]["median"] for count in (1, 8)}
+    after = runtimes(kongming, log, "--runs", _table(tmp_path / "runs.csv", faster))
+    measured = run(PROGRAM, 4).ended_s
+    assert measured is not None
+    assert after[4]["lower"] < measured < after[4]["upper"]
+    assert after[4]["median"] < plain[4]["median"]
+
+
+def test_a_single_run_that_differs_widens_the_interval(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    plain = runtimes(kongming, log)
+    slower = {8: 2.0 * plain[8]["median"]}
+    after = runtimes(kongming, log, "--runs", _table(tmp_path / "runs.csv", slower))
+    for count, before in plain.items():
+        wide = before["upper"] / before["lower"]
+        assert after[count]["upper"] / after[count]["lower"] > wide
+    assert plain[8]["median"] < after[8]["median"] < slower[8]
+
+
+def test_runs_narrow_the_interval_between_them_more_than_beyond(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    plain = runtimes(kongming, log)
+    same = {count: plain[count]["median"] for count in (1, 2, 8)}
+    after = runtimes(kongming, log, "--runs", _table(tmp_path / "runs.csv", same))
+
+    def width(runtime: dict[str, float]) -> float:
+        return runtime["upper"] / runtime["lower"]
+
+    assert width(after[1]) < width(plain[1])
+    assert width(after[2]) < width(plain[2])
+    assert width(after[2]) < width(after[16])
+
+
+def test_a_residual_of_equal_runs_leaves_nothing() -> None:
+    residual = learn_residual(np.array([0.0, 1.0]), np.zeros(2))
+    assert (residual.level, residual.slope, residual.deviation) == (0.0, 0.0, 0.0)
+    assert residual.furthest == (0.0, 1.0)
+    more = residual.adding(-2.0, 0.3)
+    assert more.furthest == (-2.0, 1.0)
+    assert 0.0 < more.at(-2.0) < 0.3
+    assert more.beyond(0.5) == 0.0
+    assert more.beyond(-3.0) == pytest.approx(1.0)
