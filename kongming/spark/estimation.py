@@ -25,7 +25,7 @@ from kongming.spark.model.driver import driver_time, job_end
 from kongming.spark.model.executors import core_remarks
 from kongming.spark.model.groups import job_groups
 from kongming.spark.model.intervals import USUAL, Uncertainty, factor, task_deviation
-from kongming.spark.model.pipeline import Corrected, Pipeline
+from kongming.spark.model.pipeline import Corrected, Pipeline, arrived
 from kongming.spark.model.replay import Replayed, replay
 from kongming.spark.model.workload import Workload, workload_of
 
@@ -211,17 +211,18 @@ class Estimator:
             "constant_durations": constant_s,
             "linear": self._linear.seconds(cluster),
         }
-        ratio = cluster.slots / self.workload.cluster.slots
-        reasons = self._reasons(cluster, ratio)
+        corrected = None if self.paper else self.pipeline.replay(cluster)
+        replayed = replay(self.workload, cluster) if corrected is None else corrected.replayed
+        there = arrived(cluster, replayed)
+        ratio = there.slots / self.workload.cluster.slots
+        reasons = self._reasons(there, ratio)
         remarks: list[str] = []
-        if self.paper:
-            replayed = replay(self.workload, cluster)
+        if corrected is None:
             median, deviation = constant_s, self._deviation(ratio, 0.0, 0.0)
             corrections: dict[str, float] = {}
             busy = sum(float(stage.lengths.sum()) for stage in self.workload.stages)
         else:
-            corrected = self.pipeline.replay(cluster)
-            replayed, median = corrected.replayed, corrected.replayed.end_s
+            median = replayed.end_s
             corrections, remarks = dict(corrected.contributions), corrected.remarks
             reasons += _much_corrected(corrected)
             changed = math.log(max(median, 1e-9) / max(corrected.constant_s, 1e-9))

@@ -97,11 +97,14 @@ class Pipeline:
 
     def replay(self, cluster: Cluster) -> Corrected:
         """Replay on a cluster, with what each correction contributes."""
-        change = Change(self.workload.cluster, cluster)
         lengths: list[Floats] = [stage.lengths for stage in self.workload.stages]
         exact = self.workload.tasks <= EXACT_TASKS
         current = replay(self.workload, cluster, lengths)
         constant_s = current.end_s
+        change = Change(self.workload.cluster, cluster)
+        if cluster.dynamic is not None:
+            present = tuple(current.stage_executors.tolist())
+            change = Change(change.recorded, arrived(cluster, current), present)
         contributions: dict[str, float] = {}
         work: dict[str, float] = {}
         interval, driver = 0.0, 1.0
@@ -139,6 +142,13 @@ class Pipeline:
             )
             contributions = _shares(work, current.end_s - constant_s)
         return Corrected(current, lengths, constant_s, contributions, remarks)
+
+
+def arrived(cluster: Cluster, replayed: Replayed) -> Cluster:
+    """Return the cluster with the executors that came: under dynamic allocation not all may."""
+    if cluster.dynamic is None:
+        return cluster
+    return replace(cluster, executors=max(replayed.executors, 1))
 
 
 def _total(lengths: Sequence[Floats]) -> float:

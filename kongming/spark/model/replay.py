@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.quantities import count as counted
@@ -27,13 +28,16 @@ _JOB, _STAGE, _LEAVE, _COME, _BACKLOG = range(5)
 @dataclass(frozen=True, eq=False, slots=True)
 class Replayed:
     """``job_spans`` (jobs, 2) and ``stage_spans`` (stages, 2) in seconds; ``busy_s``: task seconds;
-    ``executor_s``: executors times the seconds that they were held."""
+    ``executor_s``: executors times the seconds that they were held; ``executors``: the most at
+    once, and ``stage_executors`` (stages,) those that were there when a stage began."""
 
     end_s: float
     job_spans: Floats
     stage_spans: Floats
     busy_s: float
     executor_s: float
+    executors: int
+    stage_executors: NDArray[np.intp]
 
 
 @dataclass(slots=True)
@@ -124,6 +128,8 @@ class _Replay:
         self.busy = 0.0
         self.held = 0.0
         self.count, self.counted_at = 0, 0.0
+        self.most = 0
+        self.stage_executors = np.zeros(stages, dtype=np.intp)
         self.wave = 0
 
     def run(self) -> Replayed:
@@ -149,7 +155,15 @@ class _Replay:
         last = float(self.job_spans[:, 1].max()) if len(self.job_spans) else 0.0
         end = last + self.work.end_s * self.driver
         self._account(end)
-        return Replayed(end, self.job_spans, self.stage_spans, self.busy, self.held)
+        return Replayed(
+            end,
+            self.job_spans,
+            self.stage_spans,
+            self.busy,
+            self.held,
+            self.most,
+            self.stage_executors,
+        )
 
     def _gap(self, job: int) -> float:
         return self.work.jobs[job].waiting.gap_s * self.driver
@@ -163,7 +177,7 @@ class _Replay:
         cluster, dynamic = self.cluster, self.cluster.dynamic
         if dynamic is not None:
             self.heap = [dynamic.start_s] * (dynamic.least * cluster.slots_each)
-            self.count = dynamic.least
+            self.count = self.most = dynamic.least
             return
         if not cluster.arrivals:
             self.heap = [0.0] * cluster.slots
@@ -172,6 +186,7 @@ class _Replay:
             own = executors * cluster.slots_each
             self.heap += [time] * (own if cluster.mixed is None else cluster.mixed.arrivals[place])
             self.count += executors
+        self.most = self.count
         heapq.heapify(self.heap)
         for place, (time, _) in enumerate(cluster.removals):
             self._push(time, _LEAVE, place)
@@ -196,6 +211,7 @@ class _Replay:
     def _come(self, executors: int, now: float) -> None:
         self._account(now)
         self.count += executors
+        self.most = max(self.most, self.count)
         for _ in range(executors * self.cluster.slots_each):
             heapq.heappush(self.heap, now)
 
@@ -263,6 +279,7 @@ class _Replay:
         dynamic = self.cluster.dynamic
         if dynamic is not None:
             self._drop_idle(dynamic, now)
+        self.stage_executors[number] = self.count
         if not len(lengths):
             self._end_stage(number, now)
             return

@@ -13,10 +13,13 @@ Lengths = list[Floats]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From the recorded cluster to the one that is asked for."""
+    """From the recorded cluster to the one that is asked for. Under dynamic allocation ``target``
+    has the executors that come, and ``present`` (stages,) are those that each stage begins with.
+    """
 
     recorded: Cluster
     target: Cluster
+    present: tuple[int, ...] | None = None
 
 
 class Correction(Protocol):

@@ -53,7 +53,8 @@ def present_executors(counts: Sequence[int], cluster: Cluster) -> list[int]:
         return [cluster.executors] * len(counts)
     widest = itertools.accumulate(counts, max)
     wanted = [max(-(-count // max(cluster.slots_each, 1)), 1) for count in widest]
-    return [min(max(count, dynamic.least), dynamic.most) for count in wanted]
+    most = min(dynamic.most, cluster.executors)
+    return [min(max(count, dynamic.least), most) for count in wanted]
 
 
 def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) -> list[float]:

@@ -19,13 +19,18 @@ from kongming.spark.model.workload import StageWork, Workload
 
 MIB = float(1 << 20)
 
+LEAST_PARALLELISM = 2
+"""Of a cluster (CoarseGrainedSchedulerBackend.defaultParallelism)."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TaskCounts:
-    """``rules`` (stages): "parallelism", "splits", "coalescing", or None: the count stays."""
+    """``rules`` (stages): "parallelism", "splits", "coalescing", or None: the count stays.
+    ``origins`` (stages): the stage whose partitions a stage has, mostly itself."""
 
     workload: Workload
     rules: tuple[str | None, ...]
+    origins: tuple[int, ...]
     first: FirstTasks | None
 
     name = "task-counts"
@@ -46,6 +51,9 @@ class TaskCounts:
         stage, rule = self.workload.stages[number], self.rules[number]
         count = len(stage.lengths)
         before, after = parallelism(change.recorded), parallelism(change.target)
+        if change.present is not None:
+            cores = change.present[self.origins[number]] * change.target.cores
+            after = max(cores, LEAST_PARALLELISM)
         if rule is None or before == after:
             return count
         if rule == "coalescing":
@@ -72,23 +80,27 @@ class TaskCounts:
 
 def learn_task_counts(workload: Workload, first: FirstTasks | None) -> TaskCounts:
     rules: list[str | None] = []
-    for stage in workload.stages:
-        rule = _rule(workload, stage)
+    origins: list[int] = []
+    for number, stage in enumerate(workload.stages):
+        rule, origin = _rule(workload, stage), number
         if rule is None and stage.parents and not _adaptive(workload, stage):
             # A shuffle without a number of its own has as many partitions as its parents.
-            above = {
-                rules[parent]
+            above = [
+                parent
                 for parent in stage.parents
-                if len(workload.stages[parent].lengths) == len(stage.lengths)
-            }
-            rule = "parallelism" if "parallelism" in above else None
+                if rules[parent] == "parallelism"
+                and len(workload.stages[parent].lengths) == len(stage.lengths)
+            ]
+            if above:
+                rule, origin = "parallelism", origins[above[0]]
         rules.append(rule)
-    return TaskCounts(workload, tuple(rules), first)
+        origins.append(origin)
+    return TaskCounts(workload, tuple(rules), tuple(origins), first)
 
 
 def parallelism(cluster: Cluster) -> int:
     """spark.default.parallelism where it is not set: all cores, two at the least."""
-    return max(cluster.all_cores, 2)
+    return max(cluster.all_cores, LEAST_PARALLELISM)
 
 
 def coalesced(total_bytes: float, cores: int, settings: dict[str, str]) -> int:

@@ -1,0 +1,69 @@
+"""Dynamic allocation: only executors that come count."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kongming.spark.estimation import Estimator, Size
+from kongming.spark.model.cluster import Dynamic
+from kongming.spark.model.workload import workload_of
+from tests.conftest import Kongming
+from tests.spark.event_logs import write
+from tests.spark.programs import Part, Program, Stage, run
+
+
+def _following(executors: int) -> Any:
+    """Five jobs of as many tasks as there are cores, and a shuffle of as many again."""
+    parts = []
+    for k in range(5):
+        each = 240.0 / executors
+        stages = (Stage((each,) * executors), Stage((each,) * executors, (0,)))
+        parts.append(Part(stages, after=(k - 1,) if k else ()))
+    application = run(Program(tuple(parts)), executors)
+    settings = application.settings
+    del settings["spark.default.parallelism"]
+    return application
+
+
+def estimated(kongming: Kongming, log: Path, most: int) -> dict[str, Any]:
+    shown = kongming("spark", "estimate", log, "--dynamic", f"1..{most}", "--json")
+    assert shown.returncode == 0, shown.stderr
+    (estimate,) = json.loads(shown.stdout)["estimates"]
+    assert isinstance(estimate, dict)
+    return estimate
+
+
+def test_executors_that_never_come_change_nothing(kongming: Kongming, tmp_path: Path) -> None:
+    """Few tasks wait at once: a thousand executors are asked for no more than eight are."""
+    log = write(_following(6), tmp_path / "log")
+    few, many = estimated(kongming, log, 8), estimated(kongming, log, 1000)
+    assert many["reasons"] == few["reasons"] == []
+    assert many["corrections"] == few["corrections"]
+    assert many["runtime_s"] == few["runtime_s"]
+
+
+def test_parallelism_is_of_the_executors_at_that_stage() -> None:
+    """The first stage is cut for the executor that is there, the others for those that came."""
+    estimator = Estimator(_following(6))
+    size = Size(6, dynamic=Dynamic(1, 6, start_s=1.0))
+    lengths = estimator.pipeline.replay(estimator.cluster(size)).lengths
+    counts = [len(own) for own in lengths]
+    assert counts[0] == 2
+    assert counts == sorted(counts)
+    assert counts[-1] > 2
+    # A shuffle has as many partitions as what it reads, though more executors came meanwhile.
+    assert counts[::2] == counts[1::2]
+    fixed = estimator.pipeline.replay(estimator.cluster(Size(6))).lengths
+    assert [len(own) for own in fixed] == [6] * 10
+
+
+def test_the_distance_is_to_the_executors_that_come() -> None:
+    application = run(Program((Part((Stage((30.0,) * 12),)),)), 6)
+    estimator = Estimator(application)
+    far = estimator.estimate(Size(1000, dynamic=Dynamic(1, 1000, start_s=1.0)))
+    near = estimator.estimate(Size(12))
+    assert workload_of(application).tasks == 12
+    assert not any("times more slots" in reason for reason in far.reasons)
+    assert far.deviation < 1.2 * near.deviation
