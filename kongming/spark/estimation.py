@@ -496,6 +496,18 @@ def _scaled(estimate: Estimate, median: float) -> dict[str, float]:
     }
 
 
+def _profiles(workload: Workload) -> list[str]:
+    """A sentence on executors of other resource profiles, where stages have some."""
+    profiles = {stage.apart.profile for stage in workload.stages if stage.apart and stage.elsewhere}
+    own = sum(each.resource_profile in profiles for each in workload.application.executors)
+    if not own:
+        return []
+    return [
+        f"{counted(own, 'executor')} of other resource profiles than the default one are as "
+        "recorded at every size, and not in its costs"
+    ]
+
+
 def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str]:
     """Sentences about the log and the answer as a whole, the log's own findings first."""
     workload = estimator.workload
@@ -507,6 +519,7 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
             "and other sizes are as uncertain"
         )
     warnings += core_remarks(workload.application)
+    warnings += _profiles(workload)
     mixed = workload.cluster.mixed
     if mixed is not None:
         warnings += [mixed.sentence(cores) for cores in sorted({each.cores for each in estimates})]

@@ -84,20 +84,28 @@ class Cluster:
 
 
 def recorded_cluster(application: Application) -> Cluster:
-    """Return the executors that were registered at once, and when they came and went.
+    """Return the executors of the default resource profile that were registered at once, and when
+    they came and went.
 
     Raises:
-        CannotAnswerError: no executor, none with a slot, or GPUs in a resource profile.
+        CannotAnswerError: no executor of that profile, none with a slot, or GPUs in a profile.
     """
     _refuse_gpus(application)
     cpus = task_cpus(application)
     known = sized_executors(application)
-    executors = [each for each in known if slots_of(each, cpus) > 0]
+    default = [each for each in known if each.resource_profile == 0]
+    executors = [each for each in default if slots_of(each, cpus) > 0]
     if not known:
         raise CannotAnswerError(
             f"{application.source or application.id}: no executor has registered in the log, so "
             "that the recorded size is not known.",
             hint="Take the log of a run that executed tasks.",
+        )
+    if not default:
+        raise CannotAnswerError(
+            f"{application.source or application.id}: all executors are of other resource profiles "
+            "than the default one, whose number would be asked for.",
+            hint="Take the log of a run without stage-level scheduling.",
         )
     if not executors:
         raise CannotAnswerError(

@@ -41,12 +41,21 @@ def task_cpus(application: Application) -> float:
     return max(cpus, 1.0)
 
 
+def profile_cpus(application: Application, profile: int) -> float:
+    """Return the CPUs of a task of a resource profile; those of the default one if not known."""
+    for each in application.resource_profiles:
+        if each.id == profile != 0 and 0.0 < each.task_cpus <= MOST_CPUS:
+            return float(each.task_cpus)
+    return task_cpus(application)
+
+
 def sized_executors(application: Application) -> list[Executor]:
     """Return the executors, by their places. Where a task needs several CPUs, the cores of those
     that ran more tasks at once than fit into them are as many as these tasks need: of an executor
     that never registered the log has its tasks only."""
-    executors, cpus = list(application.executors), task_cpus(application)
-    if cpus <= 1.0 or not executors:
+    executors = list(application.executors)
+    cpus = [profile_cpus(application, each.resource_profile) for each in executors]
+    if max(cpus, default=1.0) <= 1.0:
         return executors
     arrays = [stage.tasks for stage in application.stages if len(stage.tasks)]
     owners = np.concatenate([np.zeros(0, int), *(tasks["executor"] for tasks in arrays)])
@@ -55,25 +64,29 @@ def sized_executors(application: Application) -> list[Executor]:
         for name in ("launch_s", "finish_s")
     ]
     for place in np.unique(owners[owners >= 0]).tolist():
+        if cpus[place] <= 1.0:
+            continue
         own = owners == place
         at_once = _usually_at_once(moments[0][own], moments[1][own])
-        if at_once > slots_of(executors[place], cpus):
-            cores = math.ceil(at_once * cpus)
+        if at_once > slots_of(executors[place], cpus[place]):
+            cores = math.ceil(at_once * cpus[place])
             executors[place] = replace(executors[place], cores=cores)
     return executors
 
 
 def executor_slots(application: Application) -> list[int]:
     """Return the slots of each executor, by its place."""
-    cpus = task_cpus(application)
-    return [slots_of(each, cpus) for each in sized_executors(application)]
+    return [
+        slots_of(each, profile_cpus(application, each.resource_profile))
+        for each in sized_executors(application)
+    ]
 
 
 def core_remarks(application: Application) -> list[str]:
     """Return sentences on executors whose cores and ``spark.task.cpus`` do not fit together."""
     cpus, sized = task_cpus(application), sized_executors(application)
     grown = sum(a.cores != b.cores for a, b in zip(application.executors, sized, strict=True))
-    idle = sum(slots_of(each, cpus) == 0 for each in sized)
+    idle = sum(slots == 0 for slots in executor_slots(application))
     remarks = []
     if grown:
         remarks.append(
@@ -109,10 +122,12 @@ def _usually_at_once(launched: Floats, finished: Floats) -> int:
 
 
 def registered_slots(application: Application) -> tuple[Floats, Floats]:
-    """Return moments (n,) and slots (n + 1,): ``slots[k]`` from moment k - 1 to moment k. Those of
-    an executor that is excluded are not offered."""
+    """Return moments (n,) and slots (n + 1,) of the default resource profile: ``slots[k]`` from
+    moment k - 1 to moment k. Those of an executor that is excluded are not offered."""
     changes: list[tuple[float, int]] = []
     for each, own in zip(application.executors, executor_slots(application), strict=True):
+        if each.resource_profile != 0:
+            continue
         ends = [(each.removed_s, -own)] if each.removed_s is not None else []
         changes += [(each.added_s, own), *ends]
         last = np.inf if each.removed_s is None else each.removed_s

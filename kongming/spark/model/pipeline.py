@@ -95,6 +95,13 @@ class Pipeline:
             for cliff in each.cliffs(change)
         ]
 
+    def _with_fixed(self, corrected: list[Floats], lengths: list[Floats]) -> list[Floats]:
+        """Stages whose executors no size changes are as long as before."""
+        return [
+            own if stage.elsewhere else new
+            for stage, new, own in zip(self.workload.stages, corrected, lengths, strict=True)
+        ]
+
     def replay(self, cluster: Cluster) -> Corrected:
         """Replay on a cluster, with what each correction contributes."""
         lengths: list[Floats] = [stage.lengths for stage in self.workload.stages]
@@ -111,6 +118,8 @@ class Pipeline:
         remarks: list[str] = []
         for correction in self.corrections:
             corrected = correction.apply(lengths, change)
+            if correction.name != "input":
+                corrected = self._with_fixed(corrected, lengths)
             before = interval, driver
             if isinstance(correction, LaunchRate):
                 interval = correction.interval(change)

@@ -20,7 +20,7 @@ from kongming.arrays import Floats
 from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.model.cluster import Cluster, Dynamic
-from kongming.spark.model.workload import Workload
+from kongming.spark.model.workload import Apart, Workload
 
 _JOB, _STAGE, _LEAVE, _COME, _BACKLOG = range(5)
 
@@ -124,6 +124,7 @@ class _Replay:
                 self.followers[other].append(number)
         self.open_stages = [len(job.stages) for job in workload.jobs]
         self.started = [False] * jobs
+        self.apart: dict[int, list[float]] = {}  # free slots of other resource profiles
         self.pools = _Pools() if workload.fair else None
         self.busy = 0.0
         self.held = 0.0
@@ -283,13 +284,14 @@ class _Replay:
         if not len(lengths):
             self._end_stage(number, now)
             return
-        self.busy += float(lengths.sum())
+        if not stage.elsewhere:
+            self.busy += float(lengths.sum())
         needed = stage.needed
         if needed is not None and len(needed) != len(lengths):
             needed = None
         ready = _Running(lengths.tolist(), None if needed is None else needed.tolist(), now)
-        if stage.apart_slots is not None:
-            self._run_apart(number, ready, stage.apart_slots)
+        if stage.apart is not None:
+            self._run_apart(number, ready, stage.apart)
         elif stage.barrier:
             self._run_barrier(number, ready)
         else:
@@ -411,9 +413,17 @@ class _Replay:
             heapq.heappush(self.heap, end)
         self._end_stage(number, max(ends))
 
-    def _run_apart(self, number: int, running: _Running, slots_each: int) -> None:
-        """Executors of another resource profile run no other stages."""
-        heap = [running.ready] * (self.cluster.executors * slots_each)
-        for length in running.lengths:
-            heapq.heapreplace(heap, heap[0] + length)
-        self._end_stage(number, max(heap))
+    def _run_apart(self, number: int, running: _Running, apart: Apart) -> None:
+        """Stages of one resource profile share its executors, which run no other stages."""
+        heap = self.apart.get(apart.profile)
+        if heap is None:
+            slots = apart.slots or self.cluster.executors * apart.slots_each
+            heap = self.apart[apart.profile] = [0.0] * slots
+        turnover = self.work.stages[number].turnover_s
+        end = running.ready
+        for at, length in enumerate(running.lengths):
+            finish = max(heap[0], running.ready) + length + turnover
+            heapq.heapreplace(heap, finish)
+            if running.needed is None or running.needed[at]:
+                end = max(end, finish)
+        self._end_stage(number, end - turnover)

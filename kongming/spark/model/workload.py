@@ -13,11 +13,22 @@ from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import SUCCEEDED, Application, Job, StageAttempt
 from kongming.spark.model.cluster import Cluster, recorded_cluster
 from kongming.spark.model.driver import job_end, measured_s
-from kongming.spark.model.executors import executor_slots
+from kongming.spark.model.executors import executor_slots, most_at_once, profile_cpus
 from kongming.spark.model.groups import TICK_S, Waiting, dependencies, in_order
 
 Mask = NDArray[np.bool_]
 SlotCounts = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A resource profile that is not the default one: ``slots`` of its own executors, which are as
+    recorded at every size. None where it has none: its tasks run on those of the default one, with
+    ``slots_each``."""
+
+    profile: int
+    slots_each: int
+    slots: int | None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,11 +56,16 @@ class StageWork:
     first_of_kind: Mask
     first_of_stage: Mask
     barrier: bool
-    apart_slots: int | None
+    apart: Apart | None
 
     @property
     def tasks(self) -> np.ndarray:
         return self.attempt.tasks
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it runs on executors of its own, whose number no size changes."""
+        return self.apart is not None and self.apart.slots is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +133,8 @@ def workload_of(application: Application) -> Workload:
             "the log.",
             hint="Give all files of the log, from the application's start.",
         )
-    busy = _Busy(attempts)
+    aparts = _aparts(application, attempts, cluster)
+    busy = _Busy([each for each in attempts if each.resource_profile not in aparts] or attempts)
     slots = np.maximum([*executor_slots(application), cluster.slots_each], 1)
     first_of_app = _first_together(attempts, slots)
     readers = _readers(attempts)
@@ -137,6 +154,7 @@ def workload_of(application: Application) -> Workload:
         submitted = _submitted(attempt)
         parents = tuple(sorted({at for at in known if stage_ends[at] <= submitted + TICK_S}))
         ready = max([jobs[job].submitted_s, *(stage_ends[parent] for parent in parents)])
+        apart = aparts.get(attempt.resource_profile)
         tasks = attempt.tasks
         lengths = np.maximum(tasks["finish_s"] - tasks["launch_s"], 0.0)
         stages.append(
@@ -144,7 +162,7 @@ def workload_of(application: Application) -> Workload:
                 attempt=attempt,
                 job=job,
                 parents=parents,
-                lag_s=_lag(attempt, ready, busy, cluster),
+                lag_s=_lag(attempt, ready, busy, cluster, apart),
                 lengths=np.asarray(lengths, dtype=np.float64),
                 turnover_s=turnover,
                 needed=_needed(attempt),
@@ -154,7 +172,7 @@ def workload_of(application: Application) -> Workload:
                 first_of_kind=first_of_kind[id(attempt)],
                 first_of_stage=_first(tasks, slots),
                 barrier=attempt.barrier or any(rdd.barrier for rdd in attempt.rdds),
-                apart_slots=_apart(application, attempt, cluster),
+                apart=apart,
             )
         )
         placed[attempt.stage] = len(stage_ends)
@@ -224,7 +242,9 @@ class _Busy:
         return launched - int(np.searchsorted(self._finished, moment, side="right"))
 
 
-def _lag(attempt: StageAttempt, ready: float, busy: _Busy, cluster: Cluster) -> float:
+def _lag(
+    attempt: StageAttempt, ready: float, busy: _Busy, cluster: Cluster, apart: Apart | None
+) -> float:
     """The driver's part of the time until the first launch."""
     submitted = max(_submitted(attempt), ready)
     lag = submitted - ready
@@ -232,6 +252,9 @@ def _lag(attempt: StageAttempt, ready: float, busy: _Busy, cluster: Cluster) -> 
         return lag
     # Waiting for a slot or for the first executor is the replay's, the rest is the driver's.
     open_from = max([submitted, *(time for time, _ in cluster.arrivals[:1])])
+    if apart is not None and apart.slots is not None:
+        # Its executors start then, or are there: at any size.
+        return lag + max(float(attempt.tasks["launch_s"].min()) - submitted, 0.0)
     if busy.at(submitted + TICK_S) < cluster.slots:
         lag += max(float(attempt.tasks["launch_s"].min()) - open_from, 0.0)
     return lag
@@ -340,12 +363,21 @@ def _first_of_kinds(
     return first
 
 
-def _apart(application: Application, attempt: StageAttempt, cluster: Cluster) -> int | None:
-    """Slots of each executor of the stage's own resource profile, None for the default one."""
-    if attempt.resource_profile == 0:
-        return None
-    for profile in application.resource_profiles:
-        if profile.id == attempt.resource_profile:
-            cores = profile.executor_cores or cluster.cores
-            return max(int(cores // max(profile.task_cpus, 1e-9)), 1)
-    return None
+def _aparts(
+    application: Application, attempts: Sequence[StageAttempt], cluster: Cluster
+) -> dict[int, Apart]:
+    """The resource profiles of stages, but for the default one."""
+    executors, slots = application.executors, executor_slots(application)
+    aparts = {}
+    for profile in {attempt.resource_profile for attempt in attempts} - {0}:
+        own = [place for place, each in enumerate(executors) if each.resource_profile == profile]
+        named = [each for each in application.resource_profiles if each.id == profile]
+        if not own and not named:
+            continue
+        cores = named[0].executor_cores if named else None
+        slots_each = (cores or cluster.cores) // profile_cpus(application, profile)
+        at_once = None
+        if own:
+            at_once = most_at_once([executors[place] for place in own], [slots[k] for k in own])
+        aparts[profile] = Apart(profile, max(int(slots_each), 1), at_once or None)
+    return aparts

@@ -71,6 +71,8 @@ def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) 
         else:
             room = max(makers) * cluster.slots_mean if near else 0
         new = min(count, executors) * (1.0 - used[-1] / executors) if count > room else 0.0
+        if stage.elsewhere:
+            new = 0.0
         used.append(used[-1] + new)
     return used
 

@@ -63,7 +63,7 @@ def learn_launch_rate(workload: Workload) -> LaunchRate:
 
 def _mean_intervals(workload: Workload) -> Floats:
     """Mean seconds between launches with free slots, of each stage that shows enough of them."""
-    arrays = [stage.tasks for stage in workload.stages if stage.apart_slots is None]
+    arrays = [stage.tasks for stage in workload.stages if stage.apart is None]
     if not arrays:
         return np.zeros(0)
     owner = np.repeat(np.arange(len(arrays)), [len(tasks) for tasks in arrays])

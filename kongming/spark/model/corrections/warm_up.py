@@ -97,7 +97,7 @@ def expected_ages(workload: Workload, counts: Sequence[int], cluster: Cluster) -
     present = present_executors(counts, cluster)
     ages, worked = np.zeros(len(counts)), 0.0
     for number, (stage, count) in enumerate(zip(workload.stages, counts, strict=True)):
-        if not count:
+        if not count or stage.elsewhere:
             continue
         work = float(stage.lengths.sum())
         each = max(count / present[number], 1.0)

@@ -1,0 +1,84 @@
+"""Stages of another resource profile run on executors of their own, at every size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kongming.records.errors import CannotAnswerError
+from kongming.spark.application import Application, Executor, ResourceProfile
+from kongming.spark.estimation import Estimator, Size, warnings_of
+from tests.spark.programs import Part, Program, Stage, run
+
+TASKS = Stage((2.0,) * 40)
+
+
+def _profiled(executors: int) -> Application:
+    """Three jobs on executors of two slots; the second on four of a profile of two CPUs a task."""
+    second = run(Program((Part((TASKS,), gap=0.0),), end=0.0), 4, 2)
+    assert second.ended_s is not None
+    parts = Part((TASKS,)), Part((TASKS,), gap=2.0 + second.ended_s, after=(0,))
+    others = run(Program(parts), executors, 2)
+    begin = (others.jobs[0].completed_s or 0.0) + 1.0
+    end = begin + second.ended_s
+    tasks = second.stages[0].tasks.copy()
+    tasks["launch_s"] += begin
+    tasks["finish_s"] += begin
+    tasks["executor"] += executors
+    stage = replace(
+        second.stages[0],
+        stage=9,
+        submitted_s=begin,
+        completed_s=end,
+        tasks=tasks,
+        resource_profile=1,
+    )
+    job = replace(second.jobs[0], id=9, stages=(9,), submitted_s=begin, completed_s=end)
+    more = [Executor(f"p{k}", f"p{k}", 4, begin, resource_profile=1) for k in range(4)]
+    return replace(
+        others,
+        executors=(*others.executors, *more),
+        jobs=(*others.jobs, job),
+        stages=(*others.stages, stage),
+        resource_profiles=(ResourceProfile(1, 4, 2.0),),
+    )
+
+
+def test_executors_of_other_profiles_are_not_those_that_are_asked_for() -> None:
+    application = _profiled(2)
+    estimator = Estimator(application)
+    assert (estimator.workload.cluster.executors, estimator.workload.cluster.cores) == (2, 2)
+    assert estimator.replayed_s() == pytest.approx(application.ended_s, rel=0.01)
+    for executors in (1, 2, 5):
+        estimate = estimator.estimate(Size(executors))
+        assert estimate.median_s == pytest.approx(_profiled(executors).ended_s, rel=0.02)
+        assert estimate.machine_s == pytest.approx(executors * estimate.median_s, rel=0.01)
+        assert 0.0 < estimate.utilisation <= 1.0
+        named = "4 executors of other resource profiles"
+        assert any(named in warning for warning in warnings_of(estimator, [estimate]))
+
+
+def test_stages_of_one_profile_share_its_executors() -> None:
+    """The second job's tasks as two jobs at once: each has half of the eight slots."""
+    application = _profiled(2)
+    (job,) = (each for each in application.jobs if each.id == 9)
+    (stage,) = (each for each in application.stages if each.stage == 9)
+    halves = [
+        replace(stage, stage=9 + half, tasks=stage.tasks[half::2], task_count=20) for half in (0, 1)
+    ]
+    estimator = Estimator(
+        replace(
+            application,
+            jobs=(*application.jobs, replace(job, id=10, stages=(10,))),
+            stages=(*(each for each in application.stages if each.stage != 9), *halves),
+        )
+    )
+    assert estimator.replayed_s() == pytest.approx(application.ended_s, rel=0.02)
+
+
+def test_only_executors_of_other_profiles_have_no_answer() -> None:
+    application = _profiled(2)
+    executors = tuple(replace(each, resource_profile=1) for each in application.executors)
+    with pytest.raises(CannotAnswerError, match="other resource profiles"):
+        Estimator(replace(application, executors=executors))
