@@ -53,18 +53,52 @@ class _Running:
 
 @dataclass(slots=True)
 class _Pools:
-    """Ends of the tasks that run, by pool: the FAIR scheduler serves the one with the fewest."""
+    """The FAIR scheduler: of the pools with stages to launch, the one with the fewest running tasks
+    is served, and in it the stage that FIFO would take.
 
-    ends: dict[str, list[float]] = field(default_factory=dict)
+    ``order`` has entries of former counts and stages too: those that are no longer true are left
+    out when they come first.
+    """
 
-    def running(self, pool: str, now: float) -> int:
-        ends = self.ends.setdefault(pool, [])
-        while ends and ends[0] <= now:
-            heapq.heappop(ends)
-        return len(ends)
+    ready: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
+    ends: list[tuple[float, str]] = field(default_factory=list)
+    order: list[tuple[int, tuple[int, int], str]] = field(default_factory=list)
 
-    def add(self, pool: str, end: float) -> None:
-        heapq.heappush(self.ends.setdefault(pool, []), end)
+    def add(self, pool: str, stage: tuple[int, int]) -> None:
+        heapq.heappush(self.ready.setdefault(pool, []), stage)
+        self.update(pool)
+
+    def update(self, pool: str) -> None:
+        """Enter a pool whose running tasks or whose stages have changed."""
+        ready = self.ready.get(pool)
+        if ready:
+            heapq.heappush(self.order, (self.running.get(pool, 0), ready[0], pool))
+
+    def launched(self, pool: str, end: float) -> None:
+        self.running[pool] = self.running.get(pool, 0) + 1
+        heapq.heappush(self.ends, (end, pool))
+
+    def done(self, pool: str) -> None:
+        """The first stage of the pool has no more tasks to launch."""
+        heapq.heappop(self.ready[pool])
+        self.update(pool)
+
+    def fairest(self, now: float) -> tuple[str, int]:
+        """Return the pool that is served, and its stage."""
+        changed = set()
+        while self.ends and self.ends[0][0] <= now:
+            _, pool = heapq.heappop(self.ends)
+            self.running[pool] -= 1
+            changed.add(pool)
+        for pool in changed:
+            self.update(pool)
+        while True:
+            count, stage, pool = self.order[0]
+            ready = self.ready[pool]
+            if ready and ready[0] == stage and self.running.get(pool, 0) == count:
+                return pool, stage[1]
+            heapq.heappop(self.order)
 
 
 def replay(
@@ -138,8 +172,8 @@ class _Replay:
         for number, open_ in enumerate(self.open_jobs):
             if not open_:
                 self._push(self._gap(number), _JOB, number)
-        while self.events or self.ready:
-            if not self.ready:
+        while self.events or self.running:
+            if not self.running:
                 self.now = max(self.now, self.events[0][0])
                 self._take_events(self.now)
             elif not self.heap:
@@ -296,7 +330,10 @@ class _Replay:
             self._run_barrier(number, ready)
         else:
             self.running[number] = ready
-            heapq.heappush(self.ready, (stage.job, number))
+            if self.pools is None:
+                heapq.heappush(self.ready, (stage.job, number))
+            else:
+                self.pools.add(self._pool(number), (stage.job, number))
             if dynamic is not None and self.wave == 0:
                 self._push(now + dynamic.backlog_s, _BACKLOG, 0)
 
@@ -327,23 +364,28 @@ class _Replay:
 
     def _launch(self) -> None:
         limit = self.events[0][0] if self.events else np.inf
-        if self.pools is not None and len(self.ready) > 1:
-            place = self._fairest()
-            most = 1
+        if self.pools is None:
+            pool, number = None, self.ready[0][1]
         else:
-            place = 0
-            most = None
-        number = self.ready[place][1]
+            pool, number = self.pools.fairest(max(self.heap[0], self.now))
         running = self.running[number]
-        last = (
-            len(running.lengths) if most is None else min(running.next + most, len(running.lengths))
-        )
-        self._assign(running, number, last, limit)
-        if running.next == len(running.lengths):
-            self.ready.pop(place)
-            heapq.heapify(self.ready)
+        alone = pool is None or len(self.running) == 1
+        self._assign(running, number, len(running.lengths) if alone else running.next + 1, limit)
+        launched = running.next == len(running.lengths)
+        if launched:
             del self.running[number]
+        if self.pools is None or pool is None:
+            if launched:
+                heapq.heappop(self.ready)
+        elif launched:
+            self.pools.done(pool)
+        else:
+            self.pools.update(pool)
+        if launched:
             self._end_stage(number, running.end - self.work.stages[number].turnover_s)
+
+    def _pool(self, number: int) -> str:
+        return self.work.jobs[self.work.stages[number].job].pool
 
     def _assign(self, running: _Running, number: int, last: int, limit: float) -> None:
         """Launch tasks up to ``last`` in the slots that are free before ``limit``."""
@@ -364,7 +406,7 @@ class _Replay:
                     end = finish
             running.next, running.end = at, end
             return
-        pool = self.work.jobs[self.work.stages[number].job].pool
+        pool = self._pool(number)
         while at < last:
             start = max(heap[0], now, self.last_launch + interval)
             if start >= limit:
@@ -375,22 +417,11 @@ class _Replay:
             replace(heap, finish)
             self.last_launch = start
             if self.pools is not None:
-                self.pools.add(pool, finish)
+                self.pools.launched(pool, finish)
             if running.needed is None or running.needed[at]:
                 end = max(end, finish)
             at += 1
         running.next, running.end = at, end
-
-    def _fairest(self) -> int:
-        assert self.pools is not None
-        now = max(self.heap[0], self.now)
-        best, fewest = 0, None
-        for place in sorted(range(len(self.ready)), key=self.ready.__getitem__):
-            pool = self.work.jobs[self.ready[place][0]].pool
-            count = self.pools.running(pool, now)
-            if fewest is None or count < fewest:
-                best, fewest = place, count
-        return best
 
     def _run_barrier(self, number: int, running: _Running) -> None:
         if self.cluster.dynamic is not None:
