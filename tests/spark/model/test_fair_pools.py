@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -58,3 +59,24 @@ def test_the_pool_with_the_fewest_running_tasks_is_served(seed: int, pools: int)
     for slots in (1, 4, 9):
         replayed = replay(workload_of(application), Cluster(slots, 1))
         assert replayed.job_spans[:, 1] == pytest.approx(_ends(jobs, slots))
+
+
+def _replay_s(jobs: int, tasks: int) -> float:
+    """The shortest of three replays of jobs that all wait at once."""
+    parts = tuple(Part((Stage((1.0,) * tasks),), gap=0.001) for _ in range(jobs))
+    settings = {"spark.scheduler.mode": "FAIR"}
+    application = run(Program(parts, settings=settings), jobs * tasks)
+    pools = tuple(replace(job, pool=f"pool{job.id}") for job in application.jobs)
+    workload = workload_of(replace(application, jobs=pools))
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        replay(workload, Cluster(16, 1))
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
+
+
+@pytest.mark.alone
+def test_a_task_costs_about_the_same_however_many_stages_wait() -> None:
+    """As many tasks in two hundred jobs as in four."""
+    assert _replay_s(200, 10) < 5.0 * _replay_s(4, 500)
