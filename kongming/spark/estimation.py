@@ -328,16 +328,6 @@ class Estimator:
         return tuple(spans)
 
 
-def _much_corrected(corrected: Corrected) -> list[str]:
-    """A reason where the answer is more of the corrections than of the log; what another input adds
-    is no correction of it."""
-    plain_s = corrected.constant_s + corrected.contributions.get("input", 0.0)
-    times = corrected.replayed.end_s / max(plain_s, 1e-9)
-    if times <= MUCH_CORRECTED:
-        return []
-    return [f"corrections make it {times:.3g} times as long as the tasks' recorded lengths do"]
-
-
 def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | str]:
     outcomes: list[Estimate | str] = []
     for size in sizes:
@@ -494,6 +484,16 @@ def _scaled(estimate: Estimate, median: float) -> dict[str, float]:
         "upper": median * wide,
         "level": estimate.level,
     }
+
+
+def _much_corrected(corrected: Corrected) -> list[str]:
+    """A reason where the answer is more of the corrections than of the log; what another input adds
+    is no correction of it."""
+    plain_s = corrected.constant_s + corrected.contributions.get("input", 0.0)
+    times = corrected.replayed.end_s / max(plain_s, 1e-9)
+    if times <= MUCH_CORRECTED:
+        return []
+    return [f"corrections make it {times:.3g} times as long as the tasks' recorded lengths do"]
 
 
 def _profiles(workload: Workload) -> list[str]:

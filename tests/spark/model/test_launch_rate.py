@@ -82,3 +82,14 @@ def test_a_slow_driver_changes_nothing_up_to_the_recorded_size() -> None:
     # 200 launches take 4 s, however many slots there are.
     assert estimator.estimate(Size(64)).median_s > 4.0
     assert estimator.estimate(Size(64)).corrections["launch-rate"] > 0.0
+
+
+def test_slots_that_only_the_log_has_tell_nothing_of_the_driver() -> None:
+    """Executors of one slot that have two cores in the log: each launch follows a task's end."""
+    random = np.random.default_rng(2)
+    lengths = tuple(random.uniform(0.5, 1.5, 80).round(3).tolist())
+    application = run(Program((Part((Stage(lengths),)),)), 4)
+    executors = tuple(replace(each, cores=2) for each in application.executors)
+    estimator = Estimator(replace(application, executors=executors))
+    for count in (4, 16):
+        assert estimator.estimate(Size(count)).corrections["launch-rate"] == 0.0

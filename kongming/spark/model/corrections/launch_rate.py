@@ -18,6 +18,9 @@ SPARE = 0.25
 """Share of the slots that is free where the next launch waits for the driver alone. In a busy
 cluster a few always are, between a task and the next: there launches follow the tasks' ends."""
 
+EARLY_S = 0.1
+"""A slot may be given away so much before a task's finish is recorded."""
+
 NEGLIGIBLE = 0.01
 """Launches that take this share of a task's length together limit nothing."""
 
@@ -52,7 +55,8 @@ class LaunchRate:
 
 
 def learn_launch_rate(workload: Workload) -> LaunchRate:
-    """From launches that followed another one while slots were free."""
+    """From launches that followed another one while slots were free, and no end of a task on their
+    executor: an executor may have more slots in the log than it runs tasks."""
     lengths = [stage.lengths for stage in workload.stages]
     typical = float(np.median(np.concatenate(lengths))) if lengths else 0.0
     means = _mean_intervals(workload)
@@ -68,9 +72,12 @@ def _mean_intervals(workload: Workload) -> Floats:
         return np.zeros(0)
     owner = np.repeat(np.arange(len(arrays)), [len(tasks) for tasks in arrays])
     launched = np.concatenate([tasks["launch_s"] for tasks in arrays])
-    finished = np.sort(np.concatenate([tasks["finish_s"] for tasks in arrays]))
+    finished = np.concatenate([tasks["finish_s"] for tasks in arrays])
+    executor = np.concatenate([tasks["executor"] for tasks in arrays])
     order = np.argsort(launched, kind="stable")
-    launched, owner = launched[order], owner[order]
+    launched, owner, executor = launched[order], owner[order], executor[order]
+    freed = _last_finish(executor, launched + EARLY_S, finished[order])
+    finished = np.sort(finished)
     running = np.arange(1, len(launched) + 1) - np.searchsorted(finished, launched, side="right")
     moments, registered = registered_slots(workload.application)
     slots = registered[np.searchsorted(moments, launched, side="right")]
@@ -78,13 +85,23 @@ def _mean_intervals(workload: Workload) -> Floats:
     rank, begun = _within(owner, launched, len(arrays))
     # A stage's first launch waits for the driver to plan it, and its last for data to be near.
     burst = (rank > 0) & (rank < workload.cluster.slots)
-    counted = free & burst[1:] & (begun[owner[1:]] <= launched[:-1])
+    counted = free & burst[1:] & (begun[owner[1:]] <= launched[:-1]) & (freed[1:] <= launched[:-1])
     stages, intervals = owner[1:][counted], np.diff(launched)[counted]
     counts = np.bincount(stages, minlength=len(arrays))
     sums = np.bincount(stages, intervals, minlength=len(arrays))
     enough = counts >= LEAST_INTERVALS
     means: Floats = sums[enough] / counts[enough]
     return means
+
+
+def _last_finish(executor: np.ndarray, moments: Floats, finished: Floats) -> Floats:
+    """(n,) when a task last finished on each task's executor, up to its moment."""
+    last = np.full(len(moments), -np.inf)
+    for place in np.unique(executor):
+        own = executor == place
+        ends = np.concatenate([[-np.inf], np.sort(finished[own])])
+        last[own] = ends[np.searchsorted(ends, moments[own], side="right") - 1]
+    return last
 
 
 def _within(owner: np.ndarray, launched: Floats, stages: int) -> tuple[np.ndarray, Floats]:
