@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from kongming.scale.points import Runs
 from tests.conftest import Kongming
 from tests.scale.shapes import grid, measured, published
 
@@ -34,6 +36,12 @@ def runs(tmp_path: Path) -> Path:
                     )
                 )
     return path
+
+
+def write_runs(path: Path, runs: Runs) -> None:
+    columns = zip(runs.points.machines, runs.points.scale, runs.seconds, strict=True)
+    lines = [",".join(f"{value:.6g}" for value in row) for row in columns]
+    path.write_text("\n".join(["machines,scale,seconds", *lines]) + "\n")
 
 
 def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, Any]:
@@ -159,6 +167,41 @@ def test_design_run_fit(kongming: Kongming, tmp_path: Path) -> None:
     )
     assert after["stop"] is False
     assert 1 <= after["next"]["machines"] <= 8
+
+
+@pytest.mark.parametrize("target", ["64@1", "8@50", "8@1"])
+def test_next_stops_by_the_interval_that_predict_gives(
+    kongming: Kongming, tmp_path: Path, target: str
+) -> None:
+    """Its terms alone are much surer of machines and scales that were never run."""
+    path, saved = tmp_path / "runs.csv", tmp_path / "model.json"
+    table = measured(published("regression"), grid((1, 2, 4, 8, 16), (0.1, 0.25, 0.5, 1.0)), 0.05)
+    write_runs(path, table)
+    answer(kongming, "fit", path, "--save", saved)
+    machines, scale = target.split("@")
+    question = ("--machines", machines, "--scale", scale)
+    predicted = answer(kongming, "predict", saved, *question)
+    where = ("--machines", "1..16", "--scale", "0.1..1", "--target", target)
+    advice = answer(kongming, "next", path, *where, "--stop-at", "20%")
+    assert advice["runtime_s"] == pytest.approx(predicted["runtime_s"])
+    runtime = predicted["runtime_s"]
+    reach = runtime["upper"] / runtime["median"] - 1.0
+    assert advice["reach_pct"] == pytest.approx(100.0 * reach)
+    assert advice["stop"] == (reach <= 0.2)
+    assert set(predicted["reasons"]) <= set(advice["warnings"])
+    assert advice["stop"] == (target == "8@1")
+
+
+def test_next_ends_where_predict_does_beyond_a_cliff(kongming: Kongming, tmp_path: Path) -> None:
+    path, saved = tmp_path / "runs.csv", tmp_path / "model.json"
+    points = grid((2, 4, 6, 8, 12), (0.02, 0.05, 0.1))
+    table = measured(published("regression"), points, 0.02)
+    longer = np.where(points.load == points.load.max(), 4.0, 1.0)
+    write_runs(path, Runs(points, table.seconds * longer))
+    answer(kongming, "fit", path, "--save", saved)
+    error = answer(kongming, "predict", saved, "--machines", "4", status=3)["error"]
+    where = ("--machines", "1..16", "--scale", "0.01..0.1", "--target", "4@1")
+    assert answer(kongming, "next", path, *where, status=3)["error"] == error
 
 
 def test_a_failing_run_is_told_and_tried_again(kongming: Kongming, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 from kongming.cli.scale.predict import interval, load
 from kongming.cli.shares import Share
-from kongming.quantities import per_cent
+from kongming.quantities import count, per_cent
 
 if TYPE_CHECKING:
     from kongming.scale.fit.model import ScalePrediction
@@ -136,12 +136,12 @@ def design(
         kind: Any = optimality or ("I" if aim is not None else "A")
         required: dict[Any, int] = {}
         for text in at_least:
-            pair, _, count = text.partition("=")
-            if count and not (count.isdigit() and int(count) > 0):
+            pair, _, times = text.partition("=")
+            if times and not (times.isdigit() and int(times) > 0):
                 raise InputError(
                     "is not a count.", field="--at-least", value=text, allowed="as 4@0.1=2"
                 )
-            required[configuration(pair, "--at-least")] = int(count or 1)
+            required[configuration(pair, "--at-least")] = int(times or 1)
         plan, warnings = experiments_of(
             machines=machines,
             scales_text=scale_range,
@@ -230,8 +230,11 @@ def next_experiment(
     as_json: bool,
 ) -> None:
     """Fit the runs so far; stop, or name the experiment that narrows the interval at the target
-    most. RUNS.csv may also be a replay that 'kongming spark estimate --save' wrote: then machines
-    are executors, and --runs of that command takes the new run.
+    most. The interval is that of 'kongming scale fit' and 'predict', the experiment is chosen by
+    the terms. Exit status 3 where the target lies beyond a memory cliff.
+
+    RUNS.csv may also be a replay that 'kongming spark estimate --save' wrote: then machines are
+    executors, and --runs of that command takes the new run.
     """
     from kongming.scale.design.planning import configuration
 
@@ -250,6 +253,7 @@ def next_experiment(
     from kongming.scale.design.candidates import candidates, next_best
     from kongming.scale.design.planning import experiments_of
     from kongming.scale.fit.fitting import Settings, fit_runs
+    from kongming.scale.fit.model import warnings_of
     from kongming.scale.fit.terms import read_terms
 
     run = None
@@ -275,10 +279,10 @@ def next_experiment(
             items=items,
         )
         assert plan.runs is not None
-        fitted = fit_runs(
-            plan.runs, Settings(read_terms(terms, items=items), items=items, kind="ernest-relative")
-        )
+        # The terms choose the experiment; the answer is that of 'scale fit' and 'scale predict'.
+        fitted = fit_runs(plan.runs, Settings(read_terms(terms, items=items), items=items))
         prediction = fitted.predict(aim)
+        warnings = [*prediction.reasons, *warnings_of([fitted]), *warnings]
         # The width of an interval from too few runs is random.
         settled = plan.runs.count > len(plan.experiments.terms)
     best, now, after = run or next_best(plan.experiments, aim)
@@ -327,7 +331,8 @@ def _print_next(prediction: ScalePrediction, document: Mapping[str, Any], as_jso
         console.print(f"Enough: {reaches}.", markup=False)
     else:
         console.print(
-            f"Next: {chosen['machines']} machines at scale {chosen['scale']:g} ({reaches}).",
+            f"Next: {count(chosen['machines'], 'machine')} at scale {chosen['scale']:g} "
+            f"({reaches}).",
             markup=False,
         )
         if "context" in chosen:
