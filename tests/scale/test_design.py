@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,56 @@ def test_the_target_is_predicted_better_than_by_the_papers_choice_and_evenly() -
     shown = design.variances
     assert shown["chosen"] <= shown["paper"] < shown["uniform"]
     assert shown["chosen"] == pytest.approx(target_variance(experiments(), design.counts, TARGET))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(4, 12),
+    st.integers(3, 6),
+    st.integers(4, 10),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 2**31),
+)
+def test_no_design_is_worse_than_those_that_it_is_compared_with(
+    machines: int, scales: int, cheapest: int, costly: bool, timed: bool, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    points = candidates(range(1, machines + 1), np.linspace(0.01, 0.1, scales).tolist())
+    terms = matrix(TERMS, points, None)
+    seconds = terms @ (random.random(4) * np.array([10.0, 2000.0, 5.0, 3.0])) + 0.1
+    cost = seconds * points.machines if costly else np.ones(len(points))
+    least = float(np.sort(cost)[:cheapest].sum())
+    budget = least * random.uniform(1.0, 4.0) if costly else float(cheapest)
+    some = Experiments(points, cost, TERMS, seconds=seconds if timed else None)
+    try:
+        design = find_design(some, budget, kind="I", target=TARGET)
+    except InputError:
+        assert costly  # as little as that buys four experiments of one kind
+        return
+    for name, other in design.variances.items():
+        assert design.variances["chosen"] <= other * (1.0 + 1e-9), name
+    assert float(cost @ design.counts) <= budget * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_few_experiments_are_near_the_best_of_all_choices(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    machines = sorted(random.choice(np.arange(1, 17), size=4, replace=False).tolist())
+    points = candidates(machines, [0.01, 0.04, 0.1])
+    seconds = 5.0 + 500.0 * points.scale / points.machines + 0.3 * points.machines
+    cost = seconds * points.machines
+    some = Experiments(points, cost, TERMS, seconds=seconds)
+    budget = float(np.sort(cost)[:4].sum()) * 2.0
+    best = np.inf
+    for size in range(4, 9):
+        for chosen in combinations(range(len(cost)), size):
+            counts = np.zeros(len(cost))
+            counts[list(chosen)] = 1.0
+            if float(cost @ counts) <= budget:
+                best = min(best, target_variance(some, counts, TARGET))
+    design = find_design(some, budget, kind="I", target=TARGET)
+    assert design.variances["chosen"] <= 1.05 * best
 
 
 def test_a_budget_of_machine_seconds_is_kept() -> None:

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
-from kongming.scale.design.exchange import round_weights
+from kongming.scale.design.exchange import even_spread, round_weights
 from kongming.scale.design.relaxation import Problem, Relaxed, criterion, information, relax
 from kongming.scale.fit.terms import Term, matrix
 from kongming.scale.points import Configuration, Points
@@ -51,7 +51,8 @@ class Design:
     """``counts`` (n,) of the candidates. ``value`` is the criterion of the integer design,
     ``relaxed`` the fractional optimum; ``efficiency`` their ratio, at most 1. ``variances`` at the
     target are relative to the noise variance: of this design, of the A-optimal design (the paper's)
-    and of the same budget spread evenly; empty without a target."""
+    and of experiments spread evenly within the same budget, each where it tells the terms apart;
+    empty without a target. With I-optimality the first is the least."""
 
     criterion: Criterion
     counts: Floats
@@ -103,13 +104,17 @@ def _find(
 ) -> Design:
     problem = _problem(experiments, budget, kind, target)
     relaxed = relax(problem, tolerance)
-    counts = round_weights(problem, relaxed.weights).astype(np.float64)
+    starts = {kind: relaxed.weights}
+    others: tuple[Criterion, ...] = ("A", "D")
+    for other in others:
+        if other not in starts:
+            starts[other] = relax(_problem(experiments, budget, other, None), 1e-4).weights
+    even = even_spread(problem).astype(np.float64)
+    paper = round_weights(_problem(experiments, budget, "A", None), starts["A"]).astype(np.float64)
+    # Rounding a fractional optimum to few experiments may make the information singular, and an
+    # exchange may end in a local optimum: the designs of other criteria lead elsewhere.
+    counts = round_weights(problem, *starts.values(), paper, even).astype(np.float64)
     value = criterion(problem, information(problem, counts))
-    if not np.isfinite(value) and kind != "D":
-        # Rounding a fractional optimum to few experiments may make the information singular.
-        other = _problem(experiments, budget, "D", None)
-        counts = round_weights(other, relax(other, 1e-4).weights).astype(np.float64)
-        value = criterion(problem, information(problem, counts))
     if not np.isfinite(value):
         raise InputError(
             "So few experiments cannot tell the terms apart.",
@@ -119,13 +124,12 @@ def _find(
         )
     variances: dict[str, float] = {}
     if target is not None:
-        paper = counts
-        if kind != "A":
-            other = _problem(experiments, budget, "A", None)
-            paper = round_weights(other, relax(other, 1e-4).weights).astype(np.float64)
-        even = np.full(len(counts), budget / float(np.sum(problem.cost)))
-        for name, weights in (("chosen", counts), ("paper", paper), ("uniform", even)):
-            variances[name] = target_variance(experiments, weights, target)
+        shown = {"chosen": counts, "paper": paper, "uniform": even}
+        variances = {
+            name: target_variance(experiments, runs, target) for name, runs in shown.items()
+        }
+        # What cannot tell the terms apart predicts nothing.
+        variances = {name: value for name, value in variances.items() if np.isfinite(value)}
     return Design(
         criterion=kind,
         counts=counts,

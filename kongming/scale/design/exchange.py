@@ -7,6 +7,8 @@ evaluated at once.
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from kongming.arrays import Floats
@@ -14,21 +16,71 @@ from kongming.scale.design.relaxation import Problem, criterion, information
 from kongming.scale.points import Integers
 
 ROUNDS = 40
+PAIRS, WORK = 300, 1_000_000
+"""Most pairs of experiments that are exchanged at once, and most evaluations of a candidate for
+each addition."""
+
+SPREADS = 8
+"""Most even spreads at which the search begins as well."""
+
+_GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 TOO_LITTLE = 1e-9
 RIDGE = 1e-9
 """Share of one experiment that makes a singular matrix regular while a design is being filled."""
 
 
-def round_weights(problem: Problem, weights: Floats) -> Integers:
-    """(n,) number of runs of each candidate, within the bounds and the budget, such that no single
-    exchange improves the criterion.
+def round_weights(problem: Problem, *starts: Floats) -> Integers:
+    """(n,) number of runs of each candidate, within the bounds and the budget, such that no
+    exchange of an experiment, or of two, improves the criterion.
 
-    The search starts at the rounded weights and at the lower bounds, and returns the better result:
-    either may be a local optimum.
+    The search begins at each of the ``starts`` (n,), rounded, and at the lower bounds, since any of
+    them may lead to a local optimum only. What it returns is no worse than any of the starts that
+    is a design itself: of whole runs, within the bounds and the budget.
     """
-    ends = [_improved(problem, start) for start in (weights, problem.lower)]
-    values = [criterion(problem, information(problem, counts)) for counts in ends]
-    return ends[int(np.argmin(values))].astype(np.intp)
+    spreads = [
+        even_spread(problem, i) for i in range(min(SPREADS, WORK // 50 // len(problem.cost)))
+    ]
+    begun = [*starts, problem.lower, *(spread.astype(np.float64) for spread in spreads)]
+    ends = [_improved(problem, start) for start in begun]
+    ends += [start for start in starts if _is_design(problem, start)]
+    best = ends[int(np.argmin([_value(problem, counts) for counts in ends]))]
+    for _ in range(ROUNDS):
+        better = _replaced(problem, best)
+        if better is None:
+            break
+        best = min(better, _improved(problem, better), key=lambda counts: _value(problem, counts))
+    return best.astype(np.intp)
+
+
+def even_spread(problem: Problem, skip: int = 0) -> Integers:
+    """(n,) number of runs where experiments are spread evenly over the list of candidates, beyond
+    the lower bounds: in steps of the golden section, each that the budget still allows. ``skip``:
+    so many steps less at the beginning, for another spread."""
+    counts = np.ceil(problem.lower - 1e-9)
+    steps = np.arange(1 + skip, 1 + skip + len(counts)) * _GOLDEN % 1.0
+    order = np.argsort(np.argsort(steps))
+    left = problem.budget * (1.0 + 1e-9) - _spent(problem, counts)
+    while True:
+        before = left
+        for at in order:
+            if counts[at] + 1 <= problem.upper[at] and problem.cost[at] <= left:
+                counts[at] += 1
+                left -= float(problem.cost[at])
+        if left == before:
+            return counts.astype(np.intp)
+
+
+def _is_design(problem: Problem, counts: Floats) -> bool:
+    return bool(
+        np.array_equal(counts, np.round(counts))
+        and (counts >= problem.lower).all()
+        and (counts <= problem.upper).all()
+        and _fits(problem, counts, 0.0)
+    )
+
+
+def _value(problem: Problem, counts: Floats) -> float:
+    return criterion(problem, information(problem, counts))
 
 
 def _improved(problem: Problem, weights: Floats) -> Floats:
@@ -70,8 +122,8 @@ def _fits(problem: Problem, counts: Floats, more: float) -> bool:
     return _spent(problem, counts) + more <= problem.budget * (1.0 + 1e-9)
 
 
-def _fill(problem: Problem, counts: Floats) -> Floats:
-    """Add the experiment with the largest gain per cost as long as one is affordable."""
+def _fill(problem: Problem, counts: Floats, *, per_cost: bool = True) -> Floats:
+    """Add the experiment with the largest gain, or gain per cost, as long as one is affordable."""
     counts = counts.copy()
     while True:
         left = problem.budget * (1.0 + 1e-9) - _spent(problem, counts)
@@ -81,7 +133,8 @@ def _fill(problem: Problem, counts: Floats) -> Floats:
         M = _regular(problem, counts)
         now = criterion(problem, M)
         after = _with_one_more(problem, M)
-        gain = np.where(allowed, (np.log(now) - np.log(after)) / problem.cost, -np.inf)
+        gain = (np.log(now) - np.log(after)) / (problem.cost if per_cost else 1.0)
+        gain = np.where(allowed, gain, -np.inf)
         at = int(np.argmax(gain))
         if not gain[at] > 0.0:
             return counts
@@ -104,6 +157,28 @@ def _exchange(problem: Problem, counts: Floats, low: Floats) -> bool:
         counts[best if after[best] < now * (1.0 - TOO_LITTLE) else at] += 1
         changed = changed or bool(after[best] < now * (1.0 - TOO_LITTLE) and best != at)
     return changed
+
+
+def _replaced(problem: Problem, counts: Floats) -> Floats | None:
+    """Remove one or two experiments and spend what that frees anew; None where no such exchange is
+    better. Under a budget a costly experiment may stand for several, or two for a costlier one."""
+    spare = np.maximum(counts - np.ceil(problem.lower - 1e-9), 0.0).astype(np.intp)
+    single = np.repeat(np.arange(len(spare)), np.minimum(spare, 2))
+    pairs = list(dict.fromkeys(combinations(single.tolist(), 2)))
+    most = int(np.clip(WORK // len(spare), 10, PAIRS))
+    # Evenly over all pairs where there are too many.
+    pairs = pairs[:: max(1, -(-len(pairs) // most))]
+    now = _value(problem, counts)
+    best = None
+    for removed in (*((at,) for at in dict.fromkeys(single.tolist())), *pairs):
+        rest = counts.astype(np.float64)
+        np.subtract.at(rest, list(removed), 1.0)
+        for per_cost in (True, False):
+            filled = _fill(problem, rest, per_cost=per_cost)
+            value = _value(problem, filled)
+            if value < now * (1.0 - TOO_LITTLE):
+                now, best = value, filled
+    return best
 
 
 def _with_one_more(problem: Problem, M: Floats) -> Floats:
