@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kongming.arrays import Floats
 from kongming.records.errors import (
     CannotAnswerError,
     IncompatibleError,
@@ -173,6 +174,28 @@ def test_extras_buy_the_target() -> None:
     assert extra_machines(spread, 20, target=1.6).extra == 0
     with pytest.raises(CannotAnswerError, match="Even 1 extra"):
         extra_machines([1.0, 1.0, 1.5], 20, target=1.1, most=1)
+
+
+def test_extras_are_as_many_as_are_needed() -> None:
+    """More than the machines themselves, where most are slow; drawn launches agree."""
+    spread = [1.0] * 3 + [2.0] * 2
+    extras = extra_machines(spread, 4, target=1.1, probability=0.95)
+    assert extras.extra > 4
+    random = np.random.default_rng(0)
+
+    def worst(launched: int) -> Floats:
+        drawn = np.sort(random.choice(spread, size=(40_000, launched)), axis=1)
+        return np.asarray(drawn[:, 3])
+
+    kept_fast = worst(4 + extras.extra)
+    assert extras.probability == pytest.approx(np.mean(kept_fast <= 1.1), abs=0.005)
+    assert extras.without == pytest.approx(0.6**4)
+    assert np.mean(worst(4 + extras.extra - 1) <= 1.1) < 0.95 <= extras.probability
+    assert extras.gain == pytest.approx(1 - np.mean(kept_fast) / np.mean(worst(4)), abs=0.005)
+    with pytest.raises(CannotAnswerError, match="Even 4 extra machines"):
+        extra_machines(spread, 4, target=1.1, most=4)
+    with pytest.raises(CannotAnswerError, match="No measured machine"):
+        extra_machines(spread, 4, target=0.5)
 
 
 def test_ranges() -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lgamma
+from typing import Any
 
 import numpy as np
+from scipy.special import bdtrc
 
 from kongming.arrays import Floats
-from kongming.quantities import per_cent
+from kongming.quantities import count, per_cent
 from kongming.records.errors import CannotAnswerError, InputError
-
-TRIALS = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,15 @@ def extra_machines(
     target: float = 1.1,
     probability: float = 0.95,
     most: int | None = None,
-    seed: int = 0,
 ) -> Extra:
     """Number of extra machines to launch so that the ``wanted`` fastest are all within ``target``
-    times the typical node, with this probability. ``spread`` holds measured slownesses.
+    times the typical node, with this probability. ``spread`` holds measured slownesses: each
+    machine that is launched is taken to be like any of them, independently of the others.
 
     Raises:
         InputError: a value is out of range.
-        CannotAnswerError: no number of extras up to ``most`` (default: ``wanted``) suffices.
+        CannotAnswerError: no number of extras up to ``most`` suffices; without ``most``: none does,
+            as no measured machine is within the target.
     """
     values = np.asarray(spread, dtype=np.float64)
     if len(values) < 2 or not np.isfinite(values).all() or (values <= 0.0).any():
@@ -133,30 +134,62 @@ def extra_machines(
         raise InputError("is out of range.", field="--machines", value=wanted, allowed="1 or more")
     if target <= 0.0 or not 0.0 < probability < 1.0:
         raise InputError("is out of range.", field="--target", value=target, allowed="above 0")
-    values = values / float(np.median(values))
-    limit = wanted if most is None else most
-    random = np.random.default_rng(seed)
-    drawn = random.choice(values, size=(TRIALS, wanted + limit))
-    first = drawn[:, :wanted].max(axis=1)
-    without = float(np.mean(first <= target))
-    for extra in range(limit + 1):
-        launched = np.sort(drawn[:, : wanted + extra], axis=1)
-        worst = launched[:, wanted - 1]
-        chance = float(np.mean(worst <= target))
-        if chance >= probability:
-            return Extra(
-                extra=extra,
-                share=extra / wanted,
-                probability=chance,
-                without=without,
-                slowness=target,
-                gain=1.0 - float(np.mean(worst)) / float(np.mean(first)),
-            )
-    raise CannotAnswerError(
-        f"Even {limit} extra machines leave a machine slower than {target:g} times the typical "
-        f"node in more than {per_cent(100 * (1 - probability), '.0f')} of launches.",
-        hint="Allow slower machines (--target), or more extras (--most).",
+    values = np.sort(values / float(np.median(values)))
+    share = float(np.mean(values <= target))
+    if share == 0.0:
+        raise CannotAnswerError(
+            f"No measured machine is within {target:g} times the typical one: extras do not help.",
+            hint="Allow slower machines (--target).",
+        )
+    extra = _needed(wanted, share, probability, most)
+    if extra is None:
+        raise CannotAnswerError(
+            f"Even {count(most or 0, 'extra machine')} will leave a machine slower than "
+            f"{target:g} times the typical one in more than "
+            f"{per_cent(100 * (1 - probability), '.0f')} of launches.",
+            hint="Allow slower machines (--target), or more extras (--most).",
+        )
+    return Extra(
+        extra=extra,
+        share=extra / wanted,
+        probability=_enough(wanted, wanted + extra, share),
+        without=_enough(wanted, wanted, share),
+        slowness=target,
+        gain=1.0
+        - _worst_of_fastest(values, wanted, wanted + extra)
+        / _worst_of_fastest(values, wanted, wanted),
     )
+
+
+def _needed(wanted: int, share: float, probability: float, most: int | None) -> int | None:
+    """Fewest extras with which ``wanted`` machines are in the ``share`` that is fast enough, with
+    this probability; None if more than ``most``."""
+
+    def suffices(extra: int) -> bool:
+        return bool(_enough(wanted, wanted + extra, share) >= probability)
+
+    low, high = -1, 0
+    while not suffices(high):
+        if most is not None and high >= most:
+            return None
+        low, high = high, 2 * high + 1 if most is None else min(2 * high + 1, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+def _enough(wanted: int, launched: int, share: float | Floats) -> Any:
+    """Probability that ``wanted`` or more of the launched machines are in a share of all."""
+    return bdtrc(wanted - 1, launched, share)
+
+
+def _worst_of_fastest(ascending: Floats, wanted: int, launched: int) -> float:
+    """Mean of the slowest of the ``wanted`` fastest of the launched machines, each drawn from the
+    values."""
+    n = len(ascending)
+    within = np.concatenate([[0.0], _enough(wanted, launched, np.arange(1, n + 1) / n)])
+    return float(np.diff(within) @ ascending)
 
 
 def _expected_worst(ascending: Floats, keep: int) -> float:
