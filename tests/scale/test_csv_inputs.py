@@ -83,8 +83,10 @@ def test_a_key_that_is_there_twice(tmp_path: Path, name: str, second: str) -> No
 
 def test_good_tables(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
-    path.write_text("\ufefftype,price\nslow, 0.35\n,0.5\n", encoding="utf-8")
-    assert read_prices(path) == {"slow": 0.35, None: 0.5}
+    path.write_text("\ufefftype,price\nslow, 0.35\nfast,0.5\n", encoding="utf-8")
+    assert read_prices(path, ("fast", "slow")) == {"slow": 0.35, "fast": 0.5}
+    path.write_text("price\n0.5\n")
+    assert read_prices(path, ("slow",)) == {None: 0.5}
     path.write_text("machines,scale,cost\n2,0.1,7\n1,0.1,5\n")
     assert read_costs(path, POINTS, None).tolist() == [5.0, 7.0]
     path.write_text("node,a,b\nn1,1e-9,\nn2,2e-9,3e-9\n")

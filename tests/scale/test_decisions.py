@@ -98,6 +98,41 @@ def test_prices(tmp_path: Path) -> None:
         read_prices(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("typ,price\nslow,0.35\n", r"column 'type'.*: is missing.*typ, price"),
+        ("typ,price\nslow,0.35\nfast,0.7\n", r"column 'type'.*: is missing.*typ, price"),
+        ("type,price\n,0.35\n", r"row 1 .*column 'type': is empty"),
+        ("type,price\nslow,0.35\n,0.7\n", r"row 2 .*column 'type': is empty"),
+    ],
+)
+def test_several_types_have_a_price_each(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_prices(path, ("slow", "fast"))
+    assert "missing" not in message or "slow, fast" in (caught.value.hint or "")
+
+
+def test_a_type_without_a_price_is_named(types: tuple[ScaleModel, ScaleModel]) -> None:
+    with pytest.raises(InputError, match="machine type 'fast'") as caught:
+        curve(types, [1], prices={"slow": 1.0, "fsat": 2.0})
+    assert caught.value.hint == "Did you mean fsat?"
+    with pytest.raises(InputError, match="machine type 'slow'"):
+        curve(types, [1], prices={None: 1.0})
+    (offer,), _ = curve(types[:1], [1], prices={None: 1.0})
+    assert offer.cost is not None
+
+
+def test_a_table_of_several_rows_needs_a_column_of_types(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("typ,price\nslow,0.35\nfast,0.7\n")
+    with pytest.raises(InputError, match=r"row 2 .line 3.: is a second row") as caught:
+        read_prices(path, ("slow",))
+    assert "typ, price" in (caught.value.hint or "")
+
+
 def test_a_saved_model_says_the_same(types: tuple[ScaleModel, ScaleModel], tmp_path: Path) -> None:
     wavy = measured(lambda m, s: 1 + 2 * np.ceil(40 * s / m), grid(), 0.02)
     kinds = ["ernest", "ernest-piecewise", "ernest-residuals", "repeat-nearest", "stack"]

@@ -170,7 +170,8 @@ def show_curve(request: scale_options.CurveOptions) -> None:
 
     file = load(request.model, request.store_url)
     models = at_context(file, request.context).of_group(request.group)
-    prices = None if request.prices_file is None else read_prices(request.prices_file)
+    types = [model.machine_type for model in models]
+    prices = None if request.prices_file is None else read_prices(request.prices_file, types)
     offers, refused = _offers(request, models, prices)
     if not offers:
         raise CannotAnswerError(refused[-1])
@@ -258,7 +259,7 @@ def recommend_machines(
     models = at_context(file, request.context).of_group(request.group)
     warnings: list[str] = []
     if request.prices_file is not None:
-        prices = read_prices(request.prices_file)
+        prices = read_prices(request.prices_file, [model.machine_type for model in models])
     elif len(models) > 1:
         raise InputError(
             "The prices of the machine types are unknown.",
@@ -266,7 +267,7 @@ def recommend_machines(
             hint="Give a CSV with columns type and price: --prices FILE",
         )
     else:
-        prices = {None: 1.0, models[0].machine_type: 1.0}
+        prices = {models[0].machine_type: 1.0}
         warnings.append("without --prices a machine costs 1 an hour: costs are machine-hours")
     offers, refused = _offers(request, models, prices)
     best, likeliest, judged = recommend(

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kongming.csv_rows import read_rows
-from kongming.records.errors import CannotAnswerError, InputError
+from kongming.records.errors import CannotAnswerError, InputError, nearest_names
 from kongming.scale.fit.model import SLACK, ScaleModel, ScalePrediction
 from kongming.scale.points import Configuration
 
 Prices = Mapping[str | None, float]
-"""Money per machine and hour, by machine type; None: of any type."""
+"""Money per machine and hour, by machine type; None: of the only type."""
 
 HOUR_S = 3600.0
 
@@ -38,19 +38,31 @@ class Offer:
         return int(self.prediction.at.machines)
 
 
-def read_prices(path: str | Path) -> Prices:
-    """Read a CSV with columns ``type`` and ``price`` (money per machine and hour); a table of one
-    type may omit ``type``.
+def read_prices(path: str | Path, types: Sequence[str | None] = ()) -> Prices:
+    """Read a CSV with columns ``type`` and ``price`` (money per machine and hour). ``types`` are
+    the machine types of the model: for several of them the table has a row for each, for a single
+    type it may be one row without ``type``.
 
     Raises:
-        InputError: the file cannot be read, or a price is not a number above 0 (with its row).
+        InputError: the file cannot be read, a column or a type is missing, or a price is not a
+            number above 0 (with its row).
     """
     file = Path(path)
     prices: dict[str | None, float] = {}
     columns = "type (not needed for one type) and price (money per machine and hour)"
-    for row in read_rows(file, ("price",), columns=columns):
+    several = len(set(types)) > 1
+    required = ("type", "price") if several else ("price",)
+    hints = {"type": f"The types of the model are {', '.join(map(str, types))}."}
+    for row in read_rows(file, required, columns=columns, hints=hints):
         price = row.number_in("price", above=True)
-        name = row.text("type") or None
+        name = row.name("type") if several else row.text("type") or None
+        if "type" not in row.places and prices:
+            raise InputError(
+                "is a second row without a type.",
+                field=f"{file}: row {row.number} (line {row.line})",
+                hint=f"The columns of the file are {', '.join(row.places)}; a column type tells "
+                "the rows apart.",
+            )
         if name in prices:
             raise InputError("is there twice.", field=row.where("type"), value=name)
         prices[name] = price
@@ -75,8 +87,9 @@ def curve(
         InputError: a machine type has no price.
     """
     offers, failures = [], []
+    single = len({model.machine_type for model in models}) == 1
     for model in models:
-        price = None if prices is None else _price(prices, model.machine_type)
+        price = None if prices is None else _price(prices, model.machine_type, single=single)
         for count in counts:
             try:
                 prediction = model.predict(
@@ -122,11 +135,13 @@ def recommend(
     if not 0.0 < risk < 1.0:
         raise InputError("is out of range.", field="--risk", value=risk, allowed="between 0 and 1")
     by_type = {model.machine_type: model for model in models}
+    single = len(by_type) == 1
     rated = []
     for offer in offers:
         seconds = limit
         if budget is not None:
-            seconds = limit / _price(prices, offer.machine_type) / offer.machines * HOUR_S
+            price = _price(prices, offer.machine_type, single=single)
+            seconds = limit / price / offer.machines * HOUR_S
         chance = by_type[offer.machine_type].probability(offer.prediction, seconds)
         rated.append(Offer(offer.machine_type, offer.prediction, offer.cost, chance))
     if not rated:
@@ -153,16 +168,26 @@ def _chance(offer: Offer) -> float:
     return offer.probability
 
 
-def _price(prices: Prices, machine_type: str | None) -> float:
+def _price(prices: Prices, machine_type: str | None, *, single: bool) -> float:
+    """Return the price of a type. A price without a type, or the only price where the model has no
+    types, counts if the model is of a ``single`` type."""
     if machine_type in prices:
         return prices[machine_type]
+    if single and None in prices:
+        return prices[None]
     if machine_type is None and len(prices) == 1:
         return next(iter(prices.values()))
-    if None in prices:
-        return prices[None]
+    named = [str(name) for name in prices if name is not None]
+    near = nearest_names(str(machine_type), named)
     raise InputError(
-        "has no price.",
+        "The table has several types, and the model none."
+        if machine_type is None
+        else f"There is no price of the machine type {machine_type!r}.",
         field="--prices",
-        value=machine_type,
-        hint="The file needs a row for each machine type: type,price",
+        value=", ".join(named) or None,
+        hint="Give a file with one row, the price of its machines."
+        if machine_type is None
+        else f"Did you mean {near[0]}?"
+        if near
+        else "The file needs a row for each machine type: type,price",
     )
