@@ -124,6 +124,26 @@ def test_names_are_kept_in_the_store_and_binaries_watched(
     assert "job" in unknown["error"]["hint"]
 
 
+def test_a_model_that_is_missing_is_named_where_there_is_no_store(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    (tmp_path / "base.json").touch()
+    store = ("--store", f"sqlite:///{tmp_path / 'none.db'}")
+    for name, hint in (
+        ("bse.json", f"Did you mean {tmp_path / 'base.json'}?"),
+        ("bse", f"Did you mean {tmp_path / 'base.json'}?"),
+        ("other.json", f"The store {tmp_path / 'none.db'} does not exist."),
+        ("job", "Fit it: kongming scale fit"),
+    ):
+        path = tmp_path / name
+        for more in (store, ()):
+            error = answer(kongming, "predict", path, "--machines", "4", *more, status=2)["error"]
+            assert "no scale model" in error["message"]
+            assert str(path) in error["message"]
+            assert hint in error["hint"] or not more
+    assert not (tmp_path / "none.db").exists()
+
+
 def test_bad_tables_name_row_and_column(kongming: Kongming, tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("machines,scale,seconds\n1,0.1,10\n2,0.1,fast\n")

@@ -39,25 +39,28 @@ def load(model: str, store_url: str | None) -> ScaleFile:
     if Path(file := f"{model}.json").is_file():
         near: str | None = f"Did you mean the file {file}?"
     else:
-        near = did_you_mean(Path(model)) if Path(model).suffix else None
+        near = did_you_mean(Path(model) if Path(model).suffix else Path(file))
     from kongming.store import Store
     from kongming.store.models import SCALE, SCALE_PREFIX
+    from kongming.store.urls import default_url, missing_file, own_url, without_mode
 
-    with Store.open(store_url, create=False) as store:
-        document = store.model(SCALE_PREFIX + model, SCALE)
-        if document is None:
-            names = {
-                entry.app.removeprefix(SCALE_PREFIX) for entry in store.models(placement=SCALE)
-            }
-            if near:
-                raise InputError(f"There is no scale model {model!r}.", hint=near)
-            raise UnknownNameError(
-                "scale model in a file or the store",
-                model,
-                names,
-                hint="Fit it: kongming scale fit RUNS.csv --save FILE, or --name NAME",
-            )
-    return read(document)
+    url, _ = without_mode(store_url or default_url())
+    lost = missing_file(url)
+    names: set[str] = set()
+    if lost is None:
+        with Store.open(store_url, create=False) as store:
+            document = store.model(SCALE_PREFIX + model, SCALE)
+            if document is not None:
+                return read(document)
+            models = store.models(placement=SCALE)
+            names = {entry.app.removeprefix(SCALE_PREFIX) for entry in models}
+    fit_it = "Fit it: kongming scale fit RUNS.csv --save FILE, or --name NAME"
+    if lost is not None and url != own_url():
+        fit_it += f". The store {lost} does not exist."
+    unknown = UnknownNameError("scale model in a file or the store", model, names, hint=fit_it)
+    if near and (Path(model).suffix or Path(file).is_file() or not unknown.suggestions):
+        raise InputError(f"There is no scale model {model!r}.", hint=near)
+    raise unknown
 
 
 def at_context(file: ScaleFile, texts: Sequence[str], machine_type: str | None = None) -> ScaleFile:
