@@ -195,6 +195,20 @@ def test_the_commands_over_contexts(kongming: Kongming, tmp_path: Path) -> None:
     assert set(design["experiments"][0]["context"]) == {"size_gb", "k", "type"}
 
 
+@pytest.fixture(scope="module")
+def saved(without: ContextModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saved") / "model.json"
+    model_file.write_file(path, ScaleFile(None, "now", (), contexts=(without,)))
+    return path
+
+
+def test_a_machine_type_that_is_given_twice_has_to_agree(kongming: Kongming, saved: Path) -> None:
+    call = ("predict", saved, "--machines", "4", "--context", "size_gb=40,k=9,type=large")
+    error = answer(kongming, *call, "--type", "small", status=2)["error"]
+    assert "--type: contradicts --context type=large" in error["message"]
+    assert answer(kongming, *call, "--type", "large") == answer(kongming, *call)
+
+
 def test_one_context_is_refused(kongming: Kongming, tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("machines,k,seconds\n1,3,10\n2,3,6\n")

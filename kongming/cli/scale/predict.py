@@ -67,13 +67,22 @@ def at_context(file: ScaleFile, texts: Sequence[str], machine_type: str | None =
     """Return the models at the context of ``--context COLUMN=VALUE`` and ``--type``.
 
     Raises:
-        InputError: a value of the context is missing or wrong, or the model has no contexts.
+        InputError: a value of the context is missing or wrong, the machine type is given twice and
+            not alike, or the model has no contexts.
         UnknownNameError: the model has no such column.
     """
     given = scale_options.context_values(texts)
     columns = {of_job.type_column for of_job in file.contexts} - {None}
     if machine_type is not None:
-        given |= {column: machine_type for column in columns if column is not None}
+        for column in columns:
+            assert column is not None
+            if given.setdefault(column, machine_type) != machine_type:
+                raise InputError(
+                    f"contradicts --context {column}={given[column]}.",
+                    field="--type",
+                    value=machine_type,
+                    hint=f"Leave out --type, or {column} in --context.",
+                )
     return file.at_context(given)
 
 
