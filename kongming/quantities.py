@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 
 def format_seconds(seconds: float | None) -> str:
@@ -65,6 +66,12 @@ def format_percent(share: float) -> str:
     """A share in per cent, with two digits, or with all before the point: ``2.5 %``, ``340 %``."""
     percent = 100.0 * share
     return per_cent(percent, ".2g" if abs(percent) < 99.5 else ".0f")
+
+
+def exact_percent(share: float) -> str:
+    """A share in per cent with all of its digits: ``90 %``, ``99.9999 %``. One below 1 is never
+    shown as all of it."""
+    return f"{(Decimal(repr(float(share))) * 100).normalize():f} %"
 
 
 def parse_share(text: str) -> float:

@@ -114,7 +114,9 @@ def read_context_table(
         names = (*names, columns.machine_type)
     used = {columns.machines, columns.seconds, columns.scale or "scale", columns.group}
     for name in names:
-        if name in used or list(names).count(name) > 1:
+        if list(names).count(name) > 1:
+            raise InputError("is there twice.", field="--context", value=name)
+        if name in used:
             raise InputError("has another meaning already.", field="--context", value=name)
     hints = _hints(columns) | dict.fromkeys(names, "Name columns of the table with --context.")
     scale_column = columns.scale

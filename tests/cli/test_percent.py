@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kongming.quantities import format_percent, per_cent
+from kongming.quantities import exact_percent, format_percent, per_cent
 from tests.conftest import ROOT
 
 WRITES_ITSELF = {
@@ -77,3 +77,19 @@ def test_one_function_writes_per_cent() -> None:
         for line in _written_by_hand(text)
     }
     assert offenders == set(), "write it with kongming.quantities.per_cent"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.9, "90 %"),
+        (0.29, "29 %"),
+        (0.975, "97.5 %"),
+        (0.999999999999, "99.9999999999 %"),
+        (1e-12, "0.0000000001 %"),
+        (0.9999999999999999, "99.99999999999999 %"),
+        (1.0, "100 %"),
+    ],
+)
+def test_a_probability_below_1_is_never_all_of_it(share: float, text: str) -> None:
+    assert exact_percent(share) == text

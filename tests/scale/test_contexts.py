@@ -209,6 +209,37 @@ def test_a_machine_type_that_is_given_twice_has_to_agree(kongming: Kongming, sav
     assert answer(kongming, *call, "--type", "large") == answer(kongming, *call)
 
 
+def test_a_machine_type_that_no_run_had_is_named(kongming: Kongming, saved: Path) -> None:
+    call = ("predict", saved, "--machines", "4", "--type", "lrage", "--context", "size_gb=40,k=9")
+    error = answer(kongming, *call, status=2)["error"]
+    assert "no type in the runs named 'lrage'" in error["message"]
+    assert "Did you mean large?" in error["hint"]
+    assert "also give cores" in error["hint"]
+    complete = answer(kongming, *call, "--context", "cores=4")
+    assert "no run was at type=lrage: did you mean large?" in complete["warnings"]
+    known = answer(kongming, *call[:5], "large", *call[6:])
+    assert known["warnings"] == []
+
+
+def test_missing_numbers_are_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    cells = [f"{m},{size},{100 * size / m + 5}" for size in (2, 8, 16) for m in (2, 4, 8)]
+    path.write_text("\n".join(["machines,size,seconds", *cells]) + "\n")
+    (table,) = read_context_table(path, Columns(), ("size",))
+    of = fit_contexts(table, Settings(read_terms("default", items=None)))
+    with pytest.raises(InputError, match="Allowed: 2, 8, 16"):
+        of.at({})
+
+
+def test_a_context_column_that_is_there_twice(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("machines,size,seconds\n1,3,10\n2,4,6\n")
+    with pytest.raises(InputError, match=r"--context: is there twice\. Found 'size'"):
+        read_context_table(path, Columns(), ("size", "size"))
+    with pytest.raises(InputError, match="--context: has another meaning already"):
+        read_context_table(path, Columns(), ("machines",))
+
+
 def test_one_context_is_refused(kongming: Kongming, tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("machines,k,seconds\n1,3,10\n2,3,6\n")

@@ -171,6 +171,13 @@ def test_several_types_have_to_be_named(types: tuple[ScaleModel, ScaleModel]) ->
         file.single(machine_type="fats")
 
 
+def test_a_model_of_a_single_job_has_none_to_name(types: tuple[ScaleModel, ScaleModel]) -> None:
+    file = ScaleFile(None, "now", types)
+    with pytest.raises(InputError, match="--group: The model distinguishes no jobs") as caught:
+        file.of_group("x")
+    assert "Leave out --group" in (caught.value.hint or "")
+
+
 def test_a_changed_program_makes_a_model_stale(tmp_path: Path) -> None:
     program = tmp_path / "job"
     program.write_bytes(b"one")

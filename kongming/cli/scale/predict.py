@@ -15,8 +15,8 @@ from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 from kongming.cli.shares import FRACTION
-from kongming.quantities import count, per_cent
-from kongming.records.errors import InputError, UnknownNameError
+from kongming.quantities import count, exact_percent, per_cent
+from kongming.records.errors import InputError, UnknownNameError, nearest_names
 
 if TYPE_CHECKING:
     from kongming.scale.decide.recommendation import Offer, Prices
@@ -86,6 +86,23 @@ def at_context(file: ScaleFile, texts: Sequence[str], machine_type: str | None =
     return file.at_context(given)
 
 
+def never_run(file: ScaleFile, models: Sequence[ScaleModel]) -> list[str]:
+    """Return a warning for each name in a context that no run had: it may be a misspelling."""
+    names = {column.name: column.names for of_job in file.contexts for column in of_job.columns}
+    unknown = dict.fromkeys(
+        (column, value)
+        for model in models
+        for column, value in (model.context or {}).items()
+        if names.get(column) and value not in names[column]
+    )
+    warnings = []
+    for column, value in unknown:
+        near = nearest_names(str(value), names[column])
+        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(names[column][:8])}"
+        warnings.append(f"no run was at {column}={value}: {meant}")
+    return warnings
+
+
 def interval(runtime_s: Mapping[str, float]) -> str:
     """``12.3 s (11.0 s to 13.9 s)``."""
     low, high = (output.format_seconds(runtime_s[key]) for key in ("lower", "upper"))
@@ -148,14 +165,14 @@ def predict(
     stale, changes = changes_of(file.tracked)
     document = _answer(chosen, prediction)
     document["stale"] = stale
-    document["warnings"] = [*changes, *warnings_of([chosen])]
+    document["warnings"] = [*changes, *never_run(file, [chosen]), *warnings_of([chosen])]
     if as_json:
         output.emit_json(document)
         return
     console = output.console()
     console.print(
-        f"{prediction.at}: {interval(prediction.runtime_s)}, {per_cent(100 * level, 'g')} "
-        f"interval, {chosen.fit.kind}",
+        f"{prediction.at}: {interval(prediction.runtime_s)}, {exact_percent(level)} interval, "
+        f"{chosen.fit.kind}",
         markup=False,
     )
     for reason in prediction.reasons:
@@ -188,7 +205,7 @@ def show_curve(request: scale_options.CurveOptions) -> None:
     if not offers:
         raise CannotAnswerError(refused[-1])
     stale, changes = changes_of(file.tracked)
-    warnings = [*changes, *warnings_of(models), *refused[-1:]]
+    warnings = [*changes, *never_run(file, models), *warnings_of(models), *refused[-1:]]
     if request.plot is not None:
         from kongming.scale.decide.figure import draw
 
@@ -288,7 +305,13 @@ def recommend_machines(
     if likeliest is None:
         raise CannotAnswerError(refused[-1])
     stale, changes = changes_of(file.tracked)
-    warnings = [*changes, *warnings, *warnings_of(models), *refused[-1:]]
+    warnings = [
+        *changes,
+        *never_run(file, models),
+        *warnings,
+        *warnings_of(models),
+        *refused[-1:],
+    ]
     if request.plot is not None:
         from kongming.scale.decide.figure import draw
 
@@ -331,7 +354,7 @@ def recommend_machines(
             f"{advice} {count(offer.machines, 'machine')}{of}: "
             f"{interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g} {unit}; "
             f"{goal} with probability {per_cent(100 * (offer.probability or 0.0))} (required: "
-            f"{per_cent(100 * risk, 'g')})."
+            f"{exact_percent(risk)})."
             + "".join(f" It extrapolates: {reason}." for reason in offer.prediction.reasons),
             markup=False,
         )

@@ -52,7 +52,7 @@ class ScaleFile:
         """Return the models of one job, one per machine type.
 
         Raises:
-            InputError: there are several jobs and none is named.
+            InputError: there are several jobs and none is named, or there are none to name.
             UnknownNameError: no such job.
         """
         if self.contexts:
@@ -66,6 +66,12 @@ class ScaleFile:
                     allowed=", ".join(str(name) for name in groups),
                 )
             return self.models
+        if groups == [None]:
+            raise InputError(
+                "The model distinguishes no jobs.",
+                field="--group",
+                hint="Leave out --group, or fit again: kongming scale fit RUNS.csv --group COLUMN",
+            )
         if group not in groups:
             raise UnknownNameError("job in the model", group, [str(name) for name in groups])
         return tuple(model for model in self.models if model.group == group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +89,8 @@ def complete(
     were run, if all that share the given names (as of a machine type) agree in it.
 
     Raises:
-        UnknownNameError: no such column.
+        UnknownNameError: no such column, or a value is missing that only a name tells which no run
+            had.
         InputError: a value is missing or is no number.
     """
     names = [column.name for column in columns]
@@ -111,16 +112,39 @@ def complete(
     for i, name in enumerate(names):
         if name in values:
             continue
+        if not alike:
+            _refuse_unknown_names(columns, given, [other for other in names if other not in values])
         possible = {context[i] for context in alike}
         if len(possible) != 1:
             raise InputError(
                 f"The value of {name} is missing.",
                 field="--context",
-                allowed=", ".join(sorted({show(context[i]) for context in known})[:8]),
+                allowed=", ".join(map(show, _in_order({context[i] for context in known})[:8])),
                 hint=f"Add it: --context {name}=VALUE",
             )
         values[name] = next(iter(possible))
     return tuple(values[name] for name in names)
+
+
+def _refuse_unknown_names(
+    columns: Sequence[Column], given: Mapping[str, str], missing: Sequence[str]
+) -> None:
+    """Raise UnknownNameError for the first value that is no name of its column."""
+    for column in columns:
+        value = given.get(column.name)
+        if column.names and value is not None and value not in column.names:
+            raise UnknownNameError(
+                f"{column.name} in the runs",
+                value,
+                column.names,
+                hint=f"For another one, also give {', '.join(missing)} with --context.",
+            )
+
+
+def _in_order(values: Collection[Value]) -> list[Value]:
+    """Return numbers by their size, names by the alphabet."""
+    numbers = sorted(value for value in values if isinstance(value, float))
+    return [*numbers, *sorted(value for value in values if isinstance(value, str))]
 
 
 def describe(columns: Sequence[Column], context: Context) -> str:
