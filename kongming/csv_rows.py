@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kongming.missing_file import unreadable
-from kongming.quantities import DECIMAL_MARK, with_point
+from kongming.quantities import DECIMAL_MARK, THOUSANDS, has_thousands, with_point
 from kongming.records.errors import InputError
 
 
@@ -55,15 +55,12 @@ class Row:
             value = math.nan
         if math.isnan(value):
             what = "is not a number." if text else "is empty."
-            point = with_point(text)
             raise InputError(
                 what,
                 field=self.where(column),
                 value=text,
                 allowed=allowed,
-                hint=f"Write {point}: {DECIMAL_MARK[0].lower()}{DECIMAL_MARK[1:]}"
-                if point
-                else None,
+                hint=_with_commas(text),
             )
         if (
             not math.isfinite(value)
@@ -177,6 +174,14 @@ def _header(
                 hint=_separated(names) or hints.get(name),
             )
     return {name: place for place, name in enumerate(names)}
+
+
+def _with_commas(text: str) -> str | None:
+    """Return the way out for a number with commas."""
+    if has_thousands(text):
+        return THOUSANDS
+    point = with_point(text)
+    return f"Write {point}: {DECIMAL_MARK[0].lower()}{DECIMAL_MARK[1:]}" if point else None
 
 
 def _separated(names: Sequence[str]) -> str | None:

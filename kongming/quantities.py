@@ -84,21 +84,35 @@ def parse_share(text: str) -> float:
 
 
 DECIMAL_MARK = "The decimal mark is a point, not a comma."
+THOUSANDS = "Commas that separate thousands are not read, and the decimal mark is a point."
 
 
 def with_point(text: str) -> str | None:
     """Return a number with a decimal comma with a point instead, as ``0.5`` for ``0,5`` and
-    ``1.5h`` for ``1,5h``; None for any other text."""
-    return re.sub(r"(?<=\d),(?=\d)", ".", text) if _COMMA.fullmatch(text) else None
+    ``1.5h`` for ``1,5h``; None for any other text, and for what may have separators of thousands,
+    as ``1,000``."""
+    if has_thousands(text) or not _COMMA.fullmatch(text):
+        return None
+    return re.sub(r"(?<=\d),(?=\d)", ".", text)
+
+
+def has_thousands(text: str) -> bool:
+    """Whether the commas of a number may separate thousands, as in ``1,000`` and ``12,500,000``;
+    ``0,125`` has a decimal comma."""
+    return _THOUSANDS.fullmatch(text) is not None
 
 
 def meant_with_point(text: str) -> str:
-    """Return what was meant by a number with a decimal comma, as a sentence; "" for other text."""
+    """Return what was meant by a number with commas, as a sentence, without a number where that may
+    be wrong by a thousand; "" for other text."""
+    if has_thousands(text):
+        return THOUSANDS
     point = with_point(text)
     return f"Did you mean {point}? {DECIMAL_MARK}" if point else ""
 
 
 _COMMA = re.compile(r"[^\d.,]*\d+,\d+[^.,]*")
+_THOUSANDS = re.compile(r"[^\d.,]*[1-9]\d{0,2}(,\d{3})+(\.\d+)?[^\d.,]*")
 
 
 def count(number: int, what: str) -> str:

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from kongming.quantities import meant_with_point
+from kongming.quantities import has_thousands, meant_with_point
 from kongming.records.errors import UnknownNameError, nearest_names
 
 __all__ = ["in_words"]
@@ -56,9 +56,9 @@ def _meant(error: click.UsageError) -> str:
             return f"Options stand after the command: {error.ctx.command_path} COMMAND --OPTION. "
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
     message = getattr(error, "message", "")
-    number = re.search(r"^'(.*?)' is not a valid float", message)
-    if number is not None and (meant := meant_with_point(number[1])):
-        return f"{meant} "
+    number = re.search(r"^'(.*?)' is not a valid (float|integer)", message)
+    if number is not None and (number[2] == "float" or has_thousands(number[1])):
+        return f"{meant} " if (meant := meant_with_point(number[1])) else ""
     match = re.search(r"^'(.*?)' is not one of", message)
     if match is None or not isinstance(kind, click.Choice):
         return ""

@@ -7,7 +7,7 @@ import re
 
 import click
 
-from kongming.quantities import DECIMAL_MARK, with_point
+from kongming.quantities import DECIMAL_MARK, THOUSANDS, has_thousands, with_point
 
 __all__ = ["DURATION", "DURATION_OR_NONE", "Duration"]
 
@@ -37,6 +37,8 @@ def _seconds(text: str) -> float:
 def _meant(text: str) -> str:
     """Return a sentence with what was meant perhaps, after a space: a decimal comma and units in
     words are what other programs take. Empty where nobody can tell."""
+    if has_thousands(text):
+        return f" {THOUSANDS}"
     point = with_point(text)
     plain = point or text
     parts = _IN_WORDS.findall(plain)

@@ -6,7 +6,14 @@ import math
 
 import click
 
-from kongming.quantities import meant_with_point, parse_share, per_cent, with_point
+from kongming.quantities import (
+    THOUSANDS,
+    has_thousands,
+    meant_with_point,
+    parse_share,
+    per_cent,
+    with_point,
+)
 
 __all__ = ["FRACTION", "SHARE", "Share"]
 
@@ -39,6 +46,8 @@ class Share(click.ParamType[float]):
     def _meant(self, text: str) -> str:
         """Return a sentence with what was meant perhaps, after a space; empty where nobody can
         tell."""
+        if has_thousands(text):
+            return f" {THOUSANDS}"
         point = with_point(text)
         if point is not None and self._allows(parse_share(point)):
             return f" {meant_with_point(text)}"

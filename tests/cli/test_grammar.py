@@ -14,7 +14,7 @@ from kongming.cli.durations import DURATION, DURATION_OR_NONE
 from kongming.cli.main import cli, run
 from kongming.cli.shares import FRACTION, SHARE, Share
 from kongming.cli.sizes import MEMORY, SIZE
-from kongming.quantities import with_point
+from kongming.quantities import has_thousands, with_point
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,41 @@ def test_a_decimal_comma(kind: click.ParamType[float], text: str, meant: str) ->
 
 def test_a_comma_that_is_no_decimal_mark() -> None:
     assert with_point("0,5") == "0.5"
-    for text in ("1,2,4", "a,b", ",5", "5,", "1.000,5", "0.5", ""):
+    for text in ("1,2,4", "a,b", ",5", "5,", "1.000,5", "0.5", "", "1,000", "12,500", "1,000s"):
         assert with_point(text) is None
     with pytest.raises(click.BadParameter) as caught:
         SHARE.convert("3,5", None, None)
     assert "Did you mean" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(DURATION, "1,000"), (DURATION, "1,500s"), (SIZE, "1,000M"), (SHARE, "1,500%")],
+)
+def test_commas_that_may_separate_thousands(kind: click.ParamType[float], text: str) -> None:
+    """A number that was meant would be wrong by 1000 in half of the cases."""
+    with pytest.raises(click.BadParameter) as caught:
+        kind.convert(text, None, None)
+    assert "separate thousands are not read" in caught.value.message
+    assert "Did you mean" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "thousands"),
+    [
+        ("1,000", True),
+        ("12,500,000", True),
+        ("1,234.5", True),
+        ("1,000 s", True),
+        ("0,125", False),
+        ("1,00", False),
+        ("1,0000", False),
+        ("1000,000", False),
+        ("1,2,4", False),
+    ],
+)
+def test_which_commas_may_separate_thousands(text: str, thousands: bool) -> None:
+    assert has_thousands(text) is thousands
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,16 @@ def test_tables_as_spreadsheets_of_many_countries_write_them(tmp_path: Path) -> 
     assert (caught.value.hint or "").startswith("Write 0.5: ")
 
 
+@pytest.mark.parametrize("cell", ["1,000", "2,500,000", "1,234.5"])
+def test_separators_of_thousands_are_no_decimal_marks(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text(f'type,price\nm5,"{cell}"\n')
+    with pytest.raises(InputError, match="is not a number") as caught:
+        read_prices(path)
+    assert "separate thousands are not read" in (caught.value.hint or "")
+    assert "Write" not in (caught.value.hint or "")
+
+
 def test_a_file_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "no folder" / "job.json"
     with pytest.raises(InputError) as caught:

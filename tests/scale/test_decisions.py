@@ -259,6 +259,10 @@ def test_ranges() -> None:
     with pytest.raises(InputError) as caught:
         scales("0,01..0,1")
     assert caught.value.hint == "The decimal mark is a point, not a comma. Commas separate values."
+    for text, hint in (("1,000@1", "thousands"), ("8@0,5", "decimal mark is a point, not")):
+        with pytest.raises(InputError, match="--target") as caught:
+            configuration(text, "--target")
+        assert hint in (caught.value.hint or "")
     assert configuration("2@50%", "--target") == configuration("2@0.5", "--target")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kongming.atomic_file import replacing
 from kongming.csv_rows import read_rows
 from kongming.missing_file import unreadable, unwritable
-from kongming.quantities import DECIMAL_MARK, parse_share, with_point
+from kongming.quantities import DECIMAL_MARK, THOUSANDS, has_thousands, parse_share, with_point
 from kongming.records.errors import MALFORMED, InputError
 
 if TYPE_CHECKING:
@@ -52,9 +52,16 @@ def configuration(text: str, field: str) -> Configuration:
             field=field,
             value=text,
             allowed="MACHINES@SCALE, as 64@1.0 or 64@100%",
-            hint=None if with_point(text) is None else DECIMAL_MARK,
+            hint=_with_commas(machines.strip()) or _with_commas(scale.strip()),
         )
     return parsed
+
+
+def _with_commas(text: str) -> str | None:
+    """Return what a number with commas stands for, if it is any."""
+    if has_thousands(text):
+        return THOUSANDS
+    return DECIMAL_MARK if with_point(text) else None
 
 
 def experiments_of(
