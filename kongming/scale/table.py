@@ -110,6 +110,7 @@ def read_context_table(
             numbers and names, or only tells the machine count.
     """
     file = Path(path)
+    named = _hints(columns)
     if columns.machine_type is not None and columns.machine_type not in names:
         names = (*names, columns.machine_type)
     used = {columns.machines, columns.seconds, columns.scale or "scale", columns.group}
@@ -118,7 +119,7 @@ def read_context_table(
             raise InputError("is there twice.", field="--context", value=name)
         if name in used:
             raise InputError("has another meaning already.", field="--context", value=name)
-    hints = _hints(columns) | dict.fromkeys(names, "Name columns of the table with --context.")
+    hints = named | dict.fromkeys(names, "Name columns of the table with --context.")
     scale_column = columns.scale
     rows_of: dict[str | None, list[tuple[Row, tuple[float, ...], tuple[str, ...]]]] = {}
     for row in read_rows(file, tuple(hints), hints=hints, separators=",;\t"):
@@ -201,16 +202,35 @@ def _values(
 
 
 def _hints(columns: Columns) -> dict[str, str]:
-    """Return the required columns, each with the option that names it."""
-    named = {
-        columns.machines: "--machines-column",
-        columns.seconds: "--time-column",
-        columns.scale: "--scale-column",
-        columns.iterations: "--iterations-column",
-        columns.group: "--group",
-        columns.machine_type: "--type-column",
-    }
-    return {name: f"Name the column with {o}." for name, o in named.items() if name is not None}
+    """Return the required columns, each with the option that names it.
+
+    Raises:
+        InputError: two options name the same column.
+    """
+    options = (
+        ("--machines-column", columns.machines),
+        ("--time-column", columns.seconds),
+        ("--scale-column", columns.scale),
+        ("--iterations-column", columns.iterations),
+        ("--group", columns.group),
+        ("--type-column", columns.machine_type),
+    )
+    named: dict[str, str] = {}
+    for option, name in options:
+        if name is None:
+            continue
+        first = named.setdefault(name, option)
+        # Without an option the column 'scale' is that of scales.
+        if first == option and name == "scale" and columns.scale is None:
+            first = option if option in ("--group", "--type-column") else "--scale-column"
+        if first != option:
+            raise InputError(
+                f"names the same column as {first}.",
+                field=option,
+                value=name,
+                hint=f"Name another column with {option} or {first}, or rename it in the table.",
+            )
+    return {name: f"Name the column with {option}." for name, option in named.items()}
 
 
 def _numbers(row: Row, columns: Columns, scale_column: str | None) -> tuple[float, ...]:
