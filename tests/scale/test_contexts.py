@@ -240,6 +240,16 @@ def test_a_context_column_that_is_there_twice(tmp_path: Path) -> None:
         read_context_table(path, Columns(), ("machines",))
 
 
+@pytest.mark.parametrize("names", ["", " ", "k,", ",k", "k,,type"])
+def test_an_empty_name_of_a_column_is_refused(
+    kongming: Kongming, tmp_path: Path, names: str
+) -> None:
+    """It is no fit without contexts, which would take all inputs for repeats."""
+    runs = write(tmp_path / "runs.csv")
+    error = answer(kongming, "fit", runs, "--context", names, status=2)["error"]
+    assert "--context: has an empty name" in error["message"]
+
+
 def test_one_context_is_refused(kongming: Kongming, tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("machines,k,seconds\n1,3,10\n2,3,6\n")

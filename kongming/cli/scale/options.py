@@ -158,8 +158,23 @@ def table_options(function: _Function) -> _Function:
 
 
 def context_columns(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that ``--context`` names, separated by commas or one each."""
-    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+    """Return the columns that ``--context`` names, separated by commas or one each.
+
+    Raises:
+        InputError: a name is empty, as where a variable of the shell is.
+    """
+    from kongming.records.errors import InputError
+
+    names = tuple(name.strip() for text in texts for name in text.split(","))
+    if not all(names):
+        raise InputError(
+            "has an empty name of a column.",
+            field="--context",
+            value=", ".join(texts),
+            allowed="COLUMN or COLUMN,COLUMN, as size_gb,k",
+            hint="Leave out --context to fit without contexts.",
+        )
+    return names
 
 
 def context_values(texts: Sequence[str]) -> dict[str, str]:
