@@ -163,7 +163,23 @@ def _value(row: Row, name: str) -> str:
         raise InputError(
             "is empty.", field=row.where(name), value=text, allowed="a number or a name"
         )
+    if _is_not_finite(text):
+        raise InputError(
+            "is not a finite number.",
+            field=row.where(name),
+            value=text,
+            allowed="a finite number or a name",
+            hint="Correct the cell or remove its row.",
+        )
     return text
+
+
+def _is_not_finite(text: str) -> bool:
+    """Whether a text is a number without a value: nan, inf or 1e999."""
+    try:
+        return not np.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _values(

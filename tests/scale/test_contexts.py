@@ -250,6 +250,20 @@ def test_an_empty_name_of_a_column_is_refused(
     assert "--context: has an empty name" in error["message"]
 
 
+@pytest.mark.parametrize(("unit", "noted"), [("GB", True), ("", False)])
+def test_names_that_begin_with_digits_are_noted(
+    kongming: Kongming, tmp_path: Path, unit: str, noted: bool
+) -> None:
+    runs, saved = tmp_path / "runs.csv", tmp_path / "model.json"
+    cells = [f"{m},{size}{unit},2xl,{100 * size / m + 5}" for size in (2, 8, 16) for m in (2, 4, 8)]
+    runs.write_text("\n".join(["machines,size,type,seconds", *cells]) + "\n")
+    columns = ("--context", "size", "--type-column", "type")
+    warnings = answer(kongming, "fit", runs, *columns, "--save", saved)["warnings"]
+    notes = [warning for warning in warnings if "numbers without their units" in warning]
+    assert len(notes) == noted
+    assert all("size has names, as 16GB" in note for note in notes)
+
+
 def test_one_context_is_refused(kongming: Kongming, tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("machines,k,seconds\n1,3,10\n2,3,6\n")
@@ -286,7 +300,10 @@ def test_many_configurations_are_thinned_at_all_counts(tmp_path: Path) -> None:
             "machines,size,seconds\n1,3,10\n2,NA,6\n1,5,7\n",
             r"row 2 .*'size': is not a number.*'NA'",
         ),
-        ("machines,size,seconds\n1,nan,10\n2,3,6\n1,5,7\n", r"row 1 .*'size': is not a number"),
+        ("machines,size,seconds\n1,nan,10\n2,3,6\n1,5,7\n", r"row 1 .*'size': is not a finite"),
+        ("machines,size,seconds\n1,a,10\n2,inf,6\n1,b,7\n", r"row 2 .*'size': is not a finite"),
+        ("machines,size,seconds\n1,nan,9\n2,nan,6\n", r"row 1 .*'size': is not a finite number"),
+        ("machines,size,seconds\n1,inf,9\n2,-Infinity,6\n", r"row 1 .*'size': is not a finite"),
         ("machines,size,seconds\n1,,10\n2,3,6\n", r"row 1 .*'size': is empty.*a number or a name"),
         ("machines,size,seconds\n1,3,1e308\n2,3,6\n", r"row 1 .*'seconds': is out of range"),
         ("machines,size,seconds\n1,3,1e-300\n2,3,6\n", r"row 1 .*'seconds': is out of range"),

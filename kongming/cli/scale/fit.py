@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +204,23 @@ def _over_contexts(
         if given:
             raise InputError(f"{option} and --context exclude each other.", field=option)
     tables = read_context_table(runs, columns, names)
-    return tuple(fit_contexts(table, settings) for table in tables)
+    return tuple(_with_notes(fit_contexts(table, settings)) for table in tables)
+
+
+def _with_notes(model: ContextModel) -> ContextModel:
+    """Add a warning for each column of names that may be meant as numbers."""
+    notes = [
+        f"the column {column.name} has names, as {column.names[0]}, which have no order: write "
+        "numbers without their units if they are numbers"
+        for column in model.columns
+        if column.name != model.type_column
+        and column.names
+        and all(name[:1].isdigit() for name in column.names)
+    ]
+    if not notes:
+        return model
+    report = {**model.report, "warnings": [*model.report["warnings"], *notes]}
+    return replace(model, report=report)
 
 
 def _keep(file: ScaleFile, name: str, store_url: str | None) -> int:
