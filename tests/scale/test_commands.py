@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,26 @@ def test_a_cost_function_and_its_budget(kongming: Kongming, tmp_path: Path) -> N
     cost.write_text("machines,scale,cost\n1,0.01,5\n")
     error = answer(kongming, *call, "--experiments", "5", status=2)["error"]
     assert "has no cost of 2 machines" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--budget-machine-seconds", "0.0001"), r"--budget-.*: allows no exp.*'0.0001'.*10 or mo"),
+        (("--budget-machine-seconds", "10"), r"--budget-machine-seconds: So few experiments"),
+        (("--experiments", "1"), r"--experiments: So few experiments"),
+        (("--at-least", "4@0.1=9", "--experiments", "4"), r"--experiments: .*--at-least.*9 or mo"),
+        (("--at-least", "4@0.1=3", "--repeats", "2"), r"--at-least: .*--repeats 2.*'4@0.1=3'"),
+        (("--cost", "nope.csv"), r"--cost: There is no file nope.csv"),
+    ],
+)
+def test_a_design_that_is_refused_names_the_option(
+    kongming: Kongming, arguments: tuple[str, ...], message: str
+) -> None:
+    call = ("design", "--machines", "1..8", "--scale", "0.01..0.1")
+    error = answer(kongming, *call, *arguments, status=2)["error"]
+    assert re.search(message, error["message"]), error
+    assert error["hint"] or "--at-least" in message
 
 
 def test_machines_are_dropped_and_extras_counted(kongming: Kongming, tmp_path: Path) -> None:

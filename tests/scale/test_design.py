@@ -181,7 +181,7 @@ def test_lower_bounds_and_repeats_are_kept() -> None:
     chosen = dict(zip(points.configurations(), design.counts.tolist(), strict=True))
     assert chosen[wanted] >= 2
     assert max(chosen.values()) <= 3
-    with pytest.raises(InputError, match="cost 2"):
+    with pytest.raises(InputError, match="2 or more"):
         find_design(some, 1.0)
 
 
@@ -197,6 +197,22 @@ def test_one_machine_count_cannot_tell_the_terms_apart() -> None:
     points = candidates([4], [0.01, 0.05, 0.1])
     with pytest.raises(InputError, match="cannot tell the terms apart"):
         find_design(Experiments(points, np.ones(3), TERMS), 3.0)
+
+
+@pytest.mark.parametrize("kind", ["A", "D", "I"])
+@pytest.mark.parametrize(("budget", "costly"), [(1.0, False), (3.0, False), (30.0, True)])
+def test_fewer_experiments_than_terms_are_refused(
+    kind: Criterion, budget: float, costly: bool
+) -> None:
+    """Rounding errors make singular information look regular."""
+    points = candidates(range(1, 9), np.linspace(0.01, 0.1, 10).tolist())
+    cost = 1000.0 * points.scale if costly else np.ones(len(points))
+    limit = "--budget-machine-seconds" if costly else "--experiments"
+    some = Experiments(points, cost, TERMS, limit=limit)
+    with pytest.raises(InputError, match=f"{limit}: So few experiments") as caught:
+        find_design(some, budget, kind=kind, target=TARGET)
+    assert "Allow 4 experiments" in (caught.value.hint or "")
+    assert ("the cheapest 4 cost 40" in (caught.value.hint or "")) is costly
 
 
 def test_the_next_best_lowers_the_variance_more_than_others() -> None:

@@ -69,9 +69,8 @@ DEFAULT_EXPERIMENTS = 7
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Maximum number of runs of one configuration.",
+    help="Maximum number of runs of one configuration [default: 1, or as many as --at-least "
+    "requires of it].",
 )
 @click.option(
     "--at-least",
@@ -97,7 +96,7 @@ def design(
     experiments: int | None,
     optimality: str | None,
     target: str | None,
-    repeats: int,
+    repeats: int | None,
     at_least: Sequence[str],
     cost_file: Path | None,
     model: str | None,
@@ -141,6 +140,13 @@ def design(
                 raise InputError(
                     "is not a count.", field="--at-least", value=text, allowed="as 4@0.1=2"
                 )
+            if repeats is not None and int(times or 1) > repeats:
+                raise InputError(
+                    f"requires more runs of a configuration than --repeats {repeats} allows.",
+                    field="--at-least",
+                    value=text,
+                    hint="Raise --repeats, or leave it out.",
+                )
             required[configuration(pair, "--at-least")] = int(times or 1)
         plan, warnings = experiments_of(
             machines=machines,
@@ -152,7 +158,7 @@ def design(
             terms=terms,
             items=items,
             at_least=required,
-            repeats=repeats,
+            repeats=repeats or 1,
         )
         limit = budget if budget is not None else float(experiments or DEFAULT_EXPERIMENTS)
         best = find_design(plan.experiments, limit, kind=kind, target=aim)

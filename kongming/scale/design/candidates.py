@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
-from kongming.scale.design.exchange import even_spread, round_weights
-from kongming.scale.design.relaxation import Problem, Relaxed, criterion, information, relax
+from kongming.scale.design.exchange import design_value, even_spread, round_weights
+from kongming.scale.design.relaxation import Problem, Relaxed, relax
 from kongming.scale.fit.terms import Term, matrix
 from kongming.scale.points import Configuration, Points
 
@@ -32,7 +32,8 @@ class Experiments:
 
     ``seconds`` (n,), if a model predicts them, weigh an experiment by its noise: the relative error
     is the same for all, so a long run has a large error in seconds. ``at_least`` are minimum counts
-    of configurations, ``done`` the runs that exist already.
+    of configurations, ``done`` the runs that exist already. ``limit`` is the option that gives the
+    budget of costs.
     """
 
     points: Points
@@ -44,6 +45,7 @@ class Experiments:
     done: Points | None = None
     done_seconds: Floats | None = None
     repeats: int = 1
+    limit: str = "budget"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -114,14 +116,9 @@ def _find(
     # Rounding a fractional optimum to few experiments may make the information singular, and an
     # exchange may end in a local optimum: the designs of other criteria lead elsewhere.
     counts = round_weights(problem, *starts.values(), paper, even).astype(np.float64)
-    value = criterion(problem, information(problem, counts))
+    value = design_value(problem, counts)
     if not np.isfinite(value):
-        raise InputError(
-            "So few experiments cannot tell the terms apart.",
-            field="budget",
-            value=budget,
-            hint=f"Allow at least {len(experiments.terms)} experiments of different kinds.",
-        )
+        raise _too_few(experiments, problem, budget)
     variances: dict[str, float] = {}
     if target is not None:
         shown = {"chosen": counts, "paper": paper, "uniform": even}
@@ -140,10 +137,28 @@ def _find(
     )
 
 
+def _too_few(experiments: Experiments, problem: Problem, budget: float) -> InputError:
+    """Return what to raise where no design within the budget tells the terms apart."""
+    done = 0 if experiments.done is None else len(experiments.done)
+    needed = max(len(experiments.terms) - done, 1)
+    affordable = float(np.sort(problem.cost)[:needed].sum())
+    return InputError(
+        f"So few experiments cannot tell the {len(experiments.terms)} terms apart.",
+        field=experiments.limit,
+        value=f"{budget:g}",
+        hint=f"Allow {needed} experiments of different kinds or more"
+        + (
+            f"; the cheapest {needed} cost {affordable:.4g}."
+            if affordable > budget and np.ptp(problem.cost) > 0.0
+            else "."
+        ),
+    )
+
+
 def target_variance(experiments: Experiments, counts: Floats, target: Configuration) -> float:
-    """Variance of the prediction at the target over the noise variance of one run."""
-    problem = _problem(experiments, float("inf"), "I", target)
-    return criterion(problem, information(problem, counts))
+    """Variance of the prediction at the target over the noise variance of one run; infinite where
+    the experiments cannot tell the terms apart."""
+    return design_value(_problem(experiments, float("inf"), "I", target), counts)
 
 
 def next_best(
@@ -219,4 +234,5 @@ def _problem(
         budget=budget,
         lower=lower,
         upper=upper,
+        limit=experiments.limit,
     )

@@ -25,6 +25,9 @@ SPREADS = 8
 
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 TOO_LITTLE = 1e-9
+SINGULAR = 1e-13
+"""An eigenvalue of the information (each term in its own unit) below this is a rounding error."""
+
 RIDGE = 1e-9
 """Share of one experiment that makes a singular matrix regular while a design is being filled."""
 
@@ -43,12 +46,14 @@ def round_weights(problem: Problem, *starts: Floats) -> Integers:
     begun = [*starts, problem.lower, *(spread.astype(np.float64) for spread in spreads)]
     ends = [_improved(problem, start) for start in begun]
     ends += [start for start in starts if _is_design(problem, start)]
-    best = ends[int(np.argmin([_value(problem, counts) for counts in ends]))]
+    best = ends[int(np.argmin([design_value(problem, counts) for counts in ends]))]
     for _ in range(ROUNDS):
         better = _replaced(problem, best)
         if better is None:
             break
-        best = min(better, _improved(problem, better), key=lambda counts: _value(problem, counts))
+        best = min(
+            better, _improved(problem, better), key=lambda counts: design_value(problem, counts)
+        )
     return best.astype(np.intp)
 
 
@@ -79,8 +84,14 @@ def _is_design(problem: Problem, counts: Floats) -> bool:
     )
 
 
-def _value(problem: Problem, counts: Floats) -> float:
-    return criterion(problem, information(problem, counts))
+def design_value(problem: Problem, counts: Floats) -> float:
+    """Criterion of a design; infinite where it cannot tell the terms apart. With fewer experiments
+    than terms the information is singular but for rounding errors."""
+    M = information(problem, counts)
+    size = np.sqrt(np.maximum(np.diag(M), 1e-300))
+    if np.linalg.eigvalsh(M / np.outer(size, size))[0] < SINGULAR:
+        return float("inf")
+    return criterion(problem, M)
 
 
 def _improved(problem: Problem, weights: Floats) -> Floats:
@@ -168,14 +179,14 @@ def _replaced(problem: Problem, counts: Floats) -> Floats | None:
     most = int(np.clip(WORK // len(spare), 10, PAIRS))
     # Evenly over all pairs where there are too many.
     pairs = pairs[:: max(1, -(-len(pairs) // most))]
-    now = _value(problem, counts)
+    now = design_value(problem, counts)
     best = None
     for removed in (*((at,) for at in dict.fromkeys(single.tolist())), *pairs):
         rest = counts.astype(np.float64)
         np.subtract.at(rest, list(removed), 1.0)
         for per_cost in (True, False):
             filled = _fill(problem, rest, per_cost=per_cost)
-            value = _value(problem, filled)
+            value = design_value(problem, filled)
             if value < now * (1.0 - TOO_LITTLE):
                 now, best = value, filled
     return best

@@ -25,6 +25,7 @@ FORMAT = "kongming-scale-design"
 VERSION = 1
 ASSUMED_S = 1000.0
 """Machine-seconds of the entire input if nothing is known about the job."""
+_COSTS = "It is a CSV of machines, scale and cost, or one expression, as machines*(10+400*scale)."
 _DESIGN_IT = "Write one: kongming scale design --out FILE"
 
 
@@ -139,6 +140,7 @@ def experiments_of(
         done=None if runs is None else runs.points,
         done_seconds=done_seconds,
         repeats=repeats,
+        limit="--budget-machine-seconds" if in_seconds else "--experiments",
     )
     return Plan(experiments, costs, runs), warnings
 
@@ -156,8 +158,10 @@ def read_costs(file: Path, points: Points, items: float | None) -> Floats:
 
     try:
         text = file.read_text(encoding="utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {error}.", field="--cost") from error
+    except OSError as error:
+        raise unreadable(file, error, _COSTS, field="--cost") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text.", field="--cost", hint=_COSTS) from error
     if len(text.splitlines()) == 1:
         expression = parse(text, field="--cost")
         n = points.scale * (1.0 if items is None else items)

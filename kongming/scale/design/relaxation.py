@@ -35,7 +35,8 @@ class Problem:
     """``features`` (n, p) of the candidates; ``aims`` (p, q): what is minimised is the trace of
     aims' M^-1 aims (the identity: A-optimal; a target's features: I-optimal), or det(M)^(-1/p)
     for None (D-optimal). ``prior`` (p, p) is the information of the existing runs. ``cost``,
-    ``lower`` and ``upper`` (n,) are of each candidate; ``budget`` bounds the sum of costs."""
+    ``lower`` and ``upper`` (n,) are of each candidate; ``budget`` bounds the sum of costs, and
+    ``limit`` is the option that gives it."""
 
     features: Floats
     aims: Floats | None
@@ -44,6 +45,7 @@ class Problem:
     budget: float
     lower: Floats
     upper: Floats
+    limit: str = "budget"
 
     def check(self) -> None:
         """Raise InputError if there is no feasible design."""
@@ -54,14 +56,18 @@ class Problem:
         needed = float(self.cost @ self.lower)
         if needed > self.budget * (1.0 + 1e-12):
             raise InputError(
-                f"The required experiments cost {needed:g}.", field="budget", value=self.budget
+                "allows less than --at-least requires.",
+                field=self.limit,
+                value=f"{self.budget:g}",
+                allowed=f"{needed:g} or more",
             )
-        if float((self.cost * (self.upper > 0.0)).min()) > self.budget:
+        if float(self.cost.min()) > self.budget * (1.0 + 1e-9):
             raise InputError(
-                f"The cheapest experiment costs {float(self.cost.min()):g}.",
-                field="budget",
-                value=self.budget,
-                hint="Increase the budget, or allow smaller experiments.",
+                "allows no experiment.",
+                field=self.limit,
+                value=f"{self.budget:g}",
+                allowed=f"{float(self.cost.min()):.4g} or more",
+                hint="Increase it, or allow smaller experiments.",
             )
         usable = self.features[self.upper > 0.0]
         size = np.sqrt(np.diag(usable.T @ usable + self.prior))
