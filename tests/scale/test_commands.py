@@ -280,6 +280,10 @@ def test_machines_are_dropped_and_extras_counted(kongming: Kongming, tmp_path: P
     dropped = answer(kongming, "drop", nodes, "--keep", "9")
     assert dropped["drop"] == ["x"]
     assert dropped["gain_pct"] > 0
+    by_memory = answer(kongming, "drop", nodes, "--keep", "9", "--by", "memory")
+    assert by_memory["drop"] == ["n8"]
+    unknown = answer(kongming, "drop", nodes, "--keep", "9", "--by", "nope", status=2)["error"]
+    assert "Allowed: memory, network" in unknown["message"]
     extra = answer(kongming, "extra", nodes, "--machines", "10")
     assert extra["extra"] >= 1
 

@@ -90,7 +90,21 @@ def test_good_tables(tmp_path: Path) -> None:
     path.write_text("machines,scale,cost\n2,0.1,7\n1,0.1,5\n")
     assert read_costs(path, POINTS, None).tolist() == [5.0, 7.0]
     path.write_text("node,a,b\nn1,1e-9,\nn2,2e-9,3e-9\n")
-    assert readings([path], "memory") == {"n1": {"a": 1e-9}, "n2": {"a": 2e-9, "b": 3e-9}}
+    assert readings([path]) == {"n1": {"a": 1e-9}, "n2": {"a": 2e-9, "b": 3e-9}}
+
+
+def test_the_families_of_a_table_are_those_before_a_point(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("node,memory.random.8M,memory.stream,network,other\nn1,1,2,3,4\n")
+    assert readings([path], "memory") == {"n1": {"memory.random.8M": 1.0, "memory.stream": 2.0}}
+    assert readings([path], "other, network") == {"n1": {"network": 3.0, "other": 4.0}}
+    for families in ("memry", "memory,memry"):
+        with pytest.raises(InputError, match=r"--by: .*table.csv has no column.*'memry'") as caught:
+            readings([path], families)
+        assert caught.value.hint == "Did you mean memory?"
+        assert caught.value.allowed == "memory, network, other"
+    with pytest.raises(InputError, match="--by: names no family"):
+        readings([path], ",")
 
 
 def test_other_separators_only_where_they_are_allowed(tmp_path: Path) -> None:

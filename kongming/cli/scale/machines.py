@@ -24,9 +24,8 @@ _families = click.option(
     "--by",
     "families",
     metavar="FAMILY,...",
-    default="memory,network",
-    show_default=True,
-    help="Families of surrogates to compare by.",
+    help="Families of surrogates to compare by: the part of a reading's name before its first "
+    "point [default: memory,network of fingerprints, and all columns of a CSV].",
 )
 
 
@@ -45,7 +44,7 @@ _families = click.option(
 @_families
 @options.wide_option
 @options.json_option
-def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) -> None:
+def drop(fingerprints: Sequence[Path], keep: int, families: str | None, as_json: bool) -> None:
     """Drop the slowest of the launched machines, by their fingerprints.
 
     FINGERPRINT.json is the output of 'kongming fingerprint --json' on a machine, or a CSV with a
@@ -127,7 +126,7 @@ def extra(
     target: float,
     risk: float,
     most: int | None,
-    families: str,
+    families: str | None,
     as_json: bool,
 ) -> None:
     """Compute how many extra machines to launch, from the variability of measured machines."""

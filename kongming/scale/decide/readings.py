@@ -8,19 +8,36 @@ from pathlib import Path
 
 from kongming.csv_rows import read_rows
 from kongming.missing_file import unreadable
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, nearest_names
+
+FAMILIES = ("memory", "network")
+"""Families of surrogates by which machines are compared, as in Ernest's section 4.3."""
 
 
-def readings(files: Sequence[Path], families: str) -> dict[str, dict[str, float]]:
-    """Read seconds per operation by node and surrogate, for surrogates of these families.
+def readings(files: Sequence[Path], families: str | None = None) -> dict[str, dict[str, float]]:
+    """Read seconds per operation by node and surrogate, for surrogates of these families. None:
+    ``FAMILIES`` of fingerprints, and every column of a table, whose names are free.
+
+    A column of a table is of the family that it is named after, up to its first point.
 
     Raises:
-        InputError: a file is neither a fingerprint nor a table, or a node occurs twice.
+        InputError: a file is neither a fingerprint nor a table, has no reading of a family, or a
+            node occurs twice.
     """
-    requested = {name.strip() for name in families.split(",") if name.strip()}
+    requested = None
+    if families is not None:
+        requested = {name.strip() for name in families.split(",") if name.strip()}
+        if not requested:
+            raise InputError(
+                "names no family.", field="--by", value=families, allowed="as memory,network"
+            )
     by_node: dict[str, dict[str, float]] = {}
     for file in files:
-        nodes = _table(file) if file.suffix == ".csv" else _fingerprint(file, requested)
+        nodes = (
+            _table(file, requested)
+            if file.suffix == ".csv"
+            else _fingerprint(file, requested or set(FAMILIES))
+        )
         for node, values in nodes.items():
             if node in by_node:
                 raise InputError(f"{file}: node {node} occurs twice.", field="node")
@@ -63,12 +80,30 @@ def _fingerprint(file: Path, requested: set[str]) -> dict[str, dict[str, float]]
     return {file.stem: values}
 
 
-def _table(file: Path) -> dict[str, dict[str, float]]:
+def _table(file: Path, requested: set[str] | None) -> dict[str, dict[str, float]]:
     by_node: dict[str, dict[str, float]] = {}
     for row in read_rows(file, ("node",)):
         node = row.name("node")
         if node in by_node:
             raise InputError("is there twice.", field=row.where("node"), value=node)
-        values = {name: row.optional(name) for name in row.places if name and name != "node"}
+        columns = [name for name in row.places if name and name != "node"]
+        if requested is not None:
+            _check_families(file, requested, columns)
+            columns = [name for name in columns if name.split(".")[0] in requested]
+        values = {name: row.optional(name) for name in columns}
         by_node[node] = {name: value for name, value in values.items() if value is not None}
     return by_node
+
+
+def _check_families(file: Path, requested: set[str], columns: Sequence[str]) -> None:
+    """Raise InputError for a family without a column."""
+    families = dict.fromkeys(name.split(".")[0] for name in columns)
+    for family in sorted(requested - families.keys()):
+        near = nearest_names(family, families)
+        raise InputError(
+            f"{file} has no column of this family.",
+            field="--by",
+            value=family,
+            allowed=", ".join(families),
+            hint=f"Did you mean {near[0]}?" if near else "Leave out --by to compare by all.",
+        )
