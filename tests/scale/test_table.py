@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kongming.records.errors import InputError
-from kongming.scale.table import Columns, read_context_table, read_table
+from kongming.scale.table import Columns, read_table
 
 GOOD = "machines,scale,seconds\n1,0.1,10\n2,0.1,6\n4,0.1,4\n"
 
@@ -52,30 +52,6 @@ def test_a_named_scale_column_has_to_be_there(tmp_path: Path) -> None:
     assert runs.points.scale.tolist() == [1.0, 1.0]
     with pytest.raises(InputError, match=r"column 'share'.*--scale-column"):
         read_table(path, Columns(scale="share"))
-
-
-@pytest.mark.parametrize(
-    ("columns", "options"),
-    [
-        (Columns(seconds="machines"), "--time-column: names the same column as --machines-column"),
-        (Columns(scale="seconds"), "--scale-column: names the same column as --time-column"),
-        (Columns(seconds="scale"), "--time-column: names the same column as --scale-column"),
-        (Columns(iterations="scale"), "--iterations-column: .* as --scale-column"),
-        (Columns(group="machines"), "--group: names the same column as --machines-column"),
-        (Columns(group="job", machine_type="job"), "--type-column: .* as --group"),
-    ],
-)
-def test_a_column_has_a_single_meaning(tmp_path: Path, columns: Columns, options: str) -> None:
-    path = write(tmp_path, "machines,scale,seconds,job\n1,1,10,a\n2,1,6,a\n4,1,4,a\n")
-    with pytest.raises(InputError, match=options):
-        read_table(path, columns)
-    with pytest.raises(InputError, match=options):
-        read_context_table(path, columns, ("k",))
-
-
-def test_a_group_for_each_scale(tmp_path: Path) -> None:
-    path = write(tmp_path, "machines,scale,seconds\n1,1,10\n2,1,6\n1,2,4\n2,2,3\n")
-    assert set(read_table(path, Columns(group="scale")).parts) == {("1", None), ("2", None)}
 
 
 def test_other_names_separators_groups_and_repeats(tmp_path: Path) -> None:
