@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,11 +17,14 @@ from kongming.spark import application as records
 from kongming.spark.application import LOCALITIES, SUCCEEDED, Application
 from kongming.spark.reading import findings, repairs
 from kongming.spark.reading.collecting import Collector, SeenStage
+from kongming.spark.reading.unregistered import Busy, configured_cores
 
 _CALM_REMOVALS = ("idle", "decommission", "killed by driver", "driver request", "spark.stop")
 """Words in the reason of an executor's removal that was meant."""
 
 REDACTED = "*********(redacted)"
+
+_TASKS = "the tasks that they ran at once"
 
 
 def assemble(
@@ -289,7 +293,8 @@ class _Assembly:
         seen_only = [
             place for place, seen in enumerate(collected.executors_seen) if seen.added_ms is None
         ]
-        busy = _busy(stages, seen_only)
+        busy = Busy(stages, seen_only)
+        sources: Counter[str] = Counter()
         first_job_s = min(
             (self.seconds(job.submitted_ms or 0) for job in collected.jobs.values()),
             default=math.inf,
@@ -298,10 +303,13 @@ class _Assembly:
         reasons: Counter[str] = Counter()
         for place, seen in enumerate(collected.executors_seen):
             added, cores = self.maybe(seen.added_ms), seen.cores
+            profile = seen.profile
             if added is None:
-                added, at_once = busy.get(place, (self.last_s, 1))
-                cores = cores or at_once
-                self.counts[findings.UNREGISTERED] += 1
+                launch_s = busy.first_launch_s(place)
+                added = self.last_s if launch_s is None else launch_s
+                profile = busy.profile(place)
+                cores, source = self._cores(place, profile, busy)
+                sources[source] += 1
             elif added > first_job_s:
                 self.counts[findings.LATE] += 1
             removed = self.maybe(seen.removed_ms)
@@ -319,15 +327,38 @@ class _Assembly:
                     removed,
                     seen.reason,
                     tuple((self.seconds(begin), self.maybe(end)) for begin, end in seen.excluded),
-                    seen.profile,
+                    profile,
                     None if seen.storage is None else float(seen.storage),
                     collected.tasks.peak_storage.get(place),
                 )
             )
+        self.counts[findings.UNREGISTERED] = sources.total()
+        details[findings.UNREGISTERED] = f"their cores are taken from {' and '.join(sources)}"
         self.counts[findings.LOST] = sum(reasons.values())
         self.counts[findings.EXCLUDED] = sum(bool(executor.excluded_s) for executor in executors)
         details[findings.LOST] = "; ".join(reason for reason, _ in reasons.most_common(3))
         return tuple(executors)
+
+    def _cores(self, place: int, profile: int, busy: Busy) -> tuple[int, str]:
+        """Cores of an executor that did not register, and what says so."""
+        collected = self.collected
+        known = collected.profiles.get(profile)
+        # The default profile says 1 where no setting does, also of executors with more.
+        if known is not None and known.executor_cores and profile != 0:
+            return known.executor_cores, "their resource profile"
+        cores, setting = configured_cores(collected.settings)
+        if cores is not None:
+            return cores, setting
+        if known is not None and known.task_cpus > 0:
+            return busy.cores(place, known.task_cpus), _TASKS
+        return busy.cores(place, _number(collected.settings.get("spark.task.cpus", "1"))), _TASKS
+
+
+def _number(text: str) -> float:
+    """At least 1, also where it is no number."""
+    with suppress(ValueError):
+        return max(float(text), 1.0) if math.isfinite(float(text)) else 1.0
+    return 1.0
 
 
 @dataclass(frozen=True)
@@ -358,24 +389,3 @@ def _dropped(
     started = {each.partition: each for each in running if each.partition not in done}
     unknown = task_count - len(done) - len(started) if alone else 0
     return Dropped(tuple(started.values()), max(0, unknown))
-
-
-def _busy(
-    stages: tuple[records.StageAttempt, ...], places: list[int]
-) -> dict[int, tuple[float, int]]:
-    """Of each executor in ``places`` the first launch of a task, and the most tasks at once."""
-    if not places:
-        return {}
-    rows = np.concatenate(
-        [stage.tasks[np.isin(stage.tasks["executor"], places)] for stage in stages]
-        or [np.empty(0, records.TASK)]
-    )
-    busy = {}
-    for place in places:
-        own = rows[rows["executor"] == place]
-        if len(own):
-            # Whoever ends makes room before the next begins.
-            moments = np.concatenate([own["finish_s"], own["launch_s"]])
-            steps = np.repeat([-1, 1], len(own))[np.argsort(moments, kind="stable")]
-            busy[place] = float(own["launch_s"].min()), max(1, int(np.cumsum(steps).max()))
-    return busy

@@ -50,7 +50,7 @@ _SENTENCES = {
     LOST: "{} {were} lost",
     EXCLUDED: "{} {were} excluded for a time.",
     LATE: "{} registered after the first job had begun.",
-    UNREGISTERED: "{} ran tasks and never registered: their cores are taken from their tasks.",
+    UNREGISTERED: "{} never registered",
     REDACTED: "{} {are} redacted.",
 }
 
