@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,8 @@ _file = click.Path(dir_okay=False, path_type=Path)
     type=click.Choice(["replay", "paper"]),
     default="replay",
     show_default=True,
-    help="paper: constant task lengths, job groups one after the other, and no correction.",
+    help="paper: constant task lengths, job groups one after the other, and no correction; "
+    "options that need one are refused.",
 )
 @click.option(
     "--without",
@@ -178,6 +179,18 @@ def command(
 
     if input_scale is None and (ratio is not None or other_sample is not None):
         raise InputError("--ratio and --sample tell nothing without --input-scale.")
+    if model == "paper":
+        _refuse_with_paper(
+            {
+                "--input-scale": input_scale is not None,
+                "--runs": runs,
+                "--history": history,
+                "--without": without,
+                "--like": like is not None,
+                "--memory": memory is not None,
+                "--dynamic": dynamic is not None,
+            }
+        )
     application = read(log, app, attempt, missing)
     growth = None
     if history:
@@ -239,6 +252,22 @@ def command(
         output.emit_json(answer)
         return
     _show(answer, estimates, chosen, price, "executor-hours" if prices_file is None else "cost")
+
+
+def _refuse_with_paper(given: Mapping[str, object]) -> None:
+    """Raise InputError where an option is given that the paper's model has no place for."""
+    from kongming.records.errors import InputError
+
+    names = [name for name, value in given.items() if value]
+    if names:
+        several = len(names) > 1
+        raise InputError(
+            f"--model paper and {' and '.join(names)} cannot be given together: the paper's model "
+            "has constant lengths on executors that are there from start to end, and no "
+            f"correction that {'these options' if several else 'this option'} could change.",
+            hint=f"Leave --model paper out, or {' and '.join(names)}; every answer of the replay "
+            "has the paper's model next to it, as 'constant'.",
+        )
 
 
 def _sizes(

@@ -75,6 +75,27 @@ def test_the_paper_model_is_constant_lengths_alone(kongming: Kongming, log: Path
     assert estimate["corrections"] == {}
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--input-scale", "1", "--ratio", "10%", "--sample", "other", "20%"),
+        ("--runs", "runs.csv"),
+        ("--history", "other"),
+        ("--without", "memory"),
+        ("--like", "other"),
+        ("--memory", "8g"),
+        ("--dynamic", "1..4"),
+    ],
+    ids=lambda args: args[0],
+)
+def test_the_paper_model_has_no_place_for_corrections(
+    kongming: Kongming, log: Path, args: tuple[str, ...]
+) -> None:
+    error = answer(kongming, "estimate", log, "--model", "paper", *args, status=2)["error"]
+    assert f"--model paper and {args[0]} cannot be given together" in error["message"]
+    assert "Leave --model paper out" in error["hint"]
+
+
 def test_prices_cores_and_strict(kongming: Kongming, log: Path, tmp_path: Path) -> None:
     prices = tmp_path / "prices.csv"
     prices.write_text("type,price\nexecutor,36\n")
