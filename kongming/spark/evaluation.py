@@ -17,6 +17,7 @@ from kongming.scale.fit.terms import DEFAULT, term
 from kongming.scale.points import Configuration, Points, Runs
 from kongming.spark.application import Application
 from kongming.spark.estimation import Estimator, Size
+from kongming.spark.finished_runs import require_finished
 from kongming.spark.model.baselines import Sparklens
 from kongming.spark.model.cluster import asked_cluster
 from kongming.spark.model.driver import job_end
@@ -84,8 +85,10 @@ def evaluate(
     """Predict every run from every run at another size.
 
     Raises:
-        InputError: the logs are of several applications, or all of one size.
+        InputError: the logs are of several applications or of one that has not ended, or all of
+            one size.
     """
+    require_finished(applications, "LOGS")
     names = list(dict.fromkeys(application.name for application in applications))
     if len(names) > 1:
         raise InputError(

@@ -13,6 +13,7 @@ from kongming.arrays import Floats
 from kongming.records.errors import InputError
 from kongming.scale.fit.spark_replay import RESIDUAL_PRIOR
 from kongming.spark.application import Application
+from kongming.spark.finished_runs import require_finished
 from kongming.spark.model.cluster import asked_cluster
 from kongming.spark.model.corrections.growth import Growth
 from kongming.spark.model.driver import driver_time
@@ -30,8 +31,9 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
     what is left of the total of task seconds, and the driver's time, is regressed on the doublings.
 
     Raises:
-        InputError: no application ran at two sizes.
+        InputError: no application ran at two sizes, or one has not ended.
     """
+    require_finished(applications, "--history")
     by_name: dict[str, list[Workload]] = {}
     for application in applications:
         by_name.setdefault(application.name, []).append(workload_of(application))

@@ -11,6 +11,7 @@ import numpy as np
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark.application import SUCCEEDED, Application
 from kongming.spark.estimation import Estimator, Size
+from kongming.spark.finished_runs import require_finished
 from kongming.spark.model.cluster import recorded_cluster
 
 
@@ -66,7 +67,7 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
     """Tell what is left of ``running``, whose jobs come in the order of the earlier run's.
 
     Raises:
-        InputError: the log is complete.
+        InputError: the log is complete, the earlier one is not, or they are of two applications.
         CannotAnswerError: it has done more jobs than the earlier run.
     """
     if running.complete:
@@ -74,6 +75,15 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
             "is of a complete run; --like is for one that still runs.",
             field="LOG",
             hint="Leave --like out.",
+        )
+    finished = earlier.workload.application
+    require_finished([finished], "--like")
+    if finished.name and running.name and finished.name != running.name:
+        raise InputError(
+            "is a run of another application.",
+            field="--like",
+            value=finished.name,
+            allowed=f"an earlier run of {running.name!r}",
         )
     jobs = sorted(running.jobs, key=lambda job: (job.submitted_s, job.id))
     done = sum(job.completed_s is not None for job in jobs)

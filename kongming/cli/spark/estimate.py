@@ -174,6 +174,7 @@ def command(
 
     from kongming.records.errors import InputError
     from kongming.spark.estimation import Estimator, document, recommend, warnings_of
+    from kongming.spark.finished_runs import findings_of
     from kongming.spark.history import learn_growth
     from kongming.spark.reading import read, read_all
 
@@ -192,9 +193,11 @@ def command(
             }
         )
     application = read(log, app, attempt, missing)
+    others: list[Application] = []
     growth = None
     if history:
-        growth = learn_growth(read_all(history), without)
+        others += (applications := read_all(history))
+        growth = learn_growth(applications, without)
     settings: dict[str, Any] = {
         "paper": model == "paper",
         "without": without,
@@ -203,23 +206,26 @@ def command(
         "strict": strict,
     }
     if input_scale is not None:
-        settings["inputs"] = _inputs(application, input_scale, ratio, other_sample)
+        settings["inputs"], sample = _inputs(application, input_scale, ratio, other_sample)
+        others.append(sample)
     left = None
     if like is not None:
-        earlier = Estimator(read(like), **settings)
+        others.append(read(like))
+        earlier = Estimator(others[-1], **settings)
         from kongming.spark.progress import progress
 
         left = progress(earlier, application, _sizes(earlier, executors, cores, memory, None))
     estimator = Estimator(application, **settings)
     if runs:
-        estimator.residual = _residual(estimator, runs)
+        estimator.residual, applications = _residual(estimator, runs)
+        others += applications
     price, warnings = 1.0, []
     if prices_file is not None:
         price = _price(prices_file)
     else:
         warnings.append("without --prices an executor costs 1 an hour: costs are executor-hours")
     estimates = estimator.estimates(_sizes(estimator, executors, cores, memory, dynamic))
-    warnings = [*warnings_of(estimator, estimates), *warnings]
+    warnings = [*warnings_of(estimator, estimates), *findings_of(others), *warnings]
     if save is not None:
         from kongming.spark.saving import save_model
 
@@ -312,8 +318,10 @@ def _inputs(
     input_scale: float,
     ratio: float | None,
     other: tuple[Path, float] | None,
-) -> InputGrowth:
+) -> tuple[InputGrowth, Application]:
+    """How the time grows with the input, and the other sample's run, which it is learned from."""
     from kongming.records.errors import CannotAnswerError
+    from kongming.spark.finished_runs import require_finished
     from kongming.spark.model.corrections.input_growth import learn_input_growth
     from kongming.spark.model.workload import workload_of
     from kongming.spark.reading import read
@@ -324,9 +332,10 @@ def _inputs(
             hint="Run it on two samples of different ratio: --ratio SHARE --sample LOG SHARE",
         )
     path, other_ratio = other
-    return learn_input_growth(
-        workload_of(application), ratio, workload_of(read(path)), other_ratio, input_scale
-    )
+    sample = read(path)
+    require_finished([sample], "--sample")
+    work, other_work = workload_of(application), workload_of(sample)
+    return learn_input_growth(work, ratio, other_work, other_ratio, input_scale), sample
 
 
 def _dynamic(text: str, estimator: Estimator) -> Dynamic:
@@ -341,18 +350,21 @@ def _dynamic(text: str, estimator: Estimator) -> Dynamic:
     return dynamic_allocation(estimator.workload.application, int(low), int(high))
 
 
-def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
-    """Learn from logs, and from a CSV with columns executors, seconds and maybe cores."""
+def _residual(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, list[Application]]:
+    """Learn from logs, which are returned too, and from a CSV with columns executors, seconds and
+    maybe cores."""
     import numpy as np
 
     from kongming.csv_rows import read_rows
     from kongming.records.errors import InputError
     from kongming.spark.estimation import Size
+    from kongming.spark.finished_runs import require_finished
     from kongming.spark.history import learn_residual
     from kongming.spark.model.workload import workload_of
     from kongming.spark.reading import read_all
 
     measured: list[tuple[Size, float]] = []
+    others: list[Application] = []
     for path in paths:
         if path.suffix == ".csv":
             for row in read_rows(path, ("executors", "seconds")):
@@ -373,13 +385,15 @@ def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
                     allowed=f"runs of {own!r}",
                     hint="Runs of other applications on this cluster: --history.",
                 )
+            require_finished([application], "--runs")
+            others.append(application)
             work = workload_of(application)
             measured.append((Size(work.cluster.executors, work.cluster.cores), work.measured_s))
     ratios = [
         estimator.cluster(size).slots / estimator.workload.cluster.slots for size, _ in measured
     ]
     logs = [math.log(seconds / estimator.estimate(size).median_s) for size, seconds in measured]
-    return learn_residual(np.log2(ratios), np.array(logs))
+    return learn_residual(np.log2(ratios), np.array(logs)), others
 
 
 def _price(path: Path) -> float:

@@ -67,23 +67,28 @@ def command(
     from kongming.spark.application import Application
     from kongming.spark.estimation import Estimator
     from kongming.spark.evaluation import evaluate
+    from kongming.spark.finished_runs import findings_of
     from kongming.spark.history import learn_growth
     from kongming.spark.reading import read_all
 
-    growth = learn_growth(read_all(history), without) if history else None
+    others = read_all(history)
+    growth = learn_growth(others, without) if history else None
 
     def estimator_of(application: Application) -> Estimator:
         return Estimator(application, without=without, growth=growth)
 
-    evaluation = evaluate(read_all(logs), estimator_of)
+    applications = read_all(logs)
+    evaluation = evaluate(applications, estimator_of)
+    warnings = findings_of([*applications, *others])
     if plot is not None:
         from kongming.spark.figure import draw_evaluation
 
         draw_evaluation(plot, evaluation)
     if as_json:
-        output.emit_json(evaluation.document())
+        output.emit_json(evaluation.document() | {"warnings": warnings})
         return
     _show(evaluation)
+    output.print_warnings(warnings)
 
 
 def _show(evaluation: Evaluation) -> None:

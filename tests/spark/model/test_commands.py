@@ -250,6 +250,64 @@ def test_what_is_left_of_a_run_like_an_earlier_one(
     assert left[6] < left[3] < left[2]
 
 
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """A run of PROGRAM on two executors whose log has no end."""
+    application = run(PROGRAM, 2)
+    return write(replace(application, ended_s=None), tmp_path / "killed")
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "field"),
+    [
+        ("estimate", ("--runs",), "--runs"),
+        ("estimate", ("--history",), "--history"),
+        ("evaluate", (), "LOGS"),
+        ("evaluate", ("--history",), "--history"),
+    ],
+)
+def test_a_run_that_has_not_ended_is_no_measurement(
+    kongming: Kongming, log: Path, killed: Path, command: str, args: tuple[str, ...], field: str
+) -> None:
+    error = answer(kongming, command, log, *args, killed, status=2)["error"]
+    assert error["message"].startswith(f"{field}: is the log of a run that has not ended")
+    assert str(killed) in error["message"]
+
+
+def test_a_sample_has_to_have_ended(kongming: Kongming, log: Path, killed: Path) -> None:
+    growing = "--input-scale", "1", "--ratio", "10%", "--sample", killed, "20%"
+    error = answer(kongming, "estimate", log, *growing, status=2)["error"]
+    assert error["message"].startswith("--sample: is the log of a run that has not ended")
+
+
+def test_the_earlier_run_has_ended_and_is_of_the_same_application(
+    kongming: Kongming, log: Path, killed: Path, tmp_path: Path
+) -> None:
+    error = answer(kongming, "estimate", killed, "--like", killed, status=2)["error"]
+    assert error["message"].startswith("--like: is the log of a run that has not ended")
+    other = write(run(PROGRAM, 2, name="other"), tmp_path / "other")
+    error = answer(kongming, "estimate", killed, "--like", other, status=2)["error"]
+    assert error["message"].startswith("--like: is a run of another application. Found 'other'")
+    assert answer(kongming, "estimate", killed, "--like", log)["progress"]["jobs_done"] == 2
+
+
+def test_what_is_unusual_in_other_logs_is_a_warning(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    other = write(run(PROGRAM, 6), tmp_path / "app-6")
+    lines = other.read_bytes().splitlines(keepends=True)
+    other.write_bytes(b"".join([*lines[:-1], b"{\n", lines[-1]]))
+    expected = f"{other}: 1 line could not be read; left out."
+    for args in (
+        ("estimate", log, "--runs", other),
+        ("estimate", log, "--history", other, "--history", log),
+        ("evaluate", log, other),
+    ):
+        assert expected in answer(kongming, *args)["warnings"]
+    shown = kongming("spark", "evaluate", log, other)
+    assert "could not be read" in shown.stderr
+
+
 def test_an_evaluation_compares_every_pair_of_sizes(kongming: Kongming, tmp_path: Path) -> None:
     logs = [write(run(PROGRAM, count), tmp_path / f"app-{count}") for count in (1, 2, 4, 8)]
     report = answer(kongming, "evaluate", *logs)

@@ -1,0 +1,39 @@
+"""Runs that a time is taken from: they have to have ended, and what their logs say is passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kongming.records.errors import InputError
+from kongming.spark.application import Application
+
+_NAMED = 3
+"""Logs that are named where several say the same."""
+
+
+def require_finished(applications: Sequence[Application], field: str) -> None:
+    """Raise InputError, for ``field``, where the log of an application has no end: what it holds
+    takes less time than the run."""
+    for application in applications:
+        if not application.complete:
+            raise InputError(
+                "is the log of a run that has not ended, or whose driver was killed.",
+                field=field,
+                value=application.source or application.id,
+                allowed="logs of runs that have ended",
+                hint="Leave it out, or give the log once it has the application's end.",
+            )
+
+
+def findings_of(applications: Sequence[Application]) -> list[str]:
+    """Sentences about what is wrong or unusual in logs, each with those that it is about."""
+    sources: dict[str, list[str]] = {}
+    for application in applications:
+        for finding in application.findings:
+            sources.setdefault(finding.message, []).append(application.source or application.id)
+    sentences = []
+    for message, own in sources.items():
+        own = list(dict.fromkeys(own))
+        more = f" and {len(own) - _NAMED} more" if len(own) > _NAMED else ""
+        sentences.append(f"{', '.join(own[:_NAMED])}{more}: {message}")
+    return sentences
