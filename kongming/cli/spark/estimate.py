@@ -214,7 +214,7 @@ def command(
         earlier = Estimator(others[-1], **settings)
         from kongming.spark.progress import progress
 
-        left = progress(earlier, application, _sizes(earlier, executors, cores, memory, None))
+        left = progress(earlier, application, _sizes(earlier, executors, cores, memory, dynamic))
     estimator = Estimator(application, **settings)
     if runs:
         estimator.residual, applications = _residual(estimator, runs)

@@ -225,16 +225,21 @@ def test_history_of_other_programs_teaches_growth(kongming: Kongming, tmp_path: 
     assert errors[1] < 0.35 * errors[0]
 
 
-def test_what_is_left_of_a_run_like_an_earlier_one(
-    kongming: Kongming, log: Path, tmp_path: Path
-) -> None:
+def half_done(path: Path) -> tuple[Path, float]:
+    """A run of PROGRAM on three executors in the middle of its second job, and the moment."""
     finished = run(PROGRAM, 3)
     middle = (finished.jobs[0].completed_s or 0.0) + 0.5
     stages = tuple(stage for stage in finished.stages if stage.stage in finished.jobs[0].stages)
     half = replace(
         finished, jobs=finished.jobs[:1], stages=stages, ended_s=None, last_s=middle, executions=()
     )
-    running = write(half, tmp_path / "running")
+    return write(half, path), middle
+
+
+def test_what_is_left_of_a_run_like_an_earlier_one(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    running, middle = half_done(tmp_path / "running")
     report = answer(
         kongming, "estimate", running, "--like", log, "--executors", "2,3,6", "--deadline", "60s"
     )
@@ -245,9 +250,23 @@ def test_what_is_left_of_a_run_like_an_earlier_one(
     assert report["deadline"]["meets"] == progress["meets_deadline"]
     assert max(each["total_s"] for each in progress["left"]) > 60.0
     left = {each["executors"]: each["left_s"] for each in progress["left"]}
-    assert finished.ended_s is not None
-    assert left[3] == pytest.approx(finished.ended_s - middle, rel=0.1)
+    ended_s = run(PROGRAM, 3).ended_s
+    assert ended_s is not None
+    assert left[3] == pytest.approx(ended_s - middle, rel=0.1)
     assert left[6] < left[3] < left[2]
+
+
+def test_what_is_left_under_dynamic_allocation(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    running, _ = half_done(tmp_path / "running")
+    like = "estimate", running, "--like", log, "--deadline", "10m"
+    dynamic = answer(kongming, *like, "--dynamic", "1..6")
+    (left,) = dynamic["progress"]["left"]
+    # All that is estimated is dynamic allocation up to 6.
+    assert dynamic["deadline"]["meets"] == {"executors": 6, "cores": 1}
+    (constant,) = answer(kongming, *like, "--executors", "6")["progress"]["left"]
+    assert left["left_s"] > constant["left_s"]
 
 
 @pytest.fixture
