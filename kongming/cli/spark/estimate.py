@@ -180,6 +180,13 @@ def command(
 
     if input_scale is None and (ratio is not None or other_sample is not None):
         raise InputError("--ratio and --sample tell nothing without --input-scale.")
+    if save is not None and dynamic is not None:
+        raise InputError(
+            "--save and --dynamic cannot be given together: a scale model's machines are paid for "
+            "from start to end, and under dynamic allocation executors come and go, so that "
+            "its costs would be too high.",
+            hint="Save the model of constant numbers of executors, without --dynamic.",
+        )
     if model == "paper":
         _refuse_with_paper(
             {

@@ -181,6 +181,16 @@ def test_a_saved_replay_is_a_scale_model(kongming: Kongming, log: Path, tmp_path
     assert best["machines"] <= 4
 
 
+def test_dynamic_allocation_is_no_scale_model(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.json"
+    error = answer(kongming, "estimate", log, "--dynamic", "1..4", "--save", model, status=2)
+    assert "--save and --dynamic cannot be given together" in error["error"]["message"]
+    assert "without --dynamic" in error["error"]["hint"]
+    assert not model.exists()
+
+
 def test_runs_of_other_sizes_move_and_narrow_the_estimate(
     kongming: Kongming, log: Path, tmp_path: Path
 ) -> None:
