@@ -453,7 +453,7 @@ def _show(
         f"{output.format_seconds(answer['critical_path_s'])}.",
         markup=False,
     )
-    rows = []
+    rows, shown = [], []
     step = max(len(estimates) // _NEAR, 1)
     for number, each in enumerate(estimates):
         marks = [
@@ -467,6 +467,7 @@ def _show(
         ]
         if number % step and not marks and number != len(estimates) - 1:
             continue
+        shown.append(number)
         rows.append(
             [
                 each.executors,
@@ -480,13 +481,16 @@ def _show(
         )
     columns = ["executors", "cores", "runtime", "from", "to", "constant", costs, "used", ""]
     # Rows that differ in their cores cannot be told apart without them.
-    last = "cores" if len({each.cores for each in estimates}) == 1 else costs
+    alike = len({each.cores for each in estimates}) == 1
+    last = "cores" if alike else costs
     minor = ("from", "to", "constant", "used", last)
     console.print(output.table(columns, rows, right=columns[:-1], minor=minor))
     for execution in answer["executions"]:
+        own = [execution["estimates"][number] for number in shown]
+        sizes = [str(e["executors"]) + ("" if alike else f" x {e['cores']}") for e in own]
         times = ", ".join(
-            f"{each['executors']}: {output.format_seconds(each['runtime_s']['median'])}"
-            for each in execution["estimates"]
+            f"{size}: {output.format_seconds(each['runtime_s']['median'])}"
+            for size, each in zip(sizes, own, strict=True)
         )
         measured = output.format_seconds(execution["measured_s"])
         console.print(

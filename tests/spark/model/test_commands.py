@@ -368,6 +368,23 @@ def test_one_of_a_thing_is_no_plural(kongming: Kongming) -> None:
         assert not re.search(r"\b1 (executors|cores|stages|slots|tasks)\b", text)
 
 
+def test_executions_are_shown_at_the_sizes_of_the_table(kongming: Kongming, log: Path) -> None:
+    def shown(*args: str) -> tuple[list[str], str]:
+        text = kongming("spark", "estimate", log, "--by", "execution", *args).stdout
+        rows = [line.split() for line in text.splitlines() if re.match(r" +\d+ ", line)]
+        (line,) = [
+            line for line in text.replace("\n", " ").split("execution ") if line[:3] == "0 ("
+        ]
+        return [" x ".join(row[:2]) for row in rows], line.partition("measured")[2]
+
+    sizes, times = shown("--executors", "2,3", "--cores", "1,2")
+    assert sizes == ["2 x 1", "3 x 1", "2 x 2", "3 x 2"]
+    assert re.findall(r"(\d+ x \d+):", times) == sizes
+    sizes, times = shown("--executors", "1..80")
+    assert re.findall(r"(\d+):", times) == [size.split()[0] for size in sizes]
+    assert len(sizes) < 20
+
+
 def test_the_examples_of_estimate_fit_80_columns(kongming: Kongming) -> None:
     shown = kongming("spark", "estimate", "--help", env={"COLUMNS": "80"})
     assert max(map(len, shown.stdout.splitlines())) <= 80
