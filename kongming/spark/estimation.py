@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -48,6 +48,10 @@ MUCH_CORRECTED = 2.0
 
 MANY_TASKS = 1_000_000
 """Tasks to be replayed above which further processes are worth their start."""
+
+
+Price = float | Mapping[int, float]
+"""Of one executor and hour: of any, or by its cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,10 @@ class Estimate:
             "level": self.level,
         }
 
-    def cost(self, price_per_hour: float) -> float:
+    def cost(self, price_per_hour: Price) -> float:
         """Money, at a price for one executor and hour."""
+        if isinstance(price_per_hour, Mapping):
+            price_per_hour = price_per_hour[self.cores]
         return self.machine_s / HOUR_S * price_per_hour
 
 
@@ -353,7 +359,7 @@ TIE = 0.005
 """Sizes within this of the best are as good: the smaller one is taken."""
 
 
-def recommend(estimates: Sequence[Estimate], price_per_hour: float = 1.0) -> Recommendation:
+def recommend(estimates: Sequence[Estimate], price_per_hour: Price = 1.0) -> Recommendation:
     """Choose among estimates (figure 5.4: the minimum of the cost curve)."""
     if not estimates:
         raise CannotAnswerError("There is no estimate to choose from.")
@@ -393,7 +399,7 @@ def document(
     estimator: Estimator,
     estimates: Sequence[Estimate],
     *,
-    price_per_hour: float = 1.0,
+    price_per_hour: Price = 1.0,
     by_execution: bool = False,
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:

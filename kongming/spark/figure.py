@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
-from kongming.spark.estimation import Estimate, Recommendation
+from kongming.spark.estimation import Estimate, Price, Recommendation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ def draw(
     estimates: Sequence[Estimate],
     chosen: Recommendation,
     measured: tuple[int, float],
-    price_per_hour: float = 1.0,
+    price_per_hour: Price = 1.0,
 ) -> None:
     """Write an SVG or PNG: the estimates with their interval, constant lengths, the measured point
     (executors, seconds), the three picks, and the cost below.
@@ -41,7 +41,7 @@ def _figure(
     estimates: Sequence[Estimate],
     chosen: Recommendation,
     measured: tuple[int, float],
-    price: float,
+    price: Price,
 ) -> Figure:
     figure = themes.new_figure(6.4, 6.4)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")

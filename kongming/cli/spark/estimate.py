@@ -12,9 +12,9 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
-from kongming.cli.scale.options import prices_option
 from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
+from kongming.cli.spark.prices import Pricing, pricing_of
 from kongming.quantities import count as counted
 from kongming.quantities import per_cent
 
@@ -124,7 +124,14 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--strict", is_flag=True, help="Refuse what lies outside of what the log shows (exit 3)."
 )
-@prices_option
+@click.option(
+    "--prices",
+    "prices_file",
+    metavar="FILE",
+    type=_file,
+    help="CSV with columns type and price, money per executor and hour: one row, the row "
+    "'executor', or a row for each number of cores of an executor, as 4.",
+)
 @spark_options.plot_option
 @click.option(
     "--save",
@@ -165,7 +172,8 @@ def command(
 
     The tasks of the log are replayed on other slots, as Spark would schedule them. Their lengths
     are corrected for what changes with the slots; 'constant' next to the answer is without that.
-    Without --prices an executor costs 1 an hour, so that costs are executor-hours.
+    Without --prices an executor costs 1 an hour, so that costs are executor-hours; with several
+    --cores a core costs 1 an hour.
     """
     from kongming.cli.extras import require
 
@@ -226,13 +234,12 @@ def command(
     if runs:
         estimator.residual, applications = _residual(estimator, runs)
         others += applications
-    price, warnings = 1.0, []
-    if prices_file is not None:
-        price = _price(prices_file)
-    else:
-        warnings.append("without --prices an executor costs 1 an hour: costs are executor-hours")
-    estimates = estimator.estimates(_sizes(estimator, executors, cores, memory, dynamic))
-    warnings = [*warnings_of(estimator, estimates), *findings_of(others), *warnings]
+    sizes = _sizes(estimator, executors, cores, memory, dynamic)
+    recorded = estimator.workload.cluster.cores
+    pricing = pricing_of(prices_file, sorted({size.cores or recorded for size in sizes}))
+    price = pricing.price
+    estimates = estimator.estimates(sizes)
+    warnings = [*warnings_of(estimator, estimates), *findings_of(others), *pricing.warnings]
     if save is not None:
         from kongming.spark.saving import save_model
 
@@ -264,7 +271,7 @@ def command(
     if as_json:
         output.emit_json(answer)
         return
-    _show(answer, estimates, chosen, price, "executor-hours" if prices_file is None else "cost")
+    _show(answer, estimates, chosen, pricing)
 
 
 def _refuse_with_paper(given: Mapping[str, object]) -> None:
@@ -403,24 +410,6 @@ def _residual(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, li
     return learn_residual(np.log2(ratios), np.array(logs)), others
 
 
-def _price(path: Path) -> float:
-    from kongming.records.errors import InputError
-    from kongming.scale.decide.recommendation import read_prices
-
-    prices = read_prices(path)
-    if len(prices) == 1:
-        return next(iter(prices.values()))
-    for name in (None, "executor"):
-        if name in prices:
-            return prices[name]
-    raise InputError(
-        f"{path} has several types.",
-        field="--prices",
-        value=", ".join(str(name) for name in prices),
-        hint="Give one row, or name the row of this cluster's executors 'executor'.",
-    )
-
-
 def _meeting(estimates: Sequence[Estimate], deadline_s: float) -> dict[str, Any] | None:
     meeting = [each for each in estimates if each.median_s <= deadline_s]
     best = min(meeting, key=lambda each: each.executors * each.cores, default=None)
@@ -435,10 +424,8 @@ def _show(
     answer: dict[str, Any],
     estimates: Sequence[Estimate],
     chosen: Recommendation,
-    price: float,
-    costs: str,
+    pricing: Pricing,
 ) -> None:
-    """Print the answer; ``costs`` is the heading of their column."""
     console = output.console()
     application = answer["application"]
     check = answer["self_check"]
@@ -474,15 +461,15 @@ def _show(
                 each.cores,
                 *(output.format_seconds(s) for s in (each.median_s, each.lower_s, each.upper_s)),
                 output.format_seconds(each.baselines["constant_durations"]),
-                f"{each.cost(price):.4g}",
+                f"{each.cost(pricing.price):.4g}",
                 per_cent(100 * each.utilisation, ".0f"),
                 ", ".join([*marks, *(["extrapolating"] if each.extrapolating else [])]),
             ]
         )
-    columns = ["executors", "cores", "runtime", "from", "to", "constant", costs, "used", ""]
+    columns = ["executors", "cores", "runtime", "from", "to", "constant", pricing.unit, "used", ""]
     # Rows that differ in their cores cannot be told apart without them.
     alike = len({each.cores for each in estimates}) == 1
-    last = "cores" if alike else costs
+    last = "cores" if alike else pricing.unit
     minor = ("from", "to", "constant", "used", last)
     console.print(output.table(columns, rows, right=columns[:-1], minor=minor))
     for execution in answer["executions"]:

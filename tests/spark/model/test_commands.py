@@ -107,11 +107,39 @@ def test_prices_cores_and_strict(kongming: Kongming, log: Path, tmp_path: Path) 
     ]
     estimate = report["estimates"][0]
     assert estimate["cost"] == pytest.approx(estimate["machine_s"] / 100)
+    assert any("an executor of 2 cores costs as much as one of 1" in w for w in report["warnings"])
     far = answer(kongming, "estimate", log, "--executors", "64")
     assert far["estimates"][0]["extrapolating"] is True
     assert "times more slots" in far["estimates"][0]["reasons"][0]
     refused = answer(kongming, "estimate", log, "--executors", "64", "--strict", status=3)
     assert "--strict" in refused["error"]["hint"]
+
+
+def test_without_prices_executors_of_several_cores_cost_by_the_core(
+    kongming: Kongming, log: Path
+) -> None:
+    several = "estimate", log, "--executors", "3", "--cores", "1,16"
+    report = answer(kongming, *several)
+    small, large = report["estimates"]
+    assert small["cost"] == pytest.approx(small["machine_s"] / 3600)
+    assert large["cost"] == pytest.approx(16 * large["machine_s"] / 3600)
+    # Sixteen times the cores, and far from sixteen times as fast.
+    assert report["recommendation"]["cheapest"]["cores"] == 1
+    assert any("costs are core-hours" in warning for warning in report["warnings"])
+    assert "core-hours" in kongming("spark", *several).stdout
+    assert "core-hours" not in kongming("spark", *several[:4], "--cores", "16").stdout
+
+
+def test_prices_by_the_cores_of_an_executor(kongming: Kongming, log: Path, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("type,price\n1,36\n2,48\n")
+    priced = "estimate", log, "--executors", "3", "--prices", prices
+    report = answer(kongming, *priced, "--cores", "1,2")
+    for estimate, price in zip(report["estimates"], (36, 48), strict=True):
+        assert estimate["cost"] == pytest.approx(estimate["machine_s"] * price / 3600)
+    assert not any("cost" in warning for warning in report["warnings"])
+    error = answer(kongming, *priced, "--cores", "2,4", status=2)["error"]
+    assert "no price of executors of 4 cores" in error["message"]
 
 
 @pytest.mark.parametrize(
