@@ -15,13 +15,13 @@ from kongming.cli.examples import examples
 from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
 from kongming.cli.spark.prices import Pricing, pricing_of
+from kongming.cli.spark.runs import residual_of
 from kongming.quantities import count as counted
 from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.spark.application import Application
     from kongming.spark.estimation import Estimate, Estimator, Recommendation, Size
-    from kongming.spark.history import Residual
     from kongming.spark.model.cluster import Dynamic
     from kongming.spark.model.corrections.input_growth import InputGrowth
 
@@ -232,7 +232,7 @@ def command(
         left = progress(earlier, application, _sizes(earlier, executors, cores, memory, dynamic))
     estimator = Estimator(application, **settings)
     if runs:
-        estimator.residual, applications = _residual(estimator, runs)
+        estimator.residual, applications = residual_of(estimator, runs)
         others += applications
     sizes = _sizes(estimator, executors, cores, memory, dynamic)
     recorded = estimator.workload.cluster.cores
@@ -362,52 +362,6 @@ def _dynamic(text: str, estimator: Estimator) -> Dynamic:
     if int(low) > int(high):
         raise InputError("counts down.", field="--dynamic", value=text, allowed="as 2..16")
     return dynamic_allocation(estimator.workload.application, int(low), int(high))
-
-
-def _residual(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, list[Application]]:
-    """Learn from logs, which are returned too, and from a CSV with columns executors, seconds and
-    maybe cores."""
-    import numpy as np
-
-    from kongming.csv_rows import read_rows
-    from kongming.records.errors import InputError
-    from kongming.spark.estimation import Size
-    from kongming.spark.finished_runs import require_finished
-    from kongming.spark.history import learn_residual
-    from kongming.spark.model.workload import workload_of
-    from kongming.spark.reading import read_all
-
-    measured: list[tuple[Size, float]] = []
-    others: list[Application] = []
-    for path in paths:
-        if path.suffix == ".csv":
-            for row in read_rows(path, ("executors", "seconds")):
-                cores = row.optional("cores")
-                size = Size(
-                    int(row.number_in("executors", least=1.0)),
-                    None if cores is None else int(cores),
-                )
-                measured.append((size, row.number_in("seconds", above=True)))
-            continue
-        own = estimator.workload.application.name
-        for application in read_all([path]):
-            if application.name != own:
-                raise InputError(
-                    "is a run of another application.",
-                    field="--runs",
-                    value=f"{application.name or application.id!r} in {path}",
-                    allowed=f"runs of {own!r}",
-                    hint="Runs of other applications on this cluster: --history.",
-                )
-            require_finished([application], "--runs")
-            others.append(application)
-            work = workload_of(application)
-            measured.append((Size(work.cluster.executors, work.cluster.cores), work.measured_s))
-    ratios = [
-        estimator.cluster(size).slots / estimator.workload.cluster.slots for size, _ in measured
-    ]
-    logs = [math.log(seconds / estimator.estimate(size).median_s) for size, seconds in measured]
-    return learn_residual(np.log2(ratios), np.array(logs)), others
 
 
 def _meeting(estimates: Sequence[Estimate], deadline_s: float) -> dict[str, Any] | None:

@@ -232,6 +232,28 @@ def test_runs_of_other_sizes_move_and_narrow_the_estimate(
     assert after["estimates"][0]["corrections"]["runs"] > 0.0
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("executors,seconds\n", "has a header and no row. Found 'runs.csv'"),
+        ("executors,seconds\n6,20\n4.5,20\n", "row 2 (line 3), column 'executors': is out of"),
+        ("executors,seconds\n0,20\n", "column 'executors': is out of range. Found '0'"),
+        ("executors,seconds\n1e300,20\n", "column 'executors': are too many. Found '1e300'"),
+        ("executors,seconds\n6,0\n", "column 'seconds': is out of range. Found '0'"),
+        ("executors,seconds,cores\n6,20,1.5\n", "column 'cores': is out of range. Found '1.5'"),
+        ("executors,seconds,cores\n6,20,0\n", "column 'cores': is out of range. Found '0'"),
+        ("executors,seconds,cores\n6,20,abc\n", "column 'cores': is not a number. Found 'abc'"),
+    ],
+)
+def test_a_table_of_runs_names_its_row(
+    kongming: Kongming, log: Path, tmp_path: Path, rows: str, message: str
+) -> None:
+    (tmp_path / "runs.csv").write_text(rows)
+    error = answer(kongming, "estimate", log, "--runs", "runs.csv", status=2)["error"]
+    assert message in error["message"]
+    assert "Allowed:" in error["message"]
+
+
 def test_history_of_other_programs_teaches_growth(kongming: Kongming, tmp_path: Path) -> None:
     """On this cluster every doubling of the executors makes tasks a tenth longer."""
 

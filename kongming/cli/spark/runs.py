@@ -1,0 +1,92 @@
+"""Further runs of an application: what they say beyond its log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kongming.spark.application import Application
+    from kongming.spark.estimation import Estimator, Size
+    from kongming.spark.history import Residual
+
+
+def residual_of(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, list[Application]]:
+    """Learn from logs, which are returned too, and from a CSV with columns executors, seconds and
+    maybe cores."""
+    import numpy as np
+
+    from kongming.spark.history import learn_residual
+
+    measured: list[tuple[Size, float]] = []
+    others: list[Application] = []
+    for path in paths:
+        if path.suffix == ".csv":
+            measured += _rows(estimator, path)
+        else:
+            for application in _applications(estimator, path):
+                others.append(application)
+                measured.append(_size_and_seconds(application))
+    ratios = [
+        estimator.cluster(size).slots / estimator.workload.cluster.slots for size, _ in measured
+    ]
+    logs = [math.log(seconds / estimator.estimate(size).median_s) for size, seconds in measured]
+    return learn_residual(np.log2(ratios), np.array(logs)), others
+
+
+def _rows(estimator: Estimator, path: Path) -> Iterator[tuple[Size, float]]:
+    from kongming.csv_rows import read_rows
+    from kongming.records.errors import InputError
+    from kongming.spark.estimation import MOST_CORES, Size
+
+    size = None
+    for row in read_rows(path, ("executors", "seconds")):
+        executors = int(row.number_in("executors", least=1.0, integer=True))
+        cores = None
+        if row.text("cores"):
+            cores = int(row.number_in("cores", least=1.0, integer=True))
+        if executors * (cores or estimator.workload.cluster.cores) > MOST_CORES:
+            raise InputError(
+                "are too many.",
+                field=row.where("executors"),
+                value=row.text("executors"),
+                allowed=f"up to {MOST_CORES} cores in all",
+            )
+        size = Size(executors, cores)
+        yield size, row.number_in("seconds", above=True)
+    if size is None:
+        raise InputError(
+            "has a header and no row.",
+            field="--runs",
+            value=str(path),
+            allowed="a row for each run: executors, seconds and maybe cores",
+        )
+
+
+def _applications(estimator: Estimator, path: Path) -> Iterator[Application]:
+    from kongming.records.errors import InputError
+    from kongming.spark.finished_runs import require_finished
+    from kongming.spark.reading import read_all
+
+    own = estimator.workload.application.name
+    for application in read_all([path]):
+        if application.name != own:
+            raise InputError(
+                "is a run of another application.",
+                field="--runs",
+                value=f"{application.name or application.id!r} in {path}",
+                allowed=f"runs of {own!r}",
+                hint="Runs of other applications on this cluster: --history.",
+            )
+        require_finished([application], "--runs")
+        yield application
+
+
+def _size_and_seconds(application: Application) -> tuple[Size, float]:
+    from kongming.spark.estimation import Size
+    from kongming.spark.model.workload import workload_of
+
+    work = workload_of(application)
+    return Size(work.cluster.executors, work.cluster.cores), work.measured_s
