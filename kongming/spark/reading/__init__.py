@@ -7,7 +7,7 @@ grows with the tasks, not with the bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.spark.application import Application
@@ -42,16 +42,20 @@ def read(
     """
     log = _chosen(read_applications(path) if logs is None else logs, app, attempt)
     details = dict(log.details)
-    collected = _collected(log, details, in_order=True)
-    if collected.disordered:
-        # Moments tell nothing of the clock then.
-        collected = _collected(log, details, in_order=False)
+    collected = _collected(log, details)
+    steps = collected.steps
+    if steps:
+        # That it was a step is known some lines later only.
+        collected = _collected(log, details, steps)
+        collected.counts[findings.CLOCK] += len(steps)
     return assemble(collected, log.id, log.attempt, log.source, missing, details)
 
 
-def _collected(log: LoggedApplication, details: dict[str, str], *, in_order: bool) -> Collector:
+def _collected(
+    log: LoggedApplication, details: dict[str, str], steps: Collection[int] = ()
+) -> Collector:
     """Take all lines of a log. Sets in ``details`` which files are damaged."""
-    collected = Collector(in_order=in_order)
+    collected = Collector(steps)
     counts = dict(log.counts)
     damaged = []
     for part in log.parts:

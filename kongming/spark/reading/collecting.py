@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,18 +15,9 @@ import msgspec
 
 from kongming.spark import application as records
 from kongming.spark.reading import events, findings
+from kongming.spark.reading.clock import STEP_MS, DriverClock
 from kongming.spark.reading.events import event_of, started_task
 from kongming.spark.reading.tasks import LATEST_MS, TaskRows
-
-CLOCK_STEP_MS = 5_000
-"""The driver's events come nearly in order of their time; one that is this much older than the
-latest was stamped by a clock that had been set back."""
-
-MOST_STEPS = 2
-"""A clock is set back once or twice; more steps are lines in another order, or wrong moments."""
-
-SAME_STEP = 0.1
-"""Share by which a step back and one forward may differ, and undo each other."""
 
 
 @dataclass
@@ -89,11 +80,11 @@ class SeenExecution:
 
 class Collector:
     """Takes the lines of a log by ``read``; starts and ends are joined in whichever order they
-    come. Moments are milliseconds since the epoch by the driver's clock: had it never stepped back
-    if the lines are ``in_order``, which that is told from, else as written."""
+    come. Moments are milliseconds since the epoch by the driver's clock, had it never been set
+    back at ``steps``, which are those of a collector that took the same lines before."""
 
-    def __init__(self, *, in_order: bool = True) -> None:
-        self.in_order = in_order
+    def __init__(self, steps: Collection[int] = ()) -> None:
+        self.clock = DriverClock(steps)
         self._disordered = False
         self.counts: Counter[str] = Counter()
         self.settings: dict[str, str] = {}
@@ -101,10 +92,8 @@ class Collector:
         self.start: events.ApplicationStart | None = None
         self.started_ms: int | None = None
         self.ended_ms: int | None = None
-        self.first_ms: int | None = None
-        self.last_ms = 0
-        self._step_ms = 0  # the latest step of the clock
-        self.offset_ms = 0  # what the driver's clock was set back by, until now
+        self._first_ms: int | None = None
+        self._earliest_ms = LATEST_MS
         self.tasks = TaskRows()
         self.started: dict[int, tuple[bytes, int]] = {}
         self.stages: dict[tuple[int, int], SeenStage] = {}
@@ -160,7 +149,7 @@ class Collector:
             number = started_task(line)
             if number is not None:
                 # Only those without an end are read, when there are no more lines.
-                self.started[number] = line, self.offset_ms
+                self.started[number] = line, self.clock.offset_ms
                 return True
             event = event_of(line)
             if event is not None:
@@ -170,10 +159,19 @@ class Collector:
         return True
 
     @property
-    def disordered(self) -> bool:
-        """Moments tell no step of the clock: lines are in another order, or in the log twice, or
-        some moments are wrong."""
-        return self._disordered or self.counts[findings.CLOCK] > MOST_STEPS
+    def steps(self) -> frozenset[int]:
+        """The steps back of the driver's clock; none where lines are in another order, or in the
+        log twice."""
+        return frozenset() if self._disordered else self.clock.steps
+
+    @property
+    def first_ms(self) -> int | None:
+        """The first moment; None where there is none at all."""
+        return self._earliest_ms if self._disordered else self._first_ms
+
+    @property
+    def last_ms(self) -> int:
+        return self.clock.latest_ms
 
     def headless_jobs(self) -> int:
         """How many jobs ended whose start was not in any line."""
@@ -191,7 +189,7 @@ class Collector:
             info = start.task_info
             numbers = (info.index, info.partition_id, info.attempt)
             if 0 < info.launch_time < LATEST_MS and _fits(numbers):
-                self._seen(info.launch_time + offset_ms)
+                self.clock.latest_ms = max(self.last_ms, self._seen(info.launch_time + offset_ms))
                 tasks.append((start, offset_ms))
             else:
                 self.counts[findings.IMPLAUSIBLE] += 1
@@ -199,27 +197,17 @@ class Collector:
 
     # -- moments
 
-    def _now(self, ms: int | None) -> int | None:
-        """The moment at which the driver wrote an event, had its clock never stepped back; None
-        where there is none."""
+    def _now(self, ms: int | None, *, start: bool = False) -> int | None:
+        """The moment of an event, had the driver's clock never been set back; None where there is
+        none. ``start``: it is stamped as it is written."""
         if ms is None or not 0 < ms < LATEST_MS:
             return None
-        ms += self.offset_ms
-        if self.in_order and ms < self.last_ms - CLOCK_STEP_MS:
-            self._step_ms = self.last_ms - ms
-            self.offset_ms += self._step_ms
-            self.counts[findings.CLOCK] += 1
-            ms = self.last_ms
-        elif self.offset_ms and abs(ms - self.last_ms - self._step_ms) < SAME_STEP * self._step_ms:
-            self._disordered = True  # it went on as before: one moment was wrong, not the clock
-        return self._seen(ms)
+        return self._seen(self.clock.pass_by(ms, start=start))
 
     def _seen(self, ms: int) -> int:
-        if self.first_ms is None:
-            self.first_ms = self.tasks.base_ms = ms
-        elif not self.in_order:
-            self.first_ms = min(self.first_ms, ms)
-        self.last_ms = max(self.last_ms, ms)
+        if self._first_ms is None:
+            self._first_ms = self.tasks.base_ms = ms
+        self._earliest_ms = min(self._earliest_ms, ms)
         return ms
 
     # -- tasks
@@ -232,16 +220,17 @@ class Collector:
             return
         started = self.started.pop(info.task_id, None)
         launch_ms, finish_ms = info.launch_time, info.finish_time
-        if self.offset_ms == 0 and self.last_ms <= finish_ms < self.last_ms + CLOCK_STEP_MS:
-            self.last_ms = finish_ms  # as nearly always
+        clock = self.clock
+        if clock.steady and clock.last_ms <= finish_ms < clock.last_ms + STEP_MS:
+            clock.last_ms = clock.latest_ms = finish_ms  # as nearly always
         elif finish_ms:
             self._now(finish_ms)
-        if self.offset_ms:
-            launch_ms += self.offset_ms if started is None else started[1]
+        if clock.offset_ms:
+            launch_ms += clock.offset_ms if started is None else started[1]
             if finish_ms:
-                info.finish_time += self.offset_ms
+                info.finish_time += clock.offset_ms
             if info.getting_result_time:
-                info.getting_result_time += self.offset_ms
+                info.getting_result_time += clock.offset_ms
         key = (event.stage_id, event.stage_attempt_id)
         stage = self.stages.get(key) or self._stage(key)
         if stage.shuffle is None and event.task_type:
@@ -266,12 +255,12 @@ class Collector:
         if isinstance(event, events.StageSubmitted):
             repeated = stage.submitted_ms is not None and stage.completed_ms is None
             self._disordered |= stage.completed_ms is not None or repeated
-            stage.submitted_ms = self._now(submitted) or self.last_ms or None
+            stage.submitted_ms = self._now(submitted, start=True) or self.last_ms or None
             if stage.completed_ms is not None:
                 return  # its completion has said more
         else:
             if stage.submitted_ms is None and submitted is not None:
-                stage.submitted_ms = submitted + self.offset_ms
+                stage.submitted_ms = submitted + self.clock.offset_ms
             stage.completed_ms = self._now(info.completion_time) or self.last_ms or None
             stage.run_time_s = _run_time_s(info.accumulables)
         stage.rdds = tuple(self._rdd(rdd) for rdd in info.rdd_info)
@@ -296,7 +285,7 @@ class Collector:
     def _job_start(self, event: events.JobStart) -> None:
         properties = event.properties or {}
         event.properties = {key: properties[key] for key in _JOB_PROPERTIES if properties.get(key)}
-        submitted = self._now(event.submission_time) or self.last_ms or None
+        submitted = self._now(event.submission_time, start=True) or self.last_ms or None
         if event.job_id in self.jobs:
             self._disordered = True
             return
@@ -316,7 +305,7 @@ class Collector:
             job.completed_ms, job.succeeded = completed, succeeded
 
     def _sql_start(self, event: events.SqlStart) -> None:
-        started = self._now(event.time)
+        started = self._now(event.time, start=True)
         if started is None or event.execution_id in self.executions:
             return
         number = event.execution_id
@@ -440,7 +429,7 @@ class Collector:
             self.started_ms = self._seen(event.timestamp)
 
     def _application_end(self, event: events.ApplicationEnd) -> None:
-        self.ended_ms = self._now(event.timestamp)
+        self.ended_ms = self._now(event.timestamp, start=True)
 
 
 _JOB_PROPERTIES = {

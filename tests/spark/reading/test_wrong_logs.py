@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -367,6 +368,64 @@ def test_wrong_ends_of_tasks_are_no_clock_that_is_set_back(read_events: Read, wr
     for event in of(events, "TaskEnd")[:wrong]:
         event["Task Info"]["Finish Time"] -= 100_000_000_000
     assert read_events(events).ended_s == read_events(good).ended_s
+
+
+@pytest.mark.parametrize("lines_later", [20, 59])
+def test_ends_of_tasks_that_are_written_late_are_no_clock_that_is_set_back(
+    read_events: Read, lines_later: int
+) -> None:
+    lines = QUERIES.splitlines(keepends=True)
+    ends = [
+        at for at, line in enumerate(lines) if line.startswith(b'{"Event":"SparkListenerTaskEnd')
+    ]
+    expected = read_events(QUERIES)
+    for pair in pairwise(ends):
+        moved = list(lines)
+        for at in reversed(pair):
+            moved.insert(min(at + lines_later, len(lines) - 2), moved.pop(at))
+        application = read_events(b"".join(moved))
+        assert order_independent(application) == order_independent(expected)
+        assert kinds(application) == kinds(expected)
+
+
+def test_a_query_that_starts_while_ends_of_tasks_wait_is_no_clock_that_is_set_back(
+    read_events: Read,
+) -> None:
+    """The scheduler was busy for nine seconds, while another thread wrote its query's start."""
+    events = run(stages=1, tasks=40)
+    at = events.index(of(events, "TaskEnd")[10])
+    moment = events[at]["Task Info"]["Finish Time"] + 9000
+    query = {
+        "Event": "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
+        "executionId": 0,
+        "description": "",
+        "time": moment,
+    }
+    expected = read_events(events)
+    application = read_events([*events[:at], query, *events[at:]])
+    assert application.findings == ()
+    assert application.ended_s == expected.ended_s
+    assert (tasks_of(application) == tasks_of(expected)).all()
+
+
+def test_a_clock_is_set_back_and_ends_of_tasks_are_written_late(read_events: Read) -> None:
+    back_ms = 3_600_000
+    moment = re.compile(rb"\b(1[67]\d{11})\b")
+    lines = QUERIES.splitlines(keepends=True)
+    ends = [
+        at for at, line in enumerate(lines) if line.startswith(b'{"Event":"SparkListenerTaskEnd')
+    ]
+    half, early = len(lines) // 2, [at for at in ends if at < len(lines) // 4]
+    lines[half:] = [
+        moment.sub(lambda at: b"%d" % (int(at[1]) - back_ms), line) for line in lines[half:]
+    ]
+    expected = read_events(b"".join(lines))
+    lines.insert(early[0] + 30, lines.pop(early[0]))
+    application = read_events(b"".join(lines))
+    assert kinds(application) == kinds(expected)
+    assert kinds(application)["clock"] == 1
+    assert application.ended_s == expected.ended_s
+    assert application.ended_s == pytest.approx(read_events(QUERIES).ended_s, rel=0.05)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(read_events: Read) -> None:
