@@ -16,7 +16,7 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark import application as records
 from kongming.spark.application import LOCALITIES, SUCCEEDED, Application
 from kongming.spark.reading import findings, repairs
-from kongming.spark.reading.collecting import Collector, SeenStage
+from kongming.spark.reading.collecting import FAR_MS, Collector, SeenStage
 from kongming.spark.reading.unregistered import Busy, configured_cores
 
 _CALM_REMOVALS = ("idle", "decommission", "killed by driver", "driver request", "spark.stop")
@@ -41,7 +41,7 @@ def assemble(
         InputError: it says nothing.
         CannotAnswerError: more than the share ``missing`` of the task ends was dropped.
     """
-    if collected.first_ms is None:
+    if collected.first_ms is None and collected.started_ms is None:
         raise InputError(
             f"{source} holds no events of a Spark application.",
             field="LOG",
@@ -55,9 +55,28 @@ class _Assembly:
         self.collected, self.source, self.missing = collected, source, missing
         self.running = collected.running()
         self.counts: Counter[str] = collected.counts.copy()
-        first = collected.first_ms or 0
-        self.start_ms = collected.started_ms or first
-        self.last_s = max(0.0, self.seconds(collected.last_ms))
+        self.start_ms = self._start_ms()
+        self.ended_s = self.maybe(self._ended_ms())
+        self.last_s = max(self.seconds(collected.last_ms), self.ended_s or 0.0)
+
+    def _start_ms(self) -> int:
+        started_ms, first_ms = self.collected.started_ms, self.collected.first_ms
+        if started_ms is None or first_ms is None:
+            return started_ms or first_ms or 0
+        if first_ms - started_ms < FAR_MS and not self.collected.started_late:
+            return started_ms
+        self.counts[findings.WRONG_START] = 1
+        return first_ms
+
+    def _ended_ms(self) -> int | None:
+        collected = self.collected
+        ended_ms, last_ms = collected.ended_ms, collected.ordered_ms
+        if ended_ms is None or not last_ms:
+            return ended_ms
+        if not collected.ended_early and ended_ms - last_ms < FAR_MS:
+            return ended_ms
+        self.counts[findings.WRONG_END] = 1
+        return last_ms
 
     def seconds(self, ms: int) -> float:
         return max(0.0, (ms - self.start_ms) / 1e3)
@@ -70,10 +89,9 @@ class _Assembly:
         jobs = self._jobs()
         stages = self._stages()
         executors = self._executors(stages, details)
-        ended_s = self.maybe(collected.ended_ms)
         start = collected.start
         counts[findings.NO_START] = int(collected.started_ms is None)
-        counts[findings.NO_END] = int(ended_s is None)
+        counts[findings.NO_END] = int(self.ended_s is None)
         counts[findings.IMPLAUSIBLE] += collected.tasks.implausible
         counts[findings.CLOCK] += collected.tasks.stepped_back
         counts[findings.REDACTED] = sum(value == REDACTED for value in collected.settings.values())
@@ -84,7 +102,7 @@ class _Assembly:
             user="" if start is None else start.user,
             spark_version="" if collected.log is None else collected.log.spark_version,
             started_ms=self.start_ms,
-            ended_s=ended_s,
+            ended_s=self.ended_s,
             last_s=self.last_s,
             settings=collected.settings,
             executors=executors,

@@ -63,6 +63,11 @@ class DriverClock:
         large = [step for step in self._confirmed if step.ms > LARGER * self._late_ms]
         return frozenset(step.number for step in large)
 
+    @property
+    def ordered_ms(self) -> int:
+        """The latest moment, without one event that was far ahead of all others."""
+        return self.last_ms if self._total_ms == self.offset_ms else self.latest_ms
+
     def pass_by(self, ms: int, *, start: bool = False) -> int:
         """The moment of an event, had the clock never been set back. ``start``: it is stamped as it
         is written."""

@@ -19,6 +19,9 @@ from kongming.spark.reading.clock import STEP_MS, DriverClock
 from kongming.spark.reading.events import event_of, started_task
 from kongming.spark.reading.tasks import LATEST_MS, TaskRows
 
+FAR_MS = 86_400_000
+"""An application's start or end that is so far from all other events is wrong."""
+
 
 @dataclass
 class SeenStage:
@@ -92,6 +95,7 @@ class Collector:
         self.start: events.ApplicationStart | None = None
         self.started_ms: int | None = None
         self.ended_ms: int | None = None
+        self.ended_early = False  # events before its line have later moments
         self._first_ms: int | None = None
         self._earliest_ms = LATEST_MS
         self.tasks = TaskRows()
@@ -166,12 +170,25 @@ class Collector:
 
     @property
     def first_ms(self) -> int | None:
-        """The first moment; None where there is none at all."""
+        """The first moment but for the application's start and end; None where there is none."""
         return self._earliest_ms if self._disordered else self._first_ms
 
     @property
     def last_ms(self) -> int:
+        """The latest moment but for the application's start and end; 0 where there is none."""
         return self.clock.latest_ms
+
+    @property
+    def started_late(self) -> bool:
+        """Whether the application's start is after the first event, where lines are in order."""
+        if self.started_ms is None or self._first_ms is None or self._disordered:
+            return False
+        return self.started_ms > self._first_ms + STEP_MS
+
+    @property
+    def ordered_ms(self) -> int:
+        """The same without one event that is far ahead of all others, where lines are in order."""
+        return self.clock.latest_ms if self._disordered else self.clock.ordered_ms
 
     def headless_jobs(self) -> int:
         """How many jobs ended whose start was not in any line."""
@@ -372,6 +389,7 @@ class Collector:
             executor.exclusions.append((moment, False))
 
     def _block_manager(self, event: events.BlockManagerAdded) -> None:
+        self._now(event.timestamp)
         id = event.block_manager_id.executor_id
         if id in self._places or id != "driver":
             self.executors_seen[self.executor(id)].storage = max(0, event.maximum_memory)
@@ -426,10 +444,18 @@ class Collector:
         self.start = self.start or event
         # Where it stands says nothing: executors may have registered before.
         if self.started_ms is None and 0 < event.timestamp < LATEST_MS:
-            self.started_ms = self._seen(event.timestamp)
+            self.started_ms = event.timestamp
 
     def _application_end(self, event: events.ApplicationEnd) -> None:
-        self.ended_ms = self._now(event.timestamp, start=True)
+        if not 0 < event.timestamp < LATEST_MS:
+            return
+        clock = self.clock
+        latest_ms, ordered_ms = clock.latest_ms, clock.ordered_ms
+        self.ended_ms = event.timestamp + clock.offset_ms
+        if self.ended_ms < ordered_ms + FAR_MS:
+            self.ended_ms = clock.pass_by(event.timestamp, start=True)
+            clock.latest_ms = latest_ms
+        self.ended_early = self.ended_ms < ordered_ms - STEP_MS
 
 
 _JOB_PROPERTIES = {

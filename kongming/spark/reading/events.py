@@ -233,6 +233,7 @@ class BlockManagerId(_Event):
 class BlockManagerAdded(_Event):
     block_manager_id: BlockManagerId
     maximum_memory: int = 0
+    timestamp: int | None = None
 
 
 class BlockInfo(_Event):

@@ -8,6 +8,7 @@ from kongming.quantities import count as counted
 from kongming.spark.application import Finding
 
 NO_START, NO_END = "no-application-start", "no-application-end"
+WRONG_START, WRONG_END = "wrong-application-start", "wrong-application-end"
 UNFINISHED_JOBS, HEADLESS_JOBS, ABSENT_JOBS = "unfinished-jobs", "headless-jobs", "absent-jobs"
 FAILED_JOBS = "failed-jobs"
 BROKEN_LINES, LONG_LINES, CUT_TAIL = "broken-lines", "long-lines", "cut-tail"
@@ -24,6 +25,10 @@ UNREGISTERED, REDACTED = "unregistered-executors", "redacted-settings"
 _SENTENCES = {
     NO_START: "The log has no start of the application: time counts from its first event.",
     NO_END: "The log has no end of the application: it still ran, or its driver was killed.",
+    WRONG_START: "The application's start is after other events, or a day or more before them: the "
+    "first of them counts instead.",
+    WRONG_END: "The application's end is before other events, or a day or more after them: the "
+    "last of them counts instead.",
     UNFINISHED_JOBS: "{} had no end.",
     FAILED_JOBS: "{} failed: what {they} had left is not counted.",
     HEADLESS_JOBS: "{} ended whose start is not in the log; left out.",

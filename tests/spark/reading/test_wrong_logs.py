@@ -76,6 +76,57 @@ def test_no_end_of_job_and_application(read_events: Read) -> None:
     assert application.last_s == 7.0
 
 
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("start_ms", [1, START_MS - 2 * DAY_MS, START_MS + 30_000])
+def test_a_start_that_cannot_be(read_events: Read, start_ms: int) -> None:
+    events = run(stages=8)
+    of(events, "ApplicationStart")[0]["Timestamp"] = start_ms
+    application = read_events(events)
+    assert kinds(application) == {"wrong-application-start": 1}
+    # The first executor registered a second after the start.
+    assert application.started_ms == START_MS + 1000
+    assert application.ended_s == read_events(run(stages=8)).ended_s - 1.0
+
+
+@pytest.mark.parametrize("end_ms", [START_MS + 10**10, START_MS + 3000, START_MS - DAY_MS])
+def test_an_end_that_cannot_be(read_events: Read, end_ms: int) -> None:
+    events = run(stages=8)
+    events[-1]["Timestamp"] = end_ms
+    application = read_events(events)
+    assert kinds(application) == {"wrong-application-end": 1}
+    # The driver ended a second after its last job.
+    assert application.ended_s == application.jobs[-1].completed_s
+    assert application.last_s == application.ended_s
+
+
+def test_a_start_and_an_end_hours_from_all_else_are_as_they_are_written(
+    read_events: Read,
+) -> None:
+    events = run()
+    of(events, "ApplicationStart")[0]["Timestamp"] -= DAY_MS // 2
+    events[-1]["Timestamp"] += DAY_MS // 2
+    application = read_events(events)
+    assert application.findings == ()
+    assert application.ended_s == read_events(run()).ended_s + 86_400.0
+
+
+def test_a_server_that_waited_days_for_its_first_query(read_events: Read) -> None:
+    """Its driver's block manager registered at its start."""
+    events = run()
+    of(events, "ApplicationStart")[0]["Timestamp"] -= 3 * DAY_MS
+    manager = {
+        "Event": "SparkListenerBlockManagerAdded",
+        "Block Manager ID": {"Executor ID": "driver", "Host": "localhost", "Port": 1},
+        "Maximum Memory": 400_000_000,
+        "Timestamp": START_MS - 3 * DAY_MS + 500,
+    }
+    application = read_events([*events[:3], manager, *events[3:]])
+    assert application.findings == ()
+    assert application.started_ms == START_MS - 3 * DAY_MS
+
+
 def test_no_start(read_events: Read) -> None:
     events = run()
     application = read_events(without(events, *of(events, "ApplicationStart")))
