@@ -52,6 +52,13 @@ def lines(tasks: int, accumulables: int = ACCUMULABLES) -> Iterator[bytes]:
                 .replace(b'"Partition ID":7', b'"Partition ID":%d' % task)
                 .replace(b'"Executor ID":"5"', b'"Executor ID":"%d"' % (1 + task % 64))
             )
+    # The driver's events after them come after them.
+    longer_ms = 16 * tasks
+    for event in events[first + 2 :]:
+        for holder in (event, event.get("Stage Info", {})):
+            for name in ("Completion Time", "Timestamp"):
+                if name in holder:
+                    holder[name] += longer_ms
     yield from event_lines.content(events[first + 2 :]).splitlines(keepends=True)
 
 

@@ -45,7 +45,8 @@ def read(
     collected = _collected(log, details)
     steps = collected.steps
     if steps:
-        # That it was a step is known some lines later only.
+        # That it was a step is known some lines later only; of the first reading nothing is needed.
+        del collected
         collected = _collected(log, details, steps)
         collected.counts[findings.CLOCK] += len(steps)
     return assemble(collected, log.id, log.attempt, log.source, missing, details)
