@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.spark.application import Application
-from kongming.spark.reading import findings
+from kongming.spark.reading import events, findings
 from kongming.spark.reading.assembling import assemble
 from kongming.spark.reading.collecting import Collector
 from kongming.spark.reading.lines import Lines
@@ -36,7 +36,8 @@ def read(
     events were dropped. ``logs`` is what ``read_applications`` returned, where it was asked before.
 
     Raises:
-        InputError: there is no event log, or there are several and none was chosen.
+        InputError: there is no event log, or there are several and none was chosen, or one has
+            several applications in it.
         UnknownNameError: the one that was chosen is not there.
         CannotAnswerError: more task ends are missing.
     """
@@ -62,6 +63,8 @@ def _collected(
     for part in log.parts:
         lines = Lines(chunks(part))
         collected.read(lines)
+        if collected.others:
+            raise _several(log, [collected.start, *collected.others])
         if lines.damage is not None:
             damaged.append(f"{part.name} {lines.damage}")
         counts[findings.LONG_LINES] = counts.get(findings.LONG_LINES, 0) + lines.too_long
@@ -69,6 +72,24 @@ def _collected(
     details[findings.DAMAGED_FILES] = "; ".join(damaged[:3])
     collected.counts.update(counts)
     return collected
+
+
+def _several(
+    log: LoggedApplication, starts: Sequence[events.ApplicationStart | None]
+) -> InputError:
+    names = [
+        f"{start.app_id or start.app_name}"
+        + (f" (attempt {start.app_attempt_id})" if start.app_attempt_id else "")
+        for start in starts
+        if start is not None
+    ]
+    return InputError(
+        f"{log.source} holds the events of several applications or attempts in one log.",
+        field="LOG",
+        value=", ".join(dict.fromkeys(names)),
+        allowed="one application in a file, or in the files of a rolling log",
+        hint="Cut it before each line of SparkListenerLogStart, and give one of the parts.",
+    )
 
 
 def read_all(paths: Sequence[str | os.PathLike[str]]) -> list[Application]:

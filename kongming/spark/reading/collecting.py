@@ -93,6 +93,7 @@ class Collector:
         self.settings: dict[str, str] = {}
         self.log: events.LogStart | None = None
         self.start: events.ApplicationStart | None = None
+        self.others: list[events.ApplicationStart] = []  # of other applications or attempts
         self.started_ms: int | None = None
         self.ended_ms: int | None = None
         self.ended_early = False  # events before its line have later moments
@@ -441,7 +442,11 @@ class Collector:
         self.settings.update(properties)
 
     def _application_start(self, event: events.ApplicationStart) -> None:
-        self.start = self.start or event
+        if self.start is None:
+            self.start = event
+        elif _identity(event) != _identity(self.start):
+            self.others.append(event)
+            return
         # Where it stands says nothing: executors may have registered before.
         if self.started_ms is None and 0 < event.timestamp < LATEST_MS:
             self.started_ms = event.timestamp
@@ -464,6 +469,13 @@ _JOB_PROPERTIES = {
     "spark.jobGroup.id",
     "spark.job.description",
 }
+
+
+def _identity(start: events.ApplicationStart) -> tuple[object, ...]:
+    """What differs between two applications, and two attempts of one."""
+    if start.app_id is None:
+        return start.app_name, start.timestamp
+    return start.app_id, start.app_attempt_id
 
 
 def _fits(numbers: tuple[int, int, int]) -> bool:

@@ -403,6 +403,24 @@ def test_a_log_that_is_in_its_file_twice(read_events: Read) -> None:
     assert "clock" not in kinds(application)
 
 
+def test_two_applications_in_one_file(read_events: Read, tmp_path: Path) -> None:
+    other = [json.loads(line) for line in content(run(app="app-2")).splitlines()]
+    with pytest.raises(InputError, match=r"several applications.*Found 'app-1, app-2'") as raised:
+        read_events(content([*run(), *other]))
+    assert "SparkListenerLogStart" in str(raised.value.hint)
+    attempts = [*run(attempt="1"), *run(attempt="2")]
+    with pytest.raises(InputError, match=r"app-1 \(attempt 1\), app-1 \(attempt 2\)"):
+        read_events(content(attempts))
+
+
+def test_a_start_that_is_written_twice(read_events: Read) -> None:
+    events = run()
+    again = of(events, "ApplicationStart")
+    application = read_events([*events[:-1], *again, events[-1]])
+    assert application.findings == ()
+    assert application.ended_s == 8.0
+
+
 def test_a_clock_that_is_set_back_by_seconds(read_events: Read) -> None:
     moment = re.compile(rb"\b(1[67]\d{11})\b")
     lines = QUERIES.splitlines(keepends=True)
