@@ -56,10 +56,10 @@ def read(
 def _collected(
     log: LoggedApplication, details: dict[str, str], steps: Collection[int] = ()
 ) -> Collector:
-    """Take all lines of a log. Sets in ``details`` which files are damaged."""
+    """Take all lines of a log. Sets in ``details`` which files are damaged, and which empty."""
     collected = Collector(steps)
     counts = dict(log.counts)
-    damaged = []
+    damaged, empty = [], []
     for part in log.parts:
         lines = Lines(chunks(part))
         collected.read(lines)
@@ -67,7 +67,12 @@ def _collected(
             raise _several(log, [collected.start, *collected.others])
         if lines.damage is not None:
             damaged.append(f"{part.name} {lines.damage}")
+        elif not lines.any and not part.name.endswith(".inprogress"):
+            # One that is written still may be empty.
+            empty.append(part.name)
         counts[findings.LONG_LINES] = counts.get(findings.LONG_LINES, 0) + lines.too_long
+    counts[findings.EMPTY_FILES] = len(empty)
+    details[findings.EMPTY_FILES] = ", ".join(empty[:3])
     counts[findings.DAMAGED_FILES] = len(damaged)
     details[findings.DAMAGED_FILES] = "; ".join(damaged[:3])
     collected.counts.update(counts)

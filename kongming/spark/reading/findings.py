@@ -13,6 +13,7 @@ UNFINISHED_JOBS, HEADLESS_JOBS, ABSENT_JOBS = "unfinished-jobs", "headless-jobs"
 FAILED_JOBS = "failed-jobs"
 BROKEN_LINES, LONG_LINES, CUT_TAIL = "broken-lines", "long-lines", "cut-tail"
 DAMAGED_FILES, MISSING_FILES, COMPACTED = "damaged-files", "missing-files", "compacted"
+EMPTY_FILES = "empty-files"
 PART_OF_LOG = "part-of-log"
 FILLED_IN, UNFINISHED_TASKS = "filled-in-tasks", "unfinished-tasks"
 DUPLICATES, IMPLAUSIBLE, CLOCK = "duplicate-tasks", "implausible-tasks", "clock"
@@ -37,6 +38,7 @@ _SENTENCES = {
     LONG_LINES: "{} {were} longer than any event; left out.",
     CUT_TAIL: "The log is cut within its last line.",
     DAMAGED_FILES: "{} could not be read to the end",
+    EMPTY_FILES: "{} of the log {are} empty",
     MISSING_FILES: "{} of the rolling log {are} missing",
     COMPACTED: "The log was compacted: what had ended before is not in it.",
     PART_OF_LOG: "This is one file of a rolling log. Give the folder to read all of it.",
@@ -67,6 +69,7 @@ _COUNTED = {
     BROKEN_LINES: "line",
     LONG_LINES: "line",
     DAMAGED_FILES: "file",
+    EMPTY_FILES: "file",
     MISSING_FILES: "file",
     CLOCK: "moment",
     SKIPPED_STAGES: "stage",

@@ -15,7 +15,8 @@ _BUFFER = 1 << 16
 
 class Lines(io.RawIOBase):
     """Iterates over lines, each with its end; the last may have none. ``damage`` then is why not
-    all chunks could be had (None: all were), ``too_long`` of how many lines the rest was left out.
+    all chunks could be had (None: all were), ``too_long`` of how many lines the rest was left out;
+    ``any``: whether there was any byte.
     """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -23,6 +24,7 @@ class Lines(io.RawIOBase):
         self._rest = memoryview(b"")
         self._length = 0  # of the line so far
         self.too_long = 0
+        self.any = False
         self.damage: DamagedStreamError | None = None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -39,6 +41,7 @@ class Lines(io.RawIOBase):
                 self.damage, chunk = error, None
             if chunk is None:
                 return 0
+            self.any = self.any or bool(chunk)
             self._rest = memoryview(self._bounded(chunk))
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]

@@ -37,6 +37,8 @@ _HEAD_LINES = 2000
 """The application's start is among the first events: after the executors that were there already
 and the settings."""
 
+_OTHER_LINES = 20
+"""Lines that may be empty or broken before the first event; what has more is no event log."""
 
 _LOOKS = b'{"Event":'
 
@@ -89,8 +91,10 @@ def read_applications(path: str | os.PathLike[str]) -> list[LoggedApplication]:
     logs = [log for group in _groups(parts, alone) if (log := _log(path, group, alone)) is not None]
     logs = _without_copies(logs)
     if not logs:
+        rolled = [part.name for part in parts if _ROLLED.fullmatch(PurePosixPath(part.name).name)]
         raise InputError(
-            f"{path} holds no event log of Spark.",
+            f"{path} holds no event log of Spark."
+            + (f" There is no event in {_listed(rolled)}." if rolled else ""),
             field="LOG",
             allowed="a log file, a rolling folder, a zip of the history server, or a folder of "
             "them, plain or compressed",
@@ -237,14 +241,19 @@ def _log(path: Path, group: _Group, alone: bool) -> LoggedApplication | None:
 def _head(parts: Sequence[Part]) -> tuple[events.ApplicationStart | None, bool]:
     """The application's start, and whether this is an event log at all."""
     is_log = False
-    for line in islice(Lines(chunks(parts[0])), _HEAD_LINES):
-        is_log = is_log or line.startswith(_LOOKS)
-        if not is_log:
+    for part in parts:
+        seen = False
+        for place, line in enumerate(islice(Lines(chunks(part)), _HEAD_LINES)):
+            seen = seen or line.startswith(_LOOKS)
+            if not seen and place >= _OTHER_LINES:
+                break
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                event = events.event_of(line) if seen else None
+                if isinstance(event, events.ApplicationStart):
+                    return event, True
+        is_log = is_log or seen
+        if seen and place + 1 >= _HEAD_LINES:
             break
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            event = events.event_of(line)
-            if isinstance(event, events.ApplicationStart):
-                return event, True
     return None, is_log
 
 

@@ -121,6 +121,50 @@ def test_the_start_of_the_application_names_it_whatever_the_file_is_called(tmp_p
     assert [log.id for log in read_applications(path)] == ["app-1"]
 
 
+@pytest.mark.parametrize("damage", ["empty", "no event", "not zstd"])
+def test_the_first_file_of_a_rolling_log_is_damaged(damage: str, tmp_path: Path) -> None:
+    first, second, third = thirds()
+    folder = rolled(tmp_path, {"1_app-1.zstd": first, "2_app-1": second, "3_app-1": third})
+    content_of = {"empty": b"", "no event": b"{\n\n", "not zstd": b"\x28\xb5\x2f\xfd" + b"x" * 40}
+    (folder / "events_1_app-1.zstd").write_bytes(content_of[damage])
+    for path in (folder, tmp_path):
+        application = read(path)
+        assert (application.id, application.complete) == ("app-1", True)
+        assert [job.id for job in application.jobs] == [1, 2]
+        messages = {finding.kind: finding.message for finding in application.findings}
+        assert "no-application-start" in messages
+        if damage == "no event":
+            assert "broken-lines" in messages
+        else:
+            kind = "empty-files" if damage == "empty" else "damaged-files"
+            assert "events_1_app-1.zstd" in messages[kind]
+
+
+def test_an_empty_file_that_is_still_written(tmp_path: Path) -> None:
+    first, second, third = thirds()
+    pieces = {"1_app-1": first, "2_app-1": second + third, "3_app-1.inprogress": []}
+    assert read(rolled(tmp_path, pieces)).findings == ()
+
+
+def test_a_rolling_log_without_any_event_is_named(tmp_path: Path) -> None:
+    folder = rolled(tmp_path, {"1_app-1": [], "2_app-1": []})
+    with pytest.raises(InputError, match="There is no event in events_1_app-1, events_2_app-1"):
+        read(folder)
+
+
+@pytest.mark.parametrize("head", [b"\n", b"\n \n{\n", b'{"Eve\n', b"\xff\xfe\n", b"#\n" * 20])
+def test_lines_before_the_first_event(head: bytes, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "file").write_bytes(head + content(EVENTS))
+    (tmp_path / "logs" / "notes").write_text("no log\n" * 3000)
+    assert [log.id for log in read_applications(tmp_path / "logs")] == ["app-1"]
+    application = read(tmp_path / "logs")
+    assert len(application.jobs) == 3
+    broken = [line for line in head.split(b"\n") if line.strip()]
+    counts = {finding.kind: finding.count for finding in application.findings}
+    assert counts == ({"broken-lines": len(broken)} if broken else {})
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [("missing", None), ("empty", b""), ("text", b"no log\n"), ("zip", b"PK\5\6" + b"\0" * 18)],
