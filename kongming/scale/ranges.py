@@ -12,16 +12,20 @@ from kongming.records.errors import InputError
 MAX_VALUES = 10_000
 SCALE_STEPS = 10
 
+LARGEST = 999_999_999
+"""The largest count that is read at all."""
 
-def machine_counts(text: str, *, field: str = "--machines") -> tuple[int, ...]:
-    """Parse integers from 1: a list, ``LOW..HIGH``, or ``LOW..HIGH:STEP``. Raises InputError."""
+
+def machine_counts(text: str, *, field: str = "--machines", most: int = LARGEST) -> tuple[int, ...]:
+    """Parse integers from 1 to ``most``: a list, ``LOW..HIGH``, or ``LOW..HIGH:STEP``. Raises
+    InputError."""
     counts: set[int] = set()
     for part in _parts(text, field, _MACHINES):
         ends, _, step = part.partition(":")
         low, dots, high = ends.partition("..")
-        first = _integer(low, text, field)
-        last = _integer(high, text, field) if dots else first
-        stride = _integer(step, text, field) if step else 1
+        first = _integer(low, text, field, most)
+        last = _integer(high, text, field, most) if dots else first
+        stride = _integer(step, text, field, most) if step else 1
         if last < first or (last - first) // stride >= MAX_VALUES:
             raise InputError(
                 "counts down." if last < first else f"is more than {MAX_VALUES} counts.",
@@ -69,7 +73,7 @@ def _parts(text: str, field: str, allowed: str) -> list[str]:
     return parts
 
 
-def _integer(part: str, text: str, field: str) -> int:
+def _integer(part: str, text: str, field: str, most: int = LARGEST) -> int:
     plain = part.strip()
     low, dash, high = plain.partition("-")
     if dash and low.isdigit() and high.isdigit():
@@ -80,7 +84,16 @@ def _integer(part: str, text: str, field: str) -> int:
             allowed=_MACHINES,
             hint=f"Did you mean {text.replace(plain, f'{low}..{high}')}?",
         )
-    if not (plain.isascii() and plain.isdigit()) or int(plain) < 1 or len(plain) > 9:
+    if plain.isascii() and plain.isdigit() and (len(plain) > 9 or int(plain) > most):
+        raise InputError(
+            f"is more than {most}."
+            if plain == text.strip()
+            else f"has {plain!r}, which is more than {most}.",
+            field=field,
+            value=text,
+            allowed=f"{_MACHINES}, each up to {most}",
+        )
+    if not (plain.isascii() and plain.isdigit()) or int(plain) < 1:
         raise InputError(
             "is not a whole number from 1."
             if plain == text.strip()

@@ -277,13 +277,15 @@ class Estimator:
         self.replayed_s()  # once, for all processes
         # A share of the sizes for each process: the tasks are sent once, not with every size.
         shares = [sizes[k::jobs] for k in range(jobs) if sizes[k::jobs]]
-        outcomes: list[Estimate | str | None] = [None] * len(sizes)
+        outcomes: list[Estimate | _Refusal | None] = [None] * len(sizes)
         for k, (_, own) in enumerate(in_order(partial(_estimates, self), shares, len(shares))):
             outcomes[k :: len(shares)] = own
         answers = [each for each in outcomes if isinstance(each, Estimate)]
-        self.refused = [each for each in outcomes if isinstance(each, str)]
-        if self.refused and (self.strict or not answers):
-            raise CannotAnswerError(self.refused[0], hint="Ask for other sizes: --executors.")
+        refusals = [each for each in outcomes if isinstance(each, _Refusal)]
+        self.refused = [each.message for each in refusals]
+        if refusals and (self.strict or not answers):
+            hint = refusals[0].hint or "Ask for other sizes: --executors."
+            raise CannotAnswerError(refusals[0].message, hint=hint)
         return answers
 
     def _deviation(self, ratio: float, changed: float, own: float) -> float:
@@ -334,15 +336,24 @@ class Estimator:
         return tuple(spans)
 
 
-def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | str]:
-    outcomes: list[Estimate | str] = []
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a size has no answer, and the way out."""
+
+    message: str
+    hint: str | None
+
+
+def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | _Refusal]:
+    outcomes: list[Estimate | _Refusal] = []
     for size in sizes:
         try:
             outcomes.append(estimator.estimate(size))
         except ExtrapolationError:
             raise
         except CannotAnswerError as error:
-            outcomes.append(f"{counted(size.executors, 'executor')}: {error.message}")
+            message = f"{counted(size.executors, 'executor')}: {error.message}"
+            outcomes.append(_Refusal(message, error.hint))
     return outcomes
 
 

@@ -110,8 +110,18 @@ def test_conf_says_the_same_in_every_form(kongming: Kongming) -> None:
     assert yaml.safe_load(printed("kubernetes"))["spec"]["sparkConf"] == settings
     assert json.loads(printed("emr"))[0]["Properties"] == settings
     policy = json.loads(printed("databricks"))
+    document = json.loads(kongming("spark", "conf", "--for", "databricks", "--json").stdout)
+    assert {f"spark_conf.{key}" for key in document["settings"]} == {
+        key for key in policy if key.startswith("spark_conf.")
+    }
     assert policy["cluster_log_conf.path"]["value"] == "s3a://logs/here"
     assert {key.removeprefix("spark_conf.") for key in policy} - set(settings) == {
         "cluster_log_conf.type",
         "cluster_log_conf.path",
     }
+
+
+def test_conf_refuses_an_empty_folder(kongming: Kongming) -> None:
+    refused = kongming("spark", "conf", "--dir", "")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--dir: is empty." in refused.stderr

@@ -48,18 +48,21 @@ def _emr(settings: dict[str, str]) -> str:
 
 
 def _databricks(settings: dict[str, str]) -> str:
-    # Databricks writes the log itself, where the cluster's logs are delivered.
-    own = ("spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.co", "spark.eventLog.ro")
     policy = {
         "cluster_log_conf.type": {"type": "fixed", "value": "DBFS"},
         "cluster_log_conf.path": {"type": "fixed", "value": settings["spark.eventLog.dir"]},
     }
     policy |= {
         f"spark_conf.{key}": {"type": "fixed", "value": value}
-        for key, value in settings.items()
-        if not key.startswith(own)
+        for key, value in _databricks_settings(settings).items()
     }
     return json.dumps(policy, indent=2)
+
+
+def _databricks_settings(settings: dict[str, str]) -> dict[str, str]:
+    """Databricks writes the log itself, where the cluster's logs are delivered."""
+    own = ("spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.co", "spark.eventLog.ro")
+    return {key: value for key, value in settings.items() if not key.startswith(own)}
 
 
 FORMS: dict[str, tuple[str, Callable[[dict[str, str]], str]]] = {
@@ -94,10 +97,16 @@ def command(form: str, folder: str | None, as_json: bool) -> None:
 
     Spark 2.4 to 4; a version that does not know one of them passes over it.
     """
+    from kongming.records.errors import InputError
+
+    if folder is not None and not folder.strip():
+        raise InputError("is empty.", field="--dir", value=folder, allowed="a folder, or its URL")
     default, write = FORMS[form]
-    settings = {"spark.eventLog.dir": folder or default} | SETTINGS
+    settings = {"spark.eventLog.dir": default if folder is None else folder} | SETTINGS
     text = write(settings)
     if as_json:
+        if form == "databricks":
+            settings = _databricks_settings(settings)
         output.emit_json({"for": form, "settings": settings, "text": text})
         return
     click.echo(text)

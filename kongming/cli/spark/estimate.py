@@ -299,14 +299,18 @@ def _sizes(
 ) -> list[Size]:
     from kongming.records.errors import InputError
     from kongming.scale.ranges import machine_counts
-    from kongming.spark.estimation import FAR, Size
+    from kongming.spark.estimation import FAR, MOST_CORES, Size
     from kongming.spark.model.cluster import LEAST_MEMORY, size_bytes
 
     recorded = estimator.workload.cluster
-    each = [None] if cores is None else list(machine_counts(cores, field="--cores"))
+    each: list[int | None] = [None]
+    if cores is not None:
+        each = list(machine_counts(cores, field="--cores", most=MOST_CORES))
     room = None
     if memory is not None:
         room = size_bytes(memory)
+        if room is not None and not math.isfinite(room):
+            room = None
         if room is None or room < LEAST_MEMORY:
             raise InputError(
                 "is not a size."
@@ -320,11 +324,31 @@ def _sizes(
         if executors is not None:
             raise InputError("Give --executors or --dynamic, not both.")
         allocation = _dynamic(dynamic, estimator)
+        _refuse_too_many(f"--dynamic {dynamic}", cores, allocation.most, each, recorded.cores)
         return [Size(allocation.most, count, room, allocation) for count in each]
     counts = range(1, int(FAR * recorded.executors) + 1)
     if executors is not None:
-        counts = machine_counts(executors, field="--executors")  # type: ignore[assignment]
+        counts = machine_counts(  # type: ignore[assignment]
+            executors, field="--executors", most=MOST_CORES
+        )
+        _refuse_too_many(f"--executors {executors}", cores, max(counts), each, recorded.cores)
     return [Size(count, core, room) for core in each for count in counts]
+
+
+def _refuse_too_many(
+    given: str, cores: str | None, executors: int, each: Sequence[int | None], recorded: int
+) -> None:
+    """Raise InputError, which names the options as ``given``, for more cores than are estimated."""
+    from kongming.records.errors import InputError
+    from kongming.spark.estimation import MOST_CORES
+
+    most = max(count or recorded for count in each)
+    if executors * most > MOST_CORES:
+        of = f"--cores {cores}" if cores is not None else f"{counted(recorded, 'core')} each"
+        raise InputError(
+            f"{given} with {of} are up to {executors * most} cores in all.",
+            allowed=f"up to {MOST_CORES} cores in all, here {MOST_CORES // most} executors",
+        )
 
 
 def _inputs(

@@ -150,7 +150,14 @@ def test_prices_by_the_cores_of_an_executor(kongming: Kongming, log: Path, tmp_p
         (("--memory", "4"), "450m or more"),
         (("--dynamic", "1..4", "--executors", "3"), "not both"),
         (("--dynamic", "1..100000000"), "cores in all"),
-        (("--executors", "10000", "--cores", "1000000"), "cores in all"),
+        (("--dynamic", "1..200000", "--cores", "1,2"), "--dynamic 1..200000 with --cores 1,2 are"),
+        (("--executors", "10000", "--cores", "100"), "up to 250000 cores in all, here 2500 exec"),
+        (("--executors", "1000000000"), "--executors: is more than 250000. Found '1000000000'"),
+        (("--executors", "2..999999"), "has '999999', which is more than 250000"),
+        (("--executors", "9" * 5000), "is more than 250000"),
+        (("--cores", "999999999"), "--cores: is more than 250000. Found '999999999'"),
+        (("--memory", "inf"), "--memory: is not a size. Found 'inf'"),
+        (("--memory", "1e400g"), "--memory: is not a size"),
         (("--executors", "2,,4"), "has no value"),
         (("--executors", "2.."), "lacks a number"),
         (("--plot", "figure.txt"), "not an image file"),
@@ -163,6 +170,17 @@ def test_what_is_wrong_is_named(
     kongming: Kongming, log: Path, args: tuple[str, ...], message: str
 ) -> None:
     assert message in answer(kongming, "estimate", log, *args, status=2)["error"]["message"]
+
+
+def test_the_way_out_where_no_size_has_a_slot(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    application = run(PROGRAM, 2, 2)
+    settings = {**application.settings, "spark.task.cpus": "2"}
+    wide = write(replace(application, settings=settings), tmp_path / "wide")
+    error = answer(kongming, "estimate", wide, "--cores", "1", status=3)["error"]
+    assert "No slot for a task of 2 CPUs" in error["message"]
+    assert error["hint"] == "Ask for more cores: --cores."
 
 
 def test_one_sample_does_not_tell_how_time_grows(kongming: Kongming, log: Path) -> None:
