@@ -224,7 +224,8 @@ class Collector:
 
     def _seen(self, ms: int) -> int:
         if self._first_ms is None:
-            self._first_ms = self.tasks.base_ms = ms
+            self._first_ms = ms
+            self.tasks.base_ms = self.tasks.base_ms or ms
         self._earliest_ms = min(self._earliest_ms, ms)
         return ms
 
@@ -450,6 +451,9 @@ class Collector:
         # Where it stands says nothing: executors may have registered before.
         if self.started_ms is None and 0 < event.timestamp < LATEST_MS:
             self.started_ms = event.timestamp
+            if self.tasks.empty:
+                # Seconds from it are rounded only once.
+                self.tasks.base_ms = event.timestamp
 
     def _application_end(self, event: events.ApplicationEnd) -> None:
         if not 0 < event.timestamp < LATEST_MS:

@@ -47,20 +47,20 @@ class _Growing:
     those that nothing was written to take no memory."""
 
     def __init__(self, kind: np.dtype) -> None:
-        self._kind, self._count = kind, 0
+        self._kind, self.count = kind, 0
         self._pages = mmap.mmap(-1, _STEP, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def add(self, rows: np.ndarray) -> None:
-        begin = self._count * self._kind.itemsize
+        begin = self.count * self._kind.itemsize
         end = begin + rows.nbytes
         if end > len(self._pages):
             self._pages.resize(end + max(_STEP, end // 4))
         self._pages[begin:end] = rows.tobytes()
-        self._count += len(rows)
+        self.count += len(rows)
 
     def array(self) -> np.ndarray:
         """All rows, in place; nothing can be added afterwards."""
-        return np.frombuffer(self._pages, self._kind, self._count)
+        return np.frombuffer(self._pages, self._kind, self.count)
 
 
 class TaskRows:
@@ -75,6 +75,11 @@ class TaskRows:
         self.implausible = 0  # left out
         self._buffer = bytearray(_BUFFERED * _RAW.itemsize)
         self._count = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether no task was added yet, so that ``base_ms`` may be set."""
+        return not (self._count or self._rows.count)
 
     def new_stage(self) -> int:
         """A place for the rows of another stage."""
