@@ -86,6 +86,7 @@ def questions(runs: Runs, random: np.random.Generator) -> list[tuple[str, Runs, 
 def judge(training: Runs, left: Runs) -> tuple[dict[str, float], float]:
     """Return the errors of the stack, of its forms and of Amdahl's law, and the share of runs in
     the interval."""
+    training = training.in_order()
     fit = fit_stack(training, TERMS.terms)
     model = ScaleModel(fit, measure_stack_spread(training, fit), Ranges.of(training), {})
     points, truth = left.configurations, left.typical

@@ -144,6 +144,13 @@ class Runs:
         """(count,) number of runs of each configuration."""
         return np.bincount(self.owner, minlength=self.count).astype(np.float64)
 
+    def in_order(self) -> Runs:
+        """Sort by machines, scale, iterations and seconds: rows of a table have no order."""
+        points = self.points
+        return self.take(
+            np.lexsort((self.seconds, points.iterations, points.scale, points.machines))
+        )
+
     def take(self, mask: Any) -> Runs:
         """Select runs by index or mask."""
         return Runs(self.points.take(mask), self.seconds[mask])

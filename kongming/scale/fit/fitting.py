@@ -114,7 +114,8 @@ def _fit(
         warnings.append(
             f"the runs belong to {len(identities)} different programs or inputs (column identity)"
         )
-    runs = _first_runs(runs, settings, warnings)
+    # Which run was the first is all that the order of rows tells.
+    runs = _first_runs(runs, settings, warnings).in_order()
     requested = _with_setup(settings.terms, runs) if iterated else settings.terms
     edge = None
     stacked = settings.kind in (AUTO, STACK)

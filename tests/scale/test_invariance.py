@@ -1,0 +1,76 @@
+"""What says the same gives the same answers: the order of rows, the units of times and scales."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kongming.records.errors import CannotAnswerError
+from kongming.scale.fit.model import ScaleModel
+from kongming.scale.points import Configuration, Points, Runs
+from tests.scale.shapes import fitted
+
+QUESTIONS = ((1, 1.0), (2, 0.5), (5, 1.0), (8, 0.25), (16, 1.0), (64, 1.0), (3, 0.01))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Runs:
+    """Grids with some configurations, repeats, noise, and in some of them a memory cliff."""
+    random = np.random.default_rng(draw(st.integers(0, 10_000)))
+    scales = (1.0,) if draw(st.booleans()) else (0.1, 0.25, 0.5, 1.0)
+    cells = [(m, s) for m in (1, 2, 4, 8, 16) for s in scales]
+    count = draw(st.integers(4, 9))
+    if len(cells) > count:
+        cells = [cells[i] for i in sorted(random.choice(len(cells), count, replace=False))]
+    if len({m for m, _ in cells}) < 2:
+        cells += [(3, 1.0), (32, 1.0)]
+    cells = [cell for cell in cells for _ in range(draw(st.sampled_from((1, 1, 2))))]
+    machines, scale = (np.array(column, dtype=float) for column in zip(*cells, strict=True))
+    seconds = 5.0 + 100.0 * scale / machines + 3.0 * np.log(machines) + 0.2 * machines
+    if draw(st.booleans()):
+        seconds = np.where(scale / machines > 0.4, 3.0 * seconds, seconds)
+    seconds *= np.exp(0.05 * random.standard_normal(len(seconds)))
+    return Runs(Points(machines, scale, np.ones(len(machines))), seconds)
+
+
+def answers(model: ScaleModel, seconds: float = 1.0, scale: float = 1.0) -> list[float]:
+    """Medians and intervals in the units of the first table, NaN where nothing is predicted."""
+    values = []
+    for machines, share in QUESTIONS:
+        try:
+            at = model.predict(Configuration(machines, share * scale))
+        except CannotAnswerError:
+            values += [np.nan] * 3
+        else:
+            values += [each / seconds for each in (at.median, at.lower, at.upper)]
+    return values
+
+
+def same(a: ScaleModel, b: ScaleModel, *, seconds: float = 1.0, scale: float = 1.0) -> None:
+    expected, values = answers(a), answers(b, seconds, scale)
+    assert values == pytest.approx(expected, rel=1e-4, nan_ok=True)
+
+
+KINDS = st.sampled_from(
+    ("auto", "ernest", "ernest-relative", "ernest-piecewise", "ernest-residuals", "repeat-nearest")
+)
+
+
+@given(runs=tables(), kind=KINDS, seed=st.integers(0, 1000))
+@settings(max_examples=25, deadline=None)
+def test_the_order_of_rows_changes_no_answer(runs: Runs, kind: str, seed: int) -> None:
+    shuffled = runs.take(np.random.default_rng(seed).permutation(len(runs)))
+    a, b = fitted(runs, kind=kind), fitted(shuffled, kind=kind)
+    assert answers(b) == pytest.approx(answers(a), rel=1e-12, nan_ok=True)
+    assert b.report["loo_error_pct"] == pytest.approx(a.report["loo_error_pct"], rel=1e-12)
+
+
+def test_first_runs_are_those_of_the_table() -> None:
+    """Sorting comes after the first run of each configuration was dropped."""
+    machines = np.repeat([1.0, 2.0, 4.0, 8.0], 3)
+    seconds = 100.0 / machines * np.tile([1.5, 1.0, 1.01], 4)
+    runs = Runs(Points(machines, np.ones(12), np.ones(12)), seconds)
+    later = runs.take(np.tile([False, True, True], 4))
+    assert answers(fitted(runs, drop_first=True)) == answers(fitted(later))
