@@ -74,3 +74,32 @@ def test_first_runs_are_those_of_the_table() -> None:
     runs = Runs(Points(machines, np.ones(12), np.ones(12)), seconds)
     later = runs.take(np.tile([False, True, True], 4))
     assert answers(fitted(runs, drop_first=True)) == answers(fitted(later))
+
+
+UNITS = st.sampled_from((1e-6, 1e3, 1e6, 3600.0, 7.0))
+
+
+@given(runs=tables(), unit=UNITS)
+@settings(max_examples=20, deadline=None)
+def test_the_unit_of_seconds_changes_no_answer(runs: Runs, unit: float) -> None:
+    same(fitted(runs), fitted(Runs(runs.points, runs.seconds * unit)), seconds=unit)
+
+
+@given(runs=tables(), unit=UNITS)
+@settings(max_examples=20, deadline=None)
+def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, unit: float) -> None:
+    points = runs.points
+    other = Runs(Points(points.machines, points.scale * unit, points.iterations), runs.seconds)
+    same(fitted(runs), fitted(other), scale=unit)
+
+
+def test_a_cliff_with_runs_at_one_load_beyond_has_a_step_alone() -> None:
+    """At one load a slope is the step in other units: seconds or hours decided between them."""
+    machines = np.array([1, 2, 2, 4, 4, 8, 8, 16, 16], dtype=float)
+    scale = np.array([1.0, 0.5, 1.0, 0.5, 1.0, 0.5, 1.0, 0.5, 1.0])
+    seconds = 5.0 + 100.0 * scale / machines + np.where(machines == 1.0, 400.0, 0.0)
+    runs = Runs(Points(machines, scale, np.ones(9)), seconds)
+    for unit in (1.0, 1e6):
+        model = fitted(Runs(runs.points, seconds * unit))
+        cliff = model.report.get("cliff")
+        assert cliff is None or cliff["slope_s"] == 0.0

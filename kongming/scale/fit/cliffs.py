@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.scale.fit.ernest import ErnestFit, fit_ernest, solve, with_cliff
+from kongming.scale.fit.ernest import ErnestFit, fit_ernest, solve, told_apart, with_cliff
 from kongming.scale.fit.terms import Term, matrix
 from kongming.scale.points import Integers, Runs
 
@@ -51,7 +51,7 @@ def fit_piecewise(
             continue
         cliff = float(np.sqrt(loads[at] * loads[at + 1]))
         # Weighting by the measured times suffices to locate the cliff.
-        A = with_cliff(plain, runs.points, cliff) * weights[:, None]
+        A = told_apart(with_cliff(plain, runs.points, cliff)) * weights[:, None]
         loss = float(np.sum((A @ solve(A, ones) - 1.0) ** 2))
         if loss < least * (1.0 - 1e-9):
             best, least = cliff, loss

@@ -24,6 +24,9 @@ noise as weights of one over the measured time do."""
 FLOOR = 1e-3
 """Lower bound of a prediction, as a share of the shortest run: it keeps predictions above 0 s."""
 
+ALIKE = 1e-10
+"""Columns whose cosine is nearer to 1 than this are multiples of each other."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ErnestFit:
@@ -81,7 +84,7 @@ def fit_ernest(
     ``rounds`` of reweighting follow a relative fit; with 0 errors are relative to the measured
     time, so that a run far above its prediction counts little.
     """
-    A = features_of(terms, runs.points, items, cliff)
+    A = fitted_features(terms, runs.points, items, cliff)
     y = runs.unit_seconds
     coef = _relative(A, y, rounds) if relative else solve(A, y)
     return ErnestFit(tuple(terms), coef, items, relative, FLOOR * float(y.min()), cliff)
@@ -126,6 +129,24 @@ def with_cliff(A: Floats, points: Points, cliff: float) -> Floats:
     beyond = points.load > cliff
     slope = np.where(beyond, points.load - cliff, 0.0)
     return np.column_stack([A, beyond.astype(np.float64), slope])
+
+
+def told_apart(A: Floats) -> Floats:
+    """(n, p) features without those that are a multiple of an earlier one (0 instead): which of the
+    two were used, rounding would decide. So is a cliff's slope at a single load beyond it, which is
+    the step in other units, and the scale where all runs have the same, which is the intercept."""
+    size = np.linalg.norm(A, axis=0)
+    size[size == 0.0] = 1.0
+    unit = A / size
+    alike = np.triu(unit.T @ unit, 1) > 1.0 - ALIKE
+    return np.asarray(np.where(alike.any(axis=0), 0.0, A))
+
+
+def fitted_features(
+    terms: Sequence[Term], points: Points, items: float | None, cliff: float | None
+) -> Floats:
+    """(n, p) features that a fit can tell apart by these points."""
+    return told_apart(features_of(terms, points, items, cliff))
 
 
 def features_of(

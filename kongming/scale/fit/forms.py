@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.scale.fit.ernest import ErnestFit, features_of, fit_ernest
+from kongming.scale.fit.ernest import ErnestFit, fit_ernest, fitted_features
 from kongming.scale.fit.local import fit_local
 from kongming.scale.fit.nearest import fit_nearest
 from kongming.scale.fit.neighbours import fit_neighbours
@@ -56,6 +56,9 @@ STEPS_MOST = 12
 
 JUMP = 1.5
 """Minimum factor of a step that is taken for a cliff."""
+
+TIE = 1e-6
+"""Losses that differ by less (relative) are equal: rounding, which units change, decides nothing."""
 
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 """Exponents of the load of a saturating (below 1) or superlinear (above 1) speed-up."""
@@ -111,14 +114,14 @@ def fit_cliff(runs: Runs, terms: Sequence[Term], items: float | None) -> ErnestF
     best, least = None, np.inf
     for low, high in _steps(points.load):
         cliff = float(np.sqrt(low * high))
-        A = features_of(terms, points, items, cliff)
+        A = fitted_features(terms, points, items, cliff)
         coef = solve_robust(A, y, weights)
         fitted = np.maximum(A @ coef, plain.least)
         smooth = np.maximum(A[:, :-2] @ coef[:-2], plain.least)
         if float(np.max(fitted / smooth)) < JUMP:
             continue
         loss = robust_loss(np.log(fitted / y), weights, LEAST_SCALE)
-        if loss < least:
+        if loss < least * (1.0 - TIE):
             best, least = cliff, loss
     if best is None:
         return plain
@@ -146,7 +149,7 @@ def fit_saturating(runs: Runs, items: float | None) -> ErnestFit:
         # Mild preference for proportional speed-up.
         loss = float(np.sum(weight_of(runs) * np.minimum(np.abs(residual), 0.5)))
         loss += 0.01 * abs(np.log(power))
-        if loss < least:
+        if loss < least * (1.0 - TIE):
             best, least = fit, loss
     assert best is not None
     return best

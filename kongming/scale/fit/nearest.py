@@ -28,7 +28,8 @@ class NearestFit:
         """(n,) seconds per iteration."""
         steps = np.abs(np.log(points.machines)[:, None] - np.log(self.machines))
         steps = steps + np.abs(np.log(points.scale)[:, None] - np.log(self.scale))
-        nearest = self.seconds[np.argmin(steps, axis=1)]
+        # Rounded, or among two that are equally near the unit of the scale would decide.
+        nearest = self.seconds[np.argmin(np.round(steps, 9), axis=1)]
         if self.beyond is None:
             return np.asarray(nearest)
         outside = (

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from kongming.arrays import Floats
-from kongming.scale.fit.ernest import FLOOR, ErnestFit, features_of, solve
+from kongming.scale.fit.ernest import FLOOR, ErnestFit, fitted_features, solve
 from kongming.scale.fit.terms import Term
 from kongming.scale.points import Runs
 
@@ -25,6 +25,9 @@ LEAST_SCALE = 0.02
 
 ENOUGH = 3
 """Configurations beyond the number of positive coefficients from which Tukey's loss is used."""
+
+DIGITS = 12
+"""Decimals of features (the largest is 1) and of logs of times."""
 
 _LEAST_WEIGHT = 1e-4
 
@@ -38,7 +41,7 @@ def fit_robust(
     cliff: float | None = None,
 ) -> ErnestFit:
     """Fit the configurations' typical times; ``nearness`` (count,) are further weights."""
-    A = features_of(terms, runs.configurations, items, cliff)
+    A = fitted_features(terms, runs.configurations, items, cliff)
     y = runs.typical
     coef = solve_robust(A, y, weight_of(runs) * (1.0 if nearness is None else nearness))
     return ErnestFit(tuple(terms), coef, items, True, FLOOR * float(y.min()), cliff)
@@ -54,7 +57,11 @@ def solve_robust(A: Floats, y: Floats, weights: Floats) -> Floats:
     predicted over ``y`` (n,)."""
     size = np.max(np.abs(A), axis=0, initial=0.0)
     size[size == 0.0] = 1.0
-    B = A / (size * y[:, None])
+    # Where several solutions are as good, as with fewer configurations than terms, the last digits
+    # decide between them; those depend on the units.
+    level = float(np.mean(np.log(y)))
+    ratios = np.exp(np.round(np.log(y) - level, DIGITS))
+    B = np.round(A / size, DIGITS) / ratios[:, None]
     n = len(y)
     own = weights
     coef = np.zeros(A.shape[1])
@@ -78,7 +85,8 @@ def solve_robust(A: Floats, y: Floats, weights: Floats) -> Floats:
         bent = np.where(np.abs(ratio - 1.0) < 1e-6, 1.0, residual / (ratio - 1.0 + 1e-300)) ** 2
         own = weights * np.maximum(robust, _LEAST_WEIGHT) * bent
     root = np.sqrt(own)
-    return np.asarray(solve(B * root[:, None], root) / size, dtype=np.float64)
+    coef = solve(B * root[:, None], root) * (np.exp(level) / size)
+    return np.asarray(coef, dtype=np.float64)
 
 
 def inconsistency(runs: Runs, fit: ErnestFit) -> Floats:
