@@ -58,7 +58,7 @@ JUMP = 1.5
 """Minimum factor of a step that is taken for a cliff."""
 
 TIE = 1e-6
-"""Losses that differ by less (relative) are equal: rounding, which units change, decides nothing."""
+"""Losses that differ by less (relative) are equal: rounding decides nothing."""
 
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 """Exponents of the load of a saturating (below 1) or superlinear (above 1) speed-up."""

@@ -48,10 +48,12 @@ class Scores:
 
 
 def folds_of(count: int, most: int) -> list[list[int]]:
-    """Folds of configurations: each alone, or every ``most``-th together if there are more than
-    that."""
-    parts = min(count, most)
-    return [list(range(start, count, parts)) for start in range(parts)]
+    """Folds of configurations: each alone, or ``most`` folds drawn at random (always the same) if
+    there are more than that. Every ``most``-th of a sorted grid would be of one scale."""
+    if count <= most:
+        return [[i] for i in range(count)]
+    order = np.random.default_rng(0).permutation(count)
+    return [sorted(order[start::most].tolist()) for start in range(most)]
 
 
 def held_out(runs: Runs, fitter: Fitter, folds: Sequence[Sequence[int]]) -> Floats:
