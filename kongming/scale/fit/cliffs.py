@@ -14,7 +14,7 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest, solve, told_apart, with_cliff
 from kongming.scale.fit.terms import Term, matrix
-from kongming.scale.points import Integers, Runs
+from kongming.scale.points import Integers, Points, Runs
 
 SIDE = 3
 """Minimum number of configurations on each side for a piecewise fit."""
@@ -24,6 +24,14 @@ JUMP = 1.5
 
 KNOWN_WELL = 0.15
 """Largest leave-one-out error (in logs) of the remaining runs at which an edge can be detected."""
+
+COUNTS_LEAST, REACH = 3, 2.0
+"""Minimum number of machine counts inside of an edge, and how far outside of them (a factor) those
+beyond it may be: farther away the terms' prediction of them is no evidence."""
+
+WORSE = 1.5
+"""Where the terms describe all runs there is no edge: fitted to all of them they have to miss one
+by so many times what they miss inside, and by half a ``JUMP`` (in logs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,8 @@ def fit_piecewise(
 
 
 def find_edge(runs: Runs, terms: Sequence[Term], items: float | None = None) -> Edge | None:
-    """Find an edge with one or two configurations beyond it, all slower than the rest predicts."""
+    """Find an edge with one or two configurations beyond it, all slower than the rest predicts, where
+    the rest can predict them and no single fit describes both."""
     loads = runs.configurations.load
     order = np.argsort(loads)
     for beyond in (1, 2):
@@ -69,13 +78,38 @@ def find_edge(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
         rest = runs.within(inner)
         if _misfit(rest, terms, items) > KNOWN_WELL:
             continue
+        if not _within_reach(rest, runs.configurations.take(outer)):
+            continue
         fit = fit_ernest(rest, terms, items, relative=True)
+        if not _missed(runs, rest, fit):
+            continue
         ratio = runs.typical[outer] / fit.predict(runs.configurations.take(outer))
         if float(ratio.min()) >= JUMP and not _predicted_piecewise(runs, outer, terms, items):
             return Edge(
                 float(loads[inner].max()), float(loads[outer].min()), float(np.median(ratio))
             )
     return None
+
+
+def _within_reach(inner: Runs, outer: Points) -> bool:
+    """Whether the terms that are fitted to the inner runs can predict the outer machine counts."""
+    counts = np.unique(inner.points.machines)
+    low, high = float(outer.machines.min()), float(outer.machines.max())
+    return bool(
+        len(counts) >= COUNTS_LEAST
+        and low * REACH >= counts[0] * (1.0 - 1e-9)
+        and high <= REACH * counts[-1] * (1.0 + 1e-9)
+    )
+
+
+def _missed(runs: Runs, inner: Runs, fit: ErnestFit) -> bool:
+    """Whether the same terms, fitted to all runs, miss some as they miss none of the inner ones."""
+    every = fit_ernest(runs, fit.terms, fit.items, relative=True)
+    worst, usual = (
+        float(np.max(np.abs(np.log(each.predict(of.configurations) / of.typical))))
+        for each, of in ((every, runs), (fit, inner))
+    )
+    return worst >= 0.5 * float(np.log(JUMP)) and worst > WORSE * usual
 
 
 def _predicted_piecewise(
