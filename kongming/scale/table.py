@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,11 @@ from kongming.records.errors import InputError
 from kongming.scale.fit.contexts.context_columns import Context, Value, number
 from kongming.scale.points import Integers, Points, Runs
 
-FAILED = ("failed", "timeout")
-"""What the column ``status`` of ``kongming explore run`` says of a run without seconds."""
+STATUS = "status"
+GOOD = ("", "ok", "done", "completed", "success", "succeeded")
+FAILED = ("failed", "timeout", "error", "oom", "killed")
+"""What a column ``status`` says of runs that count and of those that are left out, whatever their
+time: ``kongming scale run`` and ``kongming explore run`` write ok, failed and timeout."""
 
 MACHINES, SCALES, SECONDS, ITERATIONS = (1.0, 1e9), (1e-15, 1e18), (1e-9, 1e12), (1.0, 1e12)
 """(least, most) of each quantity: sums of squares of their ratios stay finite. A scale may be in
@@ -38,7 +42,8 @@ class Columns:
 class Table:
     """A validated table: runs by (group, machine type), None where there is no such column.
 
-    ``identities`` are the values of the column ``identity`` that ``kongming scale run`` writes.
+    ``identities`` are the values of the column ``identity`` that ``kongming scale run`` writes;
+    ``failed`` counts the rows that were left out as their runs failed.
     """
 
     path: str
@@ -46,11 +51,13 @@ class Table:
     has_scale: bool
     iterated: bool
     identities: Mapping[tuple[str | None, str | None], tuple[str, ...]]
+    failed: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ContextTable:
-    """The runs of one job in all of its contexts: ``owner`` (n,) is the number of each run's."""
+    """The runs of one job in all of its contexts: ``owner`` (n,) is the number of each run's;
+    ``failed`` counts the rows that were left out as their runs failed."""
 
     runs: Runs
     columns: tuple[str, ...]
@@ -59,6 +66,7 @@ class ContextTable:
     iterated: bool = False
     group: str | None = None
     type_column: str | None = None
+    failed: int = 0
 
 
 def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
@@ -66,23 +74,27 @@ def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
 
     Raises:
         InputError: the file cannot be read, a column is missing, a cell is empty, not a number or
-            out of range, or the runs do not suffice for a scale model (with row and column).
+            out of range, a status unknown, or the runs do not suffice for a scale model (with row
+            and column).
     """
     file = Path(path)
     hints = _hints(columns)
     scale_column = columns.scale
     rows_of: dict[tuple[str | None, str | None], list[tuple[Row, tuple[float, ...]]]] = {}
+    failed: Counter[tuple[str | None, str | None]] = Counter()
+    named = {columns.group, columns.machine_type}
     for row in read_rows(file, tuple(hints), hints=hints, separators=",;\t"):
         if scale_column is None and "scale" in row.places:
             scale_column = "scale"
-        if row.text("status") in FAILED and not row.text(columns.seconds):
-            continue
-        numbers = _numbers(row, columns, scale_column)
         group = None if columns.group is None else row.name(columns.group)
         machine_type = None if columns.machine_type is None else row.name(columns.machine_type)
+        if STATUS not in named and _has_failed(row):
+            failed[group, machine_type] += 1
+            continue
+        numbers = _numbers(row, columns, scale_column)
         rows_of.setdefault((group, machine_type), []).append((row, numbers))
     if not rows_of:
-        raise _empty(file, columns)
+        raise _empty(file, columns, failed.total())
     parts, identities = {}, {}
     for key, rows in rows_of.items():
         _check_varied(rows, columns, key)
@@ -96,6 +108,7 @@ def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
         has_scale=scale_column is not None,
         iterated=columns.iterations is not None,
         identities=identities,
+        failed=failed,
     )
 
 
@@ -122,16 +135,18 @@ def read_context_table(
     hints = named | dict.fromkeys(names, "Name columns of the table with --context.")
     scale_column = columns.scale
     rows_of: dict[str | None, list[tuple[Row, tuple[float, ...], tuple[str, ...]]]] = {}
+    failed: Counter[str | None] = Counter()
     for row in read_rows(file, tuple(hints), hints=hints, separators=",;\t"):
         if scale_column is None and "scale" in row.places:
             scale_column = "scale"
-        if row.text("status") in FAILED and not row.text(columns.seconds):
-            continue
         group = None if columns.group is None else row.name(columns.group)
+        if STATUS not in (*names, columns.group) and _has_failed(row):
+            failed[group] += 1
+            continue
         texts = tuple(_value(row, name) for name in names)
         rows_of.setdefault(group, []).append((row, _numbers(row, columns, scale_column), texts))
     if not rows_of:
-        raise _empty(file, columns)
+        raise _empty(file, columns, failed.total())
     tables = []
     for group, rows in rows_of.items():
         cells = list(zip(*(texts for _, _, texts in rows), strict=True))
@@ -151,9 +166,28 @@ def read_context_table(
                 iterated=columns.iterations is not None,
                 group=group,
                 type_column=columns.machine_type,
+                failed=failed[group],
             )
         )
     return tuple(tables)
+
+
+def _has_failed(row: Row) -> bool:
+    """Whether a run failed, by its status.
+
+    Raises:
+        InputError: the status is neither that of a good run nor of a failed one.
+    """
+    word = row.text(STATUS).lower()
+    if word not in (*GOOD, *FAILED):
+        raise InputError(
+            "is no known status.",
+            field=row.where(STATUS),
+            value=row.text(STATUS),
+            allowed=", ".join((*GOOD[1:], *FAILED)),
+            hint="Correct the cell, or give a column that says something else another name.",
+        )
+    return word in FAILED
 
 
 def _value(row: Row, name: str) -> str:
@@ -273,7 +307,12 @@ def _numbers(row: Row, columns: Columns, scale_column: str | None) -> tuple[floa
     return machines, scale, seconds, iterations
 
 
-def _empty(file: Path, columns: Columns) -> InputError:
+def _empty(file: Path, columns: Columns, failed: int) -> InputError:
+    if failed:
+        return InputError(
+            f"All {failed} runs failed, by their status: there is nothing to fit.",
+            field=f"{file}: column {STATUS!r}",
+        )
     return InputError(
         "has a header but no rows.",
         field=f"{file}: row 1, column {columns.seconds!r}",

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from kongming.records.errors import InputError
-from kongming.scale.table import Columns, read_table
+from kongming.scale.fit.fitting import Settings, fit_table
+from kongming.scale.fit.terms import read_terms
+from kongming.scale.table import Columns, read_context_table, read_table
 
 GOOD = "machines,scale,seconds\n1,0.1,10\n2,0.1,6\n4,0.1,4\n"
 
@@ -68,3 +70,36 @@ def test_the_group_that_is_too_small_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "job,machines,seconds\na,1,10\na,2,6\nb,4,1\n")
     with pytest.raises(InputError, match=r"row 3 .* of b"):
         read_table(path, Columns(group="job"))
+
+
+@pytest.mark.parametrize("word", ["failed", "FAILED", "timeout", "Error", "oom", "killed"])
+def test_failed_runs_with_a_time_are_left_out_and_counted(tmp_path: Path, word: str) -> None:
+    text = f"machines,seconds,status\n1,10,{word}\n1,100,ok\n2,1,{word}\n2,52,\n4,27,Ok\n"
+    table = read_table(write(tmp_path, text))
+    (runs,) = table.parts.values()
+    assert runs.seconds.tolist() == [100.0, 52.0, 27.0]
+    (model,) = fit_table(table, Settings(read_terms("default", items=None)))
+    assert "2 failed runs left out (column status)" in model.report["warnings"]
+    with_size = text.replace("machines", "size,machines").replace("\n1,", "\n5,1,")
+    with_size = with_size.replace("\n2,", "\n5,2,").replace("\n4,", "\n7,4,")
+    (contexts,) = read_context_table(write(tmp_path, with_size), Columns(), ["size"])
+    assert (len(contexts.runs), contexts.failed) == (3, 2)
+
+
+def test_an_unknown_status_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "size,machines,seconds,status\n1,1,10,ok\n2,2,5,perhaps\n")
+    message = r"row 2 \(line 3\), column 'status': is no known status\..*'perhaps'.*ok, .*timeout"
+    with pytest.raises(InputError, match=message):
+        read_table(path)
+    with pytest.raises(InputError, match=message):
+        read_context_table(path, Columns(), ["size"])
+
+
+def test_a_column_of_groups_may_be_named_status(tmp_path: Path) -> None:
+    path = write(tmp_path, "machines,seconds,status\n1,10,hot\n2,5,hot\n")
+    assert set(read_table(path, Columns(group="status")).parts) == {("hot", None)}
+
+
+def test_a_table_of_failed_runs_alone_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="All 2 runs failed"):
+        read_table(write(tmp_path, "machines,seconds,status\n1,,failed\n2,5,oom\n"))

@@ -67,8 +67,8 @@ def fit_piecewise(
 
 
 def find_edge(runs: Runs, terms: Sequence[Term], items: float | None = None) -> Edge | None:
-    """Find an edge with one or two configurations beyond it, all slower than the rest predicts, where
-    the rest can predict them and no single fit describes both."""
+    """Find an edge with one or two configurations beyond it, all slower than the rest predicts,
+    where the rest can predict them and no single fit describes both."""
     loads = runs.configurations.load
     order = np.argsort(loads)
     for beyond in (1, 2):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from kongming.quantities import per_cent
+from kongming.quantities import count, per_cent
 from kongming.scale.fit.choice import choose_terms, fitter_of
 from kongming.scale.fit.cliffs import SIDE, Edge, find_edge
 from kongming.scale.fit.contexts.context_model import ContextFit
@@ -73,6 +73,7 @@ def fit_table(table: Table, settings: Settings) -> tuple[ScaleModel, ...]:
             group=group,
             machine_type=machine_type,
             identities=table.identities.get((group, machine_type), ()),
+            failed=table.failed.get((group, machine_type), 0),
         )
         for (group, machine_type), runs in table.parts.items()
     )
@@ -87,8 +88,9 @@ def fit_runs(
     group: str | None = None,
     machine_type: str | None = None,
     identities: tuple[str, ...] = (),
+    failed: int = 0,
 ) -> ScaleModel:
-    """Fit one job on one machine type.
+    """Fit one job on one machine type; ``failed`` runs were left out of the table.
 
     Raises:
         InputError: a term is undefined at a run.
@@ -96,7 +98,7 @@ def fit_runs(
     """
     # For matrices of this size, synchronising several threads costs more than it saves.
     with threadpool_limits(1, user_api="blas"):
-        return _fit(runs, settings, iterated, has_scale, group, machine_type, identities)
+        return _fit(runs, settings, iterated, has_scale, group, machine_type, identities, failed)
 
 
 def _fit(
@@ -107,8 +109,9 @@ def _fit(
     group: str | None,
     machine_type: str | None,
     identities: tuple[str, ...],
+    failed: int,
 ) -> ScaleModel:
-    warnings: list[str] = []
+    warnings = failed_warnings(failed)
     all_runs = runs
     if len(identities) > 1:
         warnings.append(
@@ -311,6 +314,11 @@ def _first_runs(runs: Runs, settings: Settings, warnings: list[str]) -> Runs:
             "with cold caches: --drop-first ignores them"
         )
     return runs
+
+
+def failed_warnings(failed: int) -> list[str]:
+    """Return what to say of so many failed runs in a table."""
+    return [f"{count(failed, 'failed run')} left out (column status)"] if failed else []
 
 
 def _edge_warning(edge: Edge) -> str:

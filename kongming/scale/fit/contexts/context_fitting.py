@@ -19,7 +19,7 @@ from kongming.scale.fit.contexts.context_model import ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_process import Process, thin
 from kongming.scale.fit.contexts.context_spread import ContextSpread
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
-from kongming.scale.fit.fitting import Settings
+from kongming.scale.fit.fitting import Settings, failed_warnings
 from kongming.scale.fit.model import Ranges
 from kongming.scale.fit.spread import CALIBRATED_AT
 from kongming.scale.fit.validation import held_out, noise_floor_pct
@@ -199,7 +199,7 @@ def _report(
     floors = [noise_floor_pct(part) for part in parts]
     known = [floor for floor in floors if floor is not None]
     error = float(np.mean(loo))
-    warnings = []
+    warnings = failed_warnings(table.failed)
     if error > settings.threshold_pct:
         warnings.append(
             f"the leave-one-out error of {per_cent(error)} is above the threshold of "
