@@ -10,6 +10,7 @@ from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.robust import fit_robust
 from kongming.scale.fit.stack import fit_stack
 from kongming.scale.fit.terms import read_terms
+from kongming.scale.fit.validation import repeat_noise
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import fitted, grid, measured, published
 
@@ -122,6 +123,28 @@ def test_outliers_among_the_repeats_count_little() -> None:
     question = Points.of([Configuration(32)])
     predicted = fit_stack(Runs(runs.points, slow), TERMS).predict(question)
     assert float(predicted[0]) == pytest.approx(truth, rel=0.15)
+
+
+@pytest.mark.parametrize("factor", [3.0, 10.0])
+def test_an_outlier_among_many_repeats_widens_no_interval(factor: float) -> None:
+    runs = measured(published("regression"), grid(machines=(1, 2, 4, 8), repeats=3), 0.02, 2)
+    seconds = runs.seconds.copy()
+    seconds[5] *= factor
+    usual, other = fitted(runs), fitted(Runs(runs.points, seconds))
+    for at in (Configuration(8, 0.1), Configuration(3, 0.05), Configuration(16, 0.1)):
+        a, b = usual.predict(at), other.predict(at)
+        assert b.median == pytest.approx(a.median, rel=0.03)
+        assert b.upper / b.lower < 1.1 * a.upper / a.lower
+
+
+def test_noise_of_which_a_third_are_outliers_is_no_smaller_for_them() -> None:
+    """Runs that differ as often as that are not set aside: the next one will differ too."""
+    runs = measured(published("regression"), grid(machines=(1, 2, 4, 8), repeats=5), 0.02, 2)
+    seconds = runs.seconds.copy()
+    seconds[::5] *= 1.5
+    seconds[2::5] *= 1.5
+    assert repeat_noise(Runs(runs.points, seconds)) > 0.15
+    assert repeat_noise(runs) == pytest.approx(0.02, rel=0.15)
 
 
 def test_few_configurations_stay_near_relative_ernest() -> None:

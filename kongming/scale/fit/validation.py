@@ -26,6 +26,12 @@ class Fit(Protocol):
         """Return the model as JSON types."""
 
 
+HUBER = 2.0
+OF_NORMAL = 0.92054
+"""Mean of the squares of normal deviations that count as ``HUBER`` at most."""
+
+SCALE_ROUNDS = 200
+
 Fitter = Callable[[Runs], Fit]
 
 
@@ -116,12 +122,23 @@ def score(predicted: Floats, runs: Runs, order: Integers | None = None) -> Score
 
 def repeat_noise(runs: Runs) -> float:
     """Standard deviation of the logs of repeats around their configurations' typical time; 0
-    without repeats."""
+    without repeats.
+
+    It is Huber's scale over all repeats (proposal 2): a run counts as at most ``HUBER`` deviations
+    away. Where outliers are so frequent that nothing tells them from noise it is the plain one.
+    """
     freedom = float(np.sum(runs.repeats - 1.0))
     if freedom < 1.0:
         return 0.0
     within = np.log(runs.unit_seconds) - np.log(runs.typical)[runs.owner]
-    return float(np.sqrt(np.sum(within**2) / freedom))
+    squared = within[runs.repeats[runs.owner] > 1.0] ** 2
+    scale = np.sum(squared) / freedom
+    for _ in range(SCALE_ROUNDS):
+        limited = np.sum(np.minimum(squared, HUBER**2 * scale)) / (OF_NORMAL * freedom)
+        if limited >= scale * (1.0 - 1e-9):
+            break
+        scale = limited
+    return float(np.sqrt(scale))
 
 
 def noise_floor_pct(runs: Runs) -> float | None:
