@@ -10,6 +10,8 @@ from scipy.optimize import nnls
 
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit.ernest import fit_ernest
+from kongming.scale.fit.fit_file import read_ranges
+from kongming.scale.fit.fitting import Settings, fit_runs
 from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import KEYS, PUBLISHED, fitted, grid, measured, published
@@ -195,14 +197,39 @@ def test_iterations_are_sampled_and_scaled() -> None:
     points = Points(points.machines, points.scale, turns)
     seconds = turns * (0.4 + 30.0 * points.load + 0.01 * points.machines) + 7.0
     terms = read_terms("default", items=None)
-    from kongming.scale.fit.fitting import Settings, fit_runs
-
     model = fit_runs(Runs(points, seconds), Settings(terms), iterated=True)
     assert model.report["terms"]["setup/iterations"] == pytest.approx(7.0, rel=1e-5)
     predicted = model.predict(Configuration(16, 1.0), iterations=500)
     assert predicted.median == pytest.approx(500 * (0.4 + 30 / 16 + 0.16) + 7.0, rel=1e-5)
     with pytest.raises(InputError, match="--iterations"):
         model.predict(Configuration(16, 1.0))
+
+
+def test_iterations_that_were_not_run_are_extrapolated() -> None:
+    points = grid(machines=(1, 2, 4, 8))
+    points = Points(points.machines, points.scale, np.full(len(points), 10.0))
+    seconds = 10.0 * published("regression")(points.machines, points.scale)
+    terms = read_terms("default", items=None)
+    model = fit_runs(Runs(points, seconds), Settings(terms), iterated=True)
+    at = Configuration(4, 0.1)
+    near = model.predict(at, iterations=10)
+    assert not near.extrapolating
+    previous = near.upper / near.lower
+    for iterations in (20, 1000, 1_000_000):
+        far = model.predict(at, iterations=iterations)
+        assert any(
+            "iterations" in reason and "above the trained" in reason for reason in far.reasons
+        )
+        assert far.median == pytest.approx(near.median * iterations / 10, rel=1e-9)
+        assert far.upper / far.lower > 1.05 * previous
+        previous = far.upper / far.lower
+    # One iteration has what a run costs once all the same.
+    single = model.predict(at, iterations=1)
+    assert single.upper > 2.0 * single.median
+    saved = read_ranges(model.ranges.document())
+    assert saved == model.ranges
+    old = {key: value for key, value in model.ranges.document().items() if key != "iterations"}
+    assert read_ranges(old).beyond(at, 1e6) == ()
 
 
 @pytest.mark.thorough

@@ -146,7 +146,10 @@ def read_floats(values: Any) -> Floats:
 
 def read_ranges(document: Mapping[str, Any]) -> Ranges:
     """Read the trained ranges."""
-    return Ranges(*(_pair(document[key]) for key in ("machines", "scale", "load")))
+    machines, scale, load = (_pair(document[key]) for key in ("machines", "scale", "load"))
+    # Earlier files have no iterations.
+    iterations = document.get("iterations")
+    return Ranges(machines, scale, load, None if iterations is None else _pair(iterations))
 
 
 def _pair(values: Any) -> tuple[float, float]:

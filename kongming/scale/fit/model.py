@@ -20,42 +20,65 @@ from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Configuration, Points, Runs
 
 SLACK = 1e-9
+ONCE = 0.3
+DRIFT = 0.05
+"""Deviation (in logs) of the time of an iteration per distance (in logs) beyond those that were
+run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """(lowest, highest) trained value of each quantity; ``load`` is scale per machine."""
+    """(lowest, highest) trained value of each quantity; ``load`` is scale per machine,
+    ``iterations`` None in files that do not know them."""
 
     machines: tuple[float, float]
     scale: tuple[float, float]
     load: tuple[float, float]
+    iterations: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, runs: Runs) -> Ranges:
         points = runs.points
-        machines, scale, load = (
+        machines, scale, load, iterations = (
             (float(values.min()), float(values.max()))
-            for values in (points.machines, points.scale, points.load)
+            for values in (points.machines, points.scale, points.load, points.iterations)
         )
-        return cls(machines, scale, load)
+        return cls(machines, scale, load, iterations)
 
     def document(self) -> dict[str, list[float]]:
         """Return the ranges as JSON types."""
-        return {"machines": [*self.machines], "scale": [*self.scale], "load": [*self.load]}
+        document = {"machines": [*self.machines], "scale": [*self.scale], "load": [*self.load]}
+        if self.iterations is not None:
+            document["iterations"] = [*self.iterations]
+        return document
 
-    def beyond(self, at: Configuration) -> tuple[str, ...]:
+    def beyond(self, at: Configuration, iterations: float = 1.0) -> tuple[str, ...]:
         """Return a sentence for each quantity that lies outside its trained range."""
-        quantities = (
+        quantities = [
             ("machines", at.machines, self.machines),
             ("scale", at.scale, self.scale),
             ("scale per machine", at.scale / at.machines, self.load),
-        )
+        ]
+        if self.iterations is not None:
+            quantities.append(("iterations", iterations, self.iterations))
         return tuple(
             f"{name} {value:g} is {'above' if value > highest else 'below'} the trained "
             f"{lowest:g} to {highest:g} ({max(value / highest, lowest / value):.3g} times)"
             for name, value, (lowest, highest) in quantities
             if value > highest * (1.0 + SLACK) or value < lowest * (1.0 - SLACK)
         )
+
+    def iterations_deviation(self, iterations: float) -> float:
+        """Return the standard deviation (of logs) that iterations outside of those that were run
+        add: what a run costs once is assumed to be ``ONCE`` of its time there, or a third of that
+        where runs differ in their iterations and tell it, and iterations to change with time."""
+        if self.iterations is None:
+            return 0.0
+        low, high = self.iterations
+        end = min(max(iterations, low), high)
+        once = ONCE if low == high else ONCE / 3.0
+        distance = float(np.log(iterations / end))
+        return float(np.hypot(np.log1p(once * np.expm1(-distance)), DRIFT * distance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +187,8 @@ class ScaleModel:
         self._check_question(at, iterations, level)
         self.check(at)
         points = Points.of([at], 1.0 if iterations is None else iterations)
-        reasons = (*self.notes, *self.ranges.beyond(at))
+        turns = float(points.iterations[0])
+        reasons = (*self.notes, *self.ranges.beyond(at, turns))
         answer: Answer | None = None
         chance = self._chance_of_cliff(at)
         if isinstance(self.fit, StackFit) and isinstance(self.spread, StackSpread):
@@ -178,11 +202,15 @@ class ScaleModel:
         else:
             median = float(self.seconds(points)[0])
             deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
+        apart = self.ranges.iterations_deviation(turns)
+        deviation = float(np.hypot(deviation, apart))
         factor = interval_factor(deviation, self.spread.freedom, level)
         lower, upper = median / factor, median * factor
         if answer is not None:
             # What the runs limit is the median; a run differs from that by its noise.
-            noise = interval_factor(answer.noise, self.spread.freedom, level)
+            noise = interval_factor(
+                float(np.hypot(answer.noise, apart)), self.spread.freedom, level
+            )
             least = float(answer.least[0] * points.iterations[0]) / noise
             most = float(answer.most[0] * points.iterations[0]) * noise
             if lower < least or upper > most:
