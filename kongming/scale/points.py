@@ -12,8 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
+from kongming.records.errors import InputError
 
 Integers = NDArray[np.intp]
+
+MACHINES, SCALES, SECONDS, ITERATIONS = (1.0, 1e9), (1e-15, 1e18), (1e-9, 1e12), (1.0, 1e12)
+"""(least, most) of each quantity, in tables and in questions: sums of squares of their ratios stay
+finite. A scale may be in bytes; the longest run is of 30,000 years."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -162,3 +167,50 @@ class Runs:
     def without(self, configurations: Any) -> Runs:
         """Select the runs of all other configurations."""
         return self.take(~np.isin(self.owner, np.asarray(configurations)))
+
+
+def check_within(field: str, value: float, limits: tuple[float, float]) -> None:
+    """Raise InputError unless a number is within its (least, most)."""
+    if not limits[0] <= value <= limits[1]:
+        raise InputError(
+            "is out of range.",
+            field=field,
+            value=value,
+            allowed=f"{limits[0]:g} to {limits[1]:g}",
+        )
+
+
+def check_runs(runs: Runs) -> None:
+    """Check what was not read from a table, which names its rows by itself.
+
+    Raises:
+        InputError: columns differ in their lengths, a number is not finite or out of range, or
+            all runs are at one machine count.
+    """
+    columns = {
+        "machines": (runs.points.machines, MACHINES),
+        "scale": (runs.points.scale, SCALES),
+        "iterations": (runs.points.iterations, ITERATIONS),
+        "seconds": (runs.seconds, SECONDS),
+    }
+    for name, (values, (least, most)) in columns.items():
+        shape = np.shape(values)
+        if shape != (len(runs),):
+            raise InputError(
+                "has another shape than the seconds.",
+                field=f"runs.{name}",
+                value=shape,
+                allowed=str((len(runs),)),
+            )
+        outside = ~((values >= least) & (values <= most))
+        if outside.any():
+            place = int(np.argmax(outside))
+            check_within(f"runs.{name}[{place}]", float(values[place]), (least, most))
+    counts = len(np.unique(runs.points.machines))
+    if counts < 2:
+        raise InputError(
+            "have too few machine counts: others cannot be predicted from them.",
+            field="runs",
+            value=counts,
+            allowed="two machine counts or more",
+        )

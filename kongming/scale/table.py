@@ -12,17 +12,21 @@ import numpy as np
 from kongming.csv_rows import Row, read_rows
 from kongming.records.errors import InputError
 from kongming.scale.fit.contexts.context_columns import Context, Value, number
-from kongming.scale.points import Integers, Points, Runs
+from kongming.scale.points import (
+    ITERATIONS,
+    MACHINES,
+    SCALES,
+    SECONDS,
+    Integers,
+    Points,
+    Runs,
+)
 
 STATUS = "status"
 GOOD = ("", "ok", "done", "completed", "success", "succeeded")
 FAILED = ("failed", "timeout", "error", "oom", "killed")
 """What a column ``status`` says of runs that count and of those that are left out, whatever their
 time: ``kongming scale run`` and ``kongming explore run`` write ok, failed and timeout."""
-
-MACHINES, SCALES, SECONDS, ITERATIONS = (1.0, 1e9), (1e-15, 1e18), (1e-9, 1e12), (1.0, 1e12)
-"""(least, most) of each quantity: sums of squares of their ratios stay finite. A scale may be in
-bytes; the longest run is of 30,000 years."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from kongming.scale.fit.validation import (
     noise_floor_pct,
     score,
 )
-from kongming.scale.points import Points, Runs
+from kongming.scale.points import Points, Runs, check_runs
 from kongming.scale.table import Table
 
 THRESHOLD_PCT = 20.0
@@ -93,9 +93,10 @@ def fit_runs(
     """Fit one job on one machine type; ``failed`` runs were left out of the table.
 
     Raises:
-        InputError: a term is undefined at a run.
+        InputError: a term is undefined at a run, or runs are of no use (``check_runs``).
         UnknownNameError: no such kind of model.
     """
+    check_runs(runs)
     # For matrices of this size, synchronising several threads costs more than it saves.
     with threadpool_limits(1, user_api="blas"):
         return _fit(runs, settings, iterated, has_scale, group, machine_type, identities, failed)

@@ -23,7 +23,7 @@ from kongming.scale.fit.fitting import Settings, failed_warnings
 from kongming.scale.fit.model import Ranges
 from kongming.scale.fit.spread import CALIBRATED_AT
 from kongming.scale.fit.validation import held_out, noise_floor_pct
-from kongming.scale.points import Integers, Points, Runs
+from kongming.scale.points import Integers, Points, Runs, check_runs
 from kongming.scale.table import ContextTable
 
 MOST = 600
@@ -46,6 +46,17 @@ def fit_contexts(table: ContextTable, settings: Settings) -> ContextModel:
     Raises:
         InputError: all runs are of one context, or at one machine count, or a term is undefined.
     """
+    check_runs(table.runs)
+    owner = table.owner
+    if np.shape(owner) != (len(table.runs),) or owner.min() < 0:
+        raise InputError("has to name the context of each run.", field="table.owner")
+    if owner.max() >= len(table.contexts):
+        raise InputError(
+            "names a context that is not there.",
+            field="table.owner",
+            value=int(owner.max()),
+            allowed=f"0 to {len(table.contexts) - 1}",
+        )
     with threadpool_limits(1, user_api="blas"):
         return _fit(_in_order(table), settings)
 
@@ -73,8 +84,6 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
             value=", ".join(table.columns),
             hint="Fit it without --context.",
         )
-    if len(np.unique(table.runs.points.machines)) < 2:
-        raise InputError("All runs are at one machine count: others cannot be predicted from it.")
     parts = [table.runs.take(table.owner == i) for i in range(len(table.contexts))]
     owner = np.concatenate([np.full(part.count, i) for i, part in enumerate(parts)])
     points = _joined([part.configurations for part in parts])
