@@ -11,7 +11,7 @@ import numpy as np
 
 from kongming.csv_rows import Row, read_rows
 from kongming.records.errors import InputError
-from kongming.scale.fit.contexts.context_columns import Context, Value, number
+from kongming.scale.fit.contexts.context_columns import MOST, Context, Value, number, out_of_range
 from kongming.scale.points import (
     ITERATIONS,
     MACHINES,
@@ -241,6 +241,9 @@ def _values(
             allowed="a finite number",
             hint="Correct the cell or remove its row; in a column of names no cell is a number.",
         )
+    for value, (row, *_), cell in zip(known, rows, cells, strict=True):
+        if abs(value) > MOST:
+            raise out_of_range(row.where(name), cell)
     machines = [each[0] for _, each, _ in rows]
     distinct = len(set(known))
     if distinct > 1 and distinct == len(set(machines)) == len(

@@ -333,8 +333,8 @@ def test_far_and_untested_contexts_are_named_and_bounded(tmp_path: Path) -> None
     path.write_text("machines,size,k,seconds\n" + "".join(rows))
     (table,) = read_context_table(path, Columns(), ("size", "k"))
     of = fit_contexts(table, Settings(read_terms("default", items=None)))
-    far = of.at({"size": "1e12"}).predict(Configuration(4))
-    assert "size 1e+12 is above the trained 1 to 8" in far.reasons
+    far = of.at({"size": "1e9"}).predict(Configuration(4))
+    assert "size 1e+09 is above the trained 1 to 8" in far.reasons
     assert far.lower <= far.median <= far.upper
     untested = of.at({"size": "4", "k": "90"}).predict(Configuration(4))
     assert any("k was 7 in all runs" in reason for reason in untested.reasons)

@@ -1,4 +1,4 @@
-"""Runs from Python are checked as those of a table are, with the field, what it has and may have."""
+"""Runs from Python are checked as those of a table: the field, what it has and what it may have."""
 
 from __future__ import annotations
 

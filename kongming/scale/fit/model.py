@@ -17,7 +17,16 @@ from kongming.scale.fit.spread import interval_factor, probability_within
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
 from kongming.scale.fit.validation import Fit
-from kongming.scale.points import Configuration, Points, Runs
+from kongming.scale.points import (
+    ITERATIONS,
+    MACHINES,
+    SCALES,
+    SECONDS,
+    Configuration,
+    Points,
+    Runs,
+    check_within,
+)
 
 SLACK = 1e-9
 ONCE = 0.3
@@ -182,7 +191,8 @@ class ScaleModel:
 
         Raises:
             InputError: a value is out of range, or iterations are missing.
-            CannotAnswerError: the configuration lies beyond a memory cliff.
+            CannotAnswerError: the configuration lies beyond a memory cliff, or so far from all
+                runs that its time would be none that a run takes.
         """
         self._check_question(at, iterations, level)
         self.check(at)
@@ -202,6 +212,12 @@ class ScaleModel:
         else:
             median = float(self.seconds(points)[0])
             deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
+        if not SECONDS[0] <= median <= SECONDS[1]:
+            raise CannotAnswerError(
+                f"{at} would take {median:.3g} s, which no run does ({SECONDS[0]:g} to "
+                f"{SECONDS[1]:g} s): the runs are too far away to tell.",
+                hint="Run experiments nearer to it.",
+            )
         apart = self.ranges.iterations_deviation(turns)
         deviation = float(np.hypot(deviation, apart))
         factor = interval_factor(deviation, self.spread.freedom, level)
@@ -259,10 +275,8 @@ class ScaleModel:
         return float(np.exp(low_end.upper(deviation, freedom, level, chance, usual)))
 
     def _check_question(self, at: Configuration, iterations: float | None, level: float) -> None:
-        if not (np.isfinite(at.machines) and at.machines >= 1.0):
-            raise InputError("is out of range.", field="machines", value=at.machines, allowed=">=1")
-        if not (np.isfinite(at.scale) and at.scale > 0.0):
-            raise InputError("is out of range.", field="scale", value=at.scale, allowed="above 0")
+        check_within("machines", at.machines, MACHINES)
+        check_within("scale", at.scale, SCALES)
         if not 0.0 < level < 1.0:
             raise InputError(
                 "is out of range.", field="level", value=level, allowed="between 0 and 1"
@@ -273,10 +287,8 @@ class ScaleModel:
                 field="--iterations",
                 hint="Set it: --iterations K",
             )
-        if iterations is not None and not (np.isfinite(iterations) and iterations >= 1.0):
-            raise InputError(
-                "is out of range.", field="--iterations", value=iterations, allowed="1 or more"
-            )
+        if iterations is not None:
+            check_within("--iterations", iterations, ITERATIONS)
         if iterations is not None and not self.iterated:
             raise InputError(
                 "The model predicts whole runs: its table had no column of iterations.",

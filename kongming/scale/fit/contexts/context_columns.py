@@ -10,6 +10,10 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.records.errors import InputError, UnknownNameError
+from kongming.scale.points import SCALES
+
+LEAST, MOST = SCALES
+"""Limits of the sizes of numbers in contexts, of the least one only in columns in logs."""
 
 Value = float | str
 Context = tuple[Value, ...]
@@ -33,7 +37,7 @@ class Column:
         if not all(isinstance(value, float) for value in values):
             return cls(name, tuple(sorted({show(value) for value in values})))
         numbers = np.array(sorted({float(value) for value in values}))
-        log = bool(numbers.min() > 0.0)
+        log = bool(numbers.min() >= LEAST)
         numbers = np.log(numbers) if log else numbers
         return cls(name, (), log, float(numbers.mean()), float(numbers.std()) or 1.0)
 
@@ -61,6 +65,8 @@ class Column:
                 field=f"--context {self.name}",
                 value=text,
             )
+        if abs(value) > MOST or (self.log and value < LEAST):
+            raise out_of_range(f"--context {self.name}", text)
         return value
 
     def document(self) -> dict[str, Any]:
@@ -71,6 +77,12 @@ class Column:
             "center": self.center,
             "size": self.size,
         }
+
+
+def out_of_range(field: str, text: str) -> InputError:
+    """Return the error of a number of a context that is too large or too small."""
+    allowed = f"sizes of {LEAST:g} to {MOST:g}"
+    return InputError("is out of range.", field=field, value=text, allowed=allowed)
 
 
 def number(text: str) -> float | None:
