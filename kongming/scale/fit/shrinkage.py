@@ -31,12 +31,16 @@ def share_of_way(near: Floats, way: Floats, needed: Floats, prior: float) -> Flo
 
 
 def standard_error(
-    near: Floats, way: Floats, needed: Floats, share: Floats, clusters: NDArray[np.bool_]
+    near: Floats, way: Floats, needed: Floats, share: Floats, clusters: NDArray[np.intp]
 ) -> Floats:
     """(n,) standard error of the ``share`` (n,). What was left out in the same of ``clusters``
-    (k, c) errs alike (Liang and Zeger 1986)."""
+    (k,), numbers from 0, errs alike (Liang and Zeger 1986)."""
     way, needed = clipped(way), clipped(needed)
-    away = (near * way * (needed - share[:, None] * way)) @ clusters
+    single = near * way * (needed - share[:, None] * way)
+    n, count = len(single), int(clusters.max(initial=-1)) + 1
+    # A sum for each question and cluster; a matrix of who is in which would be squared in size.
+    cells = (np.arange(n)[:, None] * count + clusters).ravel()
+    away = np.bincount(cells, single.ravel(), minlength=n * count).reshape(n, count)
     return np.asarray(np.sqrt(np.sum(away**2, axis=1)) / (near @ way**2 + SIZE))
 
 

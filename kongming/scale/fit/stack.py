@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit
@@ -35,7 +35,7 @@ from kongming.scale.fit.robust import fit_robust, inconsistency
 from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way, standard_error
 from kongming.scale.fit.terms import Term
 from kongming.scale.fit.validation import Fit, folds_of, largest_out, repeat_noise
-from kongming.scale.points import Points, Runs
+from kongming.scale.points import Integers, Points, Runs
 
 POWER = 1.5
 """Exponent of the errors for each left-out configuration at the question."""
@@ -79,7 +79,7 @@ BACKBONE = "cliff"
 terms, with a step where there is a cliff."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class LeftOut:
     """What was left out: ``places`` (n, 4) are logs of machines and scale, and how far (in logs)
     each was beyond the training runs; ``errors`` (n, forms) logs of predicted over typical time;
@@ -96,6 +96,12 @@ class LeftOut:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    @cached_property
+    def configurations(self) -> Integers:
+        """(n,) number of the configuration that each of what was left out is."""
+        places = np.round(self.places[:, :2], 9)
+        return np.unique(places, axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -304,7 +310,7 @@ def _trust(near: Floats, left: LeftOut, anchor: int) -> tuple[Floats, Floats]:
     way, needed = left.averaged - own, -own
     share = share_of_way(near, way, needed, TRUST)
     error = error_left(near, way, needed, share)
-    unsure = standard_error(near, way, needed, share, _configurations(left))
+    unsure = standard_error(near, way, needed, share, left.configurations)
     return np.maximum(share - unsure, 0.0), error
 
 
@@ -328,21 +334,8 @@ def _uncertainty(
 
 def _others(left: LeftOut, reach: tuple[float, ...] = REACH) -> Floats:
     """(n, n) nearness of what was left out, 0 for the same configuration."""
-    return np.where(_same(left), 0.0, _nearness(left.places, left.places, reach))
-
-
-def _same(left: LeftOut) -> NDArray[np.bool_]:
-    """(n, n) whether two of what was left out are the same configuration."""
-    apart = np.abs(left.places[:, None, :2] - left.places[None, :, :2])
-    return np.asarray(np.all(apart < 1e-9, axis=2))
-
-
-def _configurations(left: LeftOut) -> NDArray[np.bool_]:
-    """(n, c) which configuration each of what was left out is."""
-    same = _same(left)
-    if not len(same):
-        return same
-    return same[:, np.argmax(same, axis=1) == np.arange(len(same))]
+    same = left.configurations[:, None] == left.configurations
+    return np.where(same, 0.0, _nearness(left.places, left.places, reach))
 
 
 def _nearness(places: Floats, others: Floats, reach: tuple[float, ...] = REACH) -> Floats:

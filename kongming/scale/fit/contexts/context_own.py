@@ -131,8 +131,7 @@ class OwnFits:
 
     def _step(self, near: Floats, places: Floats, way: Floats, furthest: Furthest) -> Floats:
         share = share_of_way(near, self.way, self.needed, TRUST)
-        contexts = self.owner[:, None] == np.unique(self.owner)
-        unsure = standard_error(near, self.way, self.needed, share, contexts)
+        unsure = standard_error(near, self.way, self.needed, share, self.owner)
         most = furthest.at(places)
         step = np.clip(np.maximum(share - unsure, 0.0) * way, -most, most)
         between = np.all(np.abs(places[:, BEYOND_OWN]) < HERE, axis=1)
