@@ -79,18 +79,31 @@ def test_first_runs_are_those_of_the_table() -> None:
 UNITS = st.sampled_from((1e-6, 1e3, 1e6, 3600.0, 7.0))
 
 
-@given(runs=tables(), unit=UNITS)
-@settings(max_examples=20, deadline=None)
-def test_the_unit_of_seconds_changes_no_answer(runs: Runs, unit: float) -> None:
-    same(fitted(runs), fitted(Runs(runs.points, runs.seconds * unit)), seconds=unit)
+@given(runs=tables(), kind=KINDS, unit=UNITS)
+@settings(max_examples=25, deadline=None)
+def test_the_unit_of_seconds_changes_no_answer(runs: Runs, kind: str, unit: float) -> None:
+    other = Runs(runs.points, runs.seconds * unit)
+    same(fitted(runs, kind=kind), fitted(other, kind=kind), seconds=unit)
 
 
-@given(runs=tables(), unit=UNITS)
-@settings(max_examples=20, deadline=None)
-def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, unit: float) -> None:
+@given(runs=tables(), kind=KINDS, unit=UNITS)
+@settings(max_examples=25, deadline=None)
+def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, kind: str, unit: float) -> None:
     points = runs.points
     other = Runs(Points(points.machines, points.scale * unit, points.iterations), runs.seconds)
-    same(fitted(runs), fitted(other), scale=unit)
+    same(fitted(runs, kind=kind), fitted(other, kind=kind), scale=unit)
+
+
+@given(runs=tables(), kind=KINDS)
+@settings(max_examples=25, deadline=None)
+def test_no_interval_of_a_single_kind_reaches_a_hundred_times_its_median(
+    runs: Runs, kind: str
+) -> None:
+    """A fold that few runs fit by chance has no deviation to compare its error with."""
+    model = fitted(runs, kind="ernest-relative" if kind == "auto" else kind)
+    for machines, share in QUESTIONS:
+        at = model.predict(Configuration(machines, share))
+        assert at.median / 100.0 < at.lower < at.upper < 100.0 * at.median
 
 
 def test_a_cliff_with_runs_at_one_load_beyond_has_a_step_alone() -> None:

@@ -7,6 +7,7 @@ largest machine counts, calibrates it by a factor. The coverage is measured in t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +24,12 @@ from kongming.scale.points import Points, Runs
 
 DRAWS = 60
 CALIBRATED_AT = 0.9
-LEAST = 1e-9
-"""Lower bound of a standard deviation (of a log)."""
+LEAST, MOST = 1e-9, 1.5
+"""Lower and upper bound of a standard deviation (of a log), as of a stack's forms."""
 
+FREEDOM_LEAST = 3.0
+ASSUMED = 0.1
+"""Noise (of logs) of runs that tell nothing of it."""
 MANY = 20
 """Minimum number of left-out runs for calibrating the quantile itself instead of the median."""
 
@@ -50,10 +54,9 @@ class Spread:
     covered: int
 
     def deviation(self, fit: Fit, points: Points, *, beyond: bool) -> Floats:
-        """(n,) standard deviation of the log of the time."""
-        return _deviation(fit, points, self.draws, self.noise, self.relative) * (
-            self.outside if beyond else self.inside
-        )
+        """(n,) standard deviation of the log of the time, of ``MOST`` at most."""
+        own = _deviation(fit, points, self.draws, self.noise, self.relative)
+        return np.minimum(own * (self.outside if beyond else self.inside), MOST)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -84,7 +87,13 @@ def measure_spread(runs: Runs, fit: Fit, fitter: Fitter, *, seed: int = 0) -> Sp
     random = np.random.default_rng(seed)
     noise, relative = _noise(fit, runs)
     draws = _draws(fit, runs, noise, random)
-    freedom = float(np.clip(runs.count - _active(fit), 1.0, 100.0))
+    # One degree of freedom says so little of the noise that no interval would have an end.
+    freedom = float(np.clip(runs.count - _active(fit), FREEDOM_LEAST, 100.0))
+
+    def least(points: Points) -> Floats:
+        """Return the noise of the fit to all runs: what a factor will be applied to is no less."""
+        return np.full(len(points), noise) if relative else noise / fit.predict(points)
+
     inside = _standardised(
         [
             (runs.without(fold), runs.within(fold))
@@ -93,9 +102,10 @@ def measure_spread(runs: Runs, fit: Fit, fitter: Fitter, *, seed: int = 0) -> Sp
         ],
         fitter,
         random,
+        least,
     )
     outside = [
-        _standardised([part], fitter, random)
+        _standardised([part], fitter, random, least)
         for part in (*largest_out(runs), *largest_scale_out(runs))
     ]
     wide = _widening(inside, freedom)
@@ -124,16 +134,21 @@ def measure_spread(runs: Runs, fit: Fit, fitter: Fitter, *, seed: int = 0) -> Sp
 
 
 def _standardised(
-    parts: list[tuple[Runs, Runs]], fitter: Fitter, random: np.random.Generator
+    parts: list[tuple[Runs, Runs]],
+    fitter: Fitter,
+    random: np.random.Generator,
+    least: Callable[[Points], Floats],
 ) -> Floats:
-    """Absolute log errors of single left-out runs over their predicted deviation."""
+    """Absolute log errors of single left-out runs over their predicted deviation, which is
+    ``least`` or more: few runs may be near their fit by chance."""
     standardised = []
     for training, left_out in parts:
         fit = fitter(training)
         noise, relative = _noise(fit, training)
         draws = _draws(fit, training, noise, random)
         error = np.abs(np.log(left_out.unit_seconds / fit.predict(left_out.points)))
-        standardised.append(error / _deviation(fit, left_out.points, draws, noise, relative))
+        own = _deviation(fit, left_out.points, draws, noise, relative)
+        standardised.append(error / np.maximum(own, least(left_out.points)))
     return np.concatenate(standardised) if standardised else np.empty(0)
 
 
@@ -159,9 +174,11 @@ def _noise(fit: Fit, runs: Runs) -> tuple[float, bool]:
     """Standard deviation of single runs around the fit, and whether it is of logs."""
     predicted = fit.predict(runs.points)
     freedom = max(len(runs) - _active(fit), 1)
+    # As many coefficients as runs leave nothing over, whatever the noise is.
+    least = LEAST if len(runs) > _active(fit) else ASSUMED
     if isinstance(fit, ErnestFit) and not fit.relative:
         size = float(np.sqrt(np.sum((runs.unit_seconds - predicted) ** 2) / freedom))
-        return max(size, LEAST * float(runs.unit_seconds.mean())), False
+        return max(size, least * float(runs.unit_seconds.mean())), False
     if isinstance(fit, ResidualFit):
         return max(float(np.sqrt(fit.noise)), LEAST), True
     if isinstance(fit, NearestFit):
@@ -169,7 +186,7 @@ def _noise(fit: Fit, runs: Runs) -> tuple[float, bool]:
         near = [float(np.log(runs.typical[i] / _nearest_other(runs, i))) for i in range(runs.count)]
         return max(float(np.sqrt(np.mean(np.square(near)))), LEAST), True
     logs = np.log(runs.unit_seconds / predicted)
-    return max(float(np.sqrt(np.sum(logs**2) / freedom)), LEAST), True
+    return max(float(np.sqrt(np.sum(logs**2) / freedom)), least), True
 
 
 def _nearest_other(runs: Runs, own: int) -> float:
@@ -219,8 +236,8 @@ def _deviation(fit: Fit, points: Points, draws: Floats, noise: float, relative: 
     backbone = _backbone(fit)
     if backbone is not None and len(draws):
         center = backbone.predict(points)
-        drawn = np.maximum(backbone.features(points) @ draws.T, 0.05 * center[:, None])
-        uncertain = np.mean(np.log(drawn / center[:, None]) ** 2, axis=1)
+        drawn = np.maximum(backbone.features(points) @ draws.T, 1e-9 * center[:, None])
+        uncertain = np.mean(np.clip(np.log(drawn / center[:, None]), -MOST, MOST) ** 2, axis=1)
         if isinstance(fit, ResidualFit):
             far = fit.variance(points)
             prior = max(fit.noise * fit.shape.ratio, LEAST**2)
