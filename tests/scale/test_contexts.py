@@ -465,6 +465,53 @@ def test_the_order_of_rows_changes_no_answer() -> None:
     assert answers[0] == answers[1]
 
 
+def contexts_of(names: tuple[str, ...], *, scale: float = 1.0, cliff: bool = False) -> ContextTable:
+    """Three machine types and sizes, with the columns in this order and all runs at one scale."""
+    random = np.random.default_rng(4)
+    rows, seconds_of = [], []
+    for kind, cores, memory in (("small", 2.0, 4.0), ("large", 8.0, 32.0), ("xl", 16.0, 64.0)):
+        for size in (10.0, 20.0, 40.0):
+            for machines in (2.0, 4.0, 8.0, 12.0):
+                time = 5.0 + 160.0 * size / machines / cores + 3.0 * np.log(machines)
+                time *= 4.0 if cliff and size / machines / memory > 1.0 else 1.0
+                values = {"size": size, "cores": cores, "memory": memory, "type": kind}
+                rows.append((machines, tuple(values[name] for name in names)))
+                seconds_of.append(time * float(np.exp(0.04 * random.standard_normal())))
+    known = tuple(dict.fromkeys(context for _, context in rows))
+    machines_of = np.array([machines for machines, _ in rows])
+    points = Points(machines_of, np.full(len(rows), scale), np.ones(len(rows)))
+    owner = np.array([known.index(context) for _, context in rows])
+    return ContextTable(Runs(points, np.array(seconds_of)), names, known, owner)
+
+
+def contexts_answers(table: ContextTable, scale: float = 1.0) -> list[float]:
+    model = fit_contexts(table, Settings(read_terms("default", items=None)))
+    values = []
+    for size, kind in (("40", "xl"), ("20", "small"), ("80", "large"), ("15", "large")):
+        for machines in (1, 2, 8, 12, 24):
+            at = model.at({"size": size, "type": kind}).predict(Configuration(machines, scale))
+            values += [at.median, at.lower, at.upper]
+    return values
+
+
+CONTEXT_COLUMNS = ("size", "cores", "memory", "type")
+
+
+@pytest.mark.parametrize("cliff", [False, True])
+def test_the_order_of_columns_changes_no_answer(cliff: bool) -> None:
+    expected = contexts_answers(contexts_of(CONTEXT_COLUMNS, cliff=cliff))
+    for names in (CONTEXT_COLUMNS[::-1], ("memory", "type", "size", "cores")):
+        assert contexts_answers(contexts_of(names, cliff=cliff)) == expected
+
+
+@pytest.mark.parametrize("scale", [1e12, 1e-6])
+def test_the_unit_of_a_constant_scale_changes_no_answer_over_contexts(scale: float) -> None:
+    expected = contexts_answers(contexts_of(CONTEXT_COLUMNS))
+    assert contexts_answers(contexts_of(CONTEXT_COLUMNS, scale=scale), scale) == pytest.approx(
+        expected, rel=1e-6
+    )
+
+
 def test_a_median_at_its_limit_is_within_its_interval() -> None:
     """Two effects of a factor of 30 each, which were never seen together."""
     rows = [

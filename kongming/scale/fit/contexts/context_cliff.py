@@ -126,8 +126,10 @@ def find_cliff(
     """Find the cliff that explains most of the residuals (n,), logs that are about 0 for the
     configurations that the terms describe."""
     total = total_of(residual)
-    numbers = [i for i, each in enumerate(columns) if each.log and not each.names]
-    names = [i for i, each in enumerate(columns) if each.names]
+    # Of several that explain as much the first by name is taken.
+    places = sorted(range(len(columns)), key=lambda i: columns[i].name)
+    numbers = [i for i in places if columns[i].log and not columns[i].names]
+    names = [i for i in places if columns[i].names]
     best, most = None, CANDIDATE * total
     for over in (None, *numbers):
         for under in (None, *(i for i in numbers if i != over and over is not None)):

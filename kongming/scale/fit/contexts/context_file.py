@@ -10,7 +10,7 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.scale.fit.contexts.context_cliff import ContextCliff
 from kongming.scale.fit.contexts.context_columns import Column, Value
-from kongming.scale.fit.contexts.context_model import ContextModel, inputs_of
+from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_own import REACH, OwnFits
 from kongming.scale.fit.contexts.context_process import START, Process
 from kongming.scale.fit.contexts.context_spread import ContextSpread
@@ -38,7 +38,8 @@ def context_document(model: ContextModel) -> dict[str, Any]:
         "trend": model.trend.document(),
         "cliff": None if model.cliff is None else model.cliff.document(),
         "own": model.own.document(),
-        "center": model.center,
+        "center": model.center.machines,
+        "scale_center": model.center.scale,
         "ranges": model.ranges.document(),
         "known": model.known.document(),
         "new": model.new.document(),
@@ -68,7 +69,8 @@ def read_context(document: Mapping[str, Any]) -> ContextModel:
         raise ValueError("sizes")
     if (extra < 0.0).any() or not columns:
         raise ValueError("extra")
-    center = finite(document["center"])
+    # Files of earlier models have the logs of scales as they are.
+    center = Center(finite(document["center"]), finite(document.get("scale_center", 0.0)))
     points = Points(machines, scale, iterations)
     inputs = inputs_of(columns, contexts, points, owner, center)
     of_type = document["type_column"]

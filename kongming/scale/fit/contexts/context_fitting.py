@@ -15,7 +15,7 @@ from kongming.records.errors import InputError
 from kongming.scale.fit.contexts.context_columns import Column
 from kongming.scale.fit.contexts.context_common import Together, fit_common
 from kongming.scale.fit.contexts.context_comparison import compare_own
-from kongming.scale.fit.contexts.context_model import ContextModel, inputs_of
+from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_process import Process, thin
 from kongming.scale.fit.contexts.context_spread import ContextSpread
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
@@ -62,9 +62,12 @@ def fit_contexts(table: ContextTable, settings: Settings) -> ContextModel:
 
 
 def _in_order(table: ContextTable) -> ContextTable:
-    """Sort contexts by their values, and runs by context and configuration: what is left out
-    together follows their order, and a table's rows have none."""
-    order = sorted(range(len(table.contexts)), key=table.contexts.__getitem__)
+    """Sort contexts by their values (of the columns by name), and runs by context and
+    configuration: what is left out together follows their order, and rows and columns of a table
+    have none."""
+    places = sorted(range(len(table.columns)), key=table.columns.__getitem__)
+    keys = [tuple(each[i] for i in places) for each in table.contexts]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
     owner = np.argsort(order)[table.owner]
     points = table.runs.points
     rows = np.lexsort((table.runs.seconds, points.iterations, points.machines, points.scale, owner))
@@ -91,7 +94,7 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
         Column.of(name, [context[i] for context in table.contexts])
         for i, name in enumerate(table.columns)
     )
-    center = float(np.mean(np.log(points.machines)))
+    center = Center.of(points)
     inputs = inputs_of(columns, table.contexts, points, owner, center)
     thinned = thin(inputs, MOST)
     data = Together(

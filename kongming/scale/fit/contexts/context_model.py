@@ -48,6 +48,23 @@ STEEPEST = 2.0
 """A number of the context beyond its range moves that by at most this power of its distance."""
 
 
+@dataclass(frozen=True, slots=True)
+class Center:
+    """Mean logs of the machines and of the scales that were run: the process is about distances
+    from them, so that the unit of the scale has no effect."""
+
+    machines: float
+    scale: float
+
+    @classmethod
+    def of(cls, points: Points) -> Center:
+        return cls(float(np.mean(np.log(points.machines))), float(np.mean(np.log(points.scale))))
+
+    def logs(self, points: Points) -> tuple[Floats, Floats]:
+        """(n,) each: logs of machines and scale, centred."""
+        return np.log(points.machines) - self.machines, np.log(points.scale) - self.scale
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Own:
     """The own fit of a context, its configurations, and what was left out of all."""
@@ -75,14 +92,13 @@ class Own:
 @dataclass(frozen=True, eq=False, slots=True)
 class ContextFit:
     """The model at one context: ``numbers`` (p,) its encoded columns, ``owner`` its number among
-    the contexts that were run, -1 without runs. ``center`` is the mean log of machines; ``beyond``
-    how far (in logs) the context's numbers lie outside those that were run, ``untested`` the square
+    the contexts that were run, -1 without runs. ``beyond`` is how far (in logs) the context's numbers lie outside those that were run, ``untested`` the square
     of how far from the one value that a column had in all runs."""
 
     trend: ErnestFit
     step: Step | None
     process: Process
-    center: float
+    center: Center
     numbers: Floats
     owner: int
     own: Own | None = None
@@ -94,8 +110,9 @@ class ContextFit:
     def inputs(self, points: Points) -> Inputs:
         """Return the points as the process's inputs."""
         n = len(points)
-        numbers = np.column_stack([np.log(points.scale), np.tile(self.numbers, (n, 1))])
-        return Inputs(np.log(points.machines) - self.center, numbers, np.full(n, self.owner))
+        machines, scale = self.center.logs(points)
+        numbers = np.column_stack([scale, np.tile(self.numbers, (n, 1))])
+        return Inputs(machines, numbers, np.full(n, self.owner))
 
     def predict(self, points: Points) -> Floats:
         """(n,) seconds per iteration."""
@@ -158,7 +175,7 @@ class ContextModel:
     cliff: ContextCliff | None
     process: Process
     own: OwnFits
-    center: float
+    center: Center
     ranges: Ranges
     known: ContextSpread
     new: ContextSpread
@@ -311,9 +328,11 @@ class ContextModel:
 
 
 def encode(columns: Sequence[Column], contexts: Sequence[Context]) -> Floats:
-    """(n, p) encoded columns of some contexts."""
+    """(n, p) encoded columns of some contexts, in the order of the columns' names: sums over them
+    have the same digits in whatever order they are named."""
+    places = sorted(range(len(columns)), key=lambda i: columns[i].name)
     return np.column_stack(
-        [column.encode([context[i] for context in contexts]) for i, column in enumerate(columns)]
+        [columns[i].encode([context[i] for context in contexts]) for i in places]
     )
 
 
@@ -322,8 +341,8 @@ def inputs_of(
     contexts: Sequence[Context],
     points: Points,
     owner: Integers,
-    center: float,
+    center: Center,
 ) -> Inputs:
     """Return configurations in their contexts (by number) as inputs of the process."""
-    numbers = np.column_stack([np.log(points.scale), encode(columns, contexts)[owner]])
-    return Inputs(np.log(points.machines) - center, numbers, owner)
+    machines, scale = center.logs(points)
+    return Inputs(machines, np.column_stack([scale, encode(columns, contexts)[owner]]), owner)
