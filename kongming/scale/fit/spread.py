@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from kongming.arrays import Floats
-from kongming.scale.fit.ernest import ErnestFit, solve
+from kongming.scale.fit.ernest import ErnestFit, solve, told_apart
 from kongming.scale.fit.nearest import NearestFit
 from kongming.scale.fit.residuals import ResidualFit
 from kongming.scale.fit.spark_replay import ReplayFit
@@ -194,7 +194,7 @@ def _nearest_other(runs: Runs, own: int) -> float:
     steps = np.abs(np.log(points.machines / points.machines[own]))
     steps = steps + np.abs(np.log(points.scale / points.scale[own]))
     steps[own] = np.inf
-    return float(runs.typical[int(np.argmin(steps))])
+    return float(runs.typical[int(np.argmin(np.round(steps, 9)))])
 
 
 def _backbone(fit: Fit) -> ErnestFit | None:
@@ -218,7 +218,7 @@ def _draws(fit: Fit, runs: Runs, noise: float, random: np.random.Generator) -> F
     if isinstance(fit, ResidualFit):
         # The process explains part of the residuals, but for the terms alone they are noise.
         noise = float(np.sqrt(fit.noise * (1.0 + fit.shape.ratio)))
-    A = backbone.features(runs.points)
+    A = told_apart(backbone.features(runs.points))
     center = np.maximum(A @ backbone.coef, backbone.least)
     sizes = center * noise if backbone.relative else np.full(len(center), noise)
     weights = 1.0 / center if backbone.relative else np.ones(len(center))

@@ -92,8 +92,9 @@ class Own:
 @dataclass(frozen=True, eq=False, slots=True)
 class ContextFit:
     """The model at one context: ``numbers`` (p,) its encoded columns, ``owner`` its number among
-    the contexts that were run, -1 without runs. ``beyond`` is how far (in logs) the context's numbers lie outside those that were run, ``untested`` the square
-    of how far from the one value that a column had in all runs."""
+    the contexts that were run, -1 without runs. ``beyond`` is how far (in logs) the context's
+    numbers lie outside those that were run, ``untested`` the square of how far from the one value
+    that a column had in all runs."""
 
     trend: ErnestFit
     step: Step | None
