@@ -29,7 +29,7 @@ COUNTS_LEAST, REACH = 3, 2.0
 """Minimum number of machine counts inside of an edge, and how far outside of them (a factor) those
 beyond it may be: farther away the terms' prediction of them is no evidence."""
 
-WORSE = 1.5
+WORSE = 1.2
 """Where the terms describe all runs there is no edge: fitted to all of them they have to miss one
 by so many times what they miss inside, and by half a ``JUMP`` (in logs)."""
 
