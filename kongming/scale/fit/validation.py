@@ -26,8 +26,8 @@ class Fit(Protocol):
         """Return the model as JSON types."""
 
 
-HUBER = 2.0
-OF_NORMAL = 0.92054
+HUBER = 2.5
+OF_NORMAL = 0.97757
 """Mean of the squares of normal deviations that count as ``HUBER`` at most."""
 
 SCALE_ROUNDS = 200
