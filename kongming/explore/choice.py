@@ -29,13 +29,17 @@ _SCALES: dict[str, tuple[Scales, ...]] = {
     "bagged_lines": ("raw", "both"),
     "pairs": ("raw", "log"),
     "gaussian_process": ("raw", "log"),
+    "projections": ("raw", "log"),
     "perceptrons": ("raw", "log"),
     "tree": ("raw", "log"),
     "forest": ("raw",),
     "boosting": ("raw",),
 }
-FEWEST = {"perceptrons": 6, "boosting": 20, "gaussian_process": 4}
+FEWEST = {"perceptrons": 6, "boosting": 20, "gaussian_process": 4, "projections": 20}
 """Points that a learner needs, 2 if it is not named; with fewer least squares stand in."""
+_MARGIN = {"projections": float(np.log(4.0))}
+"""By how much the logarithm of a learner's error must be below others': it has many numbers for its
+runs, and its held-out errors were chosen by what was left out."""
 _MOST = 1200
 """Points by which learners are compared; what is chosen is fitted to all."""
 
@@ -105,6 +109,8 @@ def choose(
         name, scales, log_target = key
         if scales not in matrices or (log_target and not positive):
             continue
+        if name == "projections" and len(names) > 1 and matrices[scales].shape[1] < 2:
+            continue  # it is a Gaussian process then
         trial = _Trial(
             name,
             matrices[scales],
@@ -122,8 +128,7 @@ def choose(
         if learner is not None:
             fitted[key] = learner
         best = min(best, _loss(values, held_out, shares))
-    losses = np.array([_loss(values, variant.held_out, shares) for variant in variants])
-    winner = variants[int(np.argmin(losses))]
+    winner = _best(variants, values, shares, np.ones(len(values), dtype=np.bool_))
     key = winner.name, winner.scales, winner.log_target
     features = sets[winner.scales]
     if key not in fitted:
@@ -243,6 +248,14 @@ def _nested(values: Floats, variants: list[_Variant], folds: np.ndarray, shares:
     for fold in np.unique(folds):
         rows = folds == fold
         rest = ~rows if (~rows).any() else rows
-        losses = [_loss(values[rest], variant.held_out[rest], shares[rest]) for variant in variants]
-        predicted[rows] = variants[int(np.argmin(losses))].held_out[rows]
+        predicted[rows] = _best(variants, values, shares, rest).held_out[rows]
     return _mse(values, predicted, shares)
+
+
+def _best(variants: list[_Variant], values: Floats, shares: Floats, rows: np.ndarray) -> _Variant:
+    """The variant that errs least on these rows, margins counted."""
+    losses = [
+        _loss(values[rows], variant.held_out[rows], shares[rows]) + _MARGIN.get(variant.name, 0.0)
+        for variant in variants
+    ]
+    return variants[int(np.argmin(losses))]

@@ -21,6 +21,7 @@ MODELS = (
     "perceptrons",
     "pairs",
     "gaussian_process",
+    "projections",
     "forest",
     "boosting",
 )

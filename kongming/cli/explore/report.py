@@ -18,6 +18,7 @@ MODEL_WORDS = {
     "perceptrons": "perceptrons",
     "pairs": "pairwise terms",
     "gaussian_process": "Gaussian process",
+    "projections": "Gaussian process over projections",
     "forest": "forest",
     "boosting": "boosting",
 }

@@ -15,6 +15,7 @@ from kongming.explore.learners.gaussian_process import GaussianProcess
 from kongming.explore.learners.least_squares import LeastSquares, PairwiseTerms
 from kongming.explore.learners.model_tree import ModelTree
 from kongming.explore.learners.perceptrons import PerceptronCommittee
+from kongming.explore.learners.projected_process import ProjectedProcess
 
 LEARNERS: dict[str, Any] = {
     "tree": ModelTree,
@@ -23,6 +24,7 @@ LEARNERS: dict[str, Any] = {
     "perceptrons": PerceptronCommittee,
     "pairs": PairwiseTerms,
     "gaussian_process": GaussianProcess,
+    "projections": ProjectedProcess,
     "forest": Forest,
     "boosting": Boosting,
 }

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from kongming.arrays import Floats
 
 _MOST = 1500
-_SMOOTH, _ROUGH = "rbf", "matern"
+SMOOTH, ROUGH = "rbf", "matern"
 
 
 class GaussianProcess:
@@ -91,16 +91,18 @@ class GaussianProcess:
 
     def covariance(self, A: Floats, B: Floats) -> Floats:
         """(a, b) prior covariances."""
-        squared = _squared(self.stretched(A), self.stretched(B))
-        return self._amplitude * (_rbf(squared) if self.kernel == _SMOOTH else _matern(squared)[0])
+        squared = squared_distances(self.stretched(A), self.stretched(B))
+        return self._amplitude * (rbf(squared) if self.kernel == SMOOTH else matern(squared)[0])
 
     def _tune(self, X: Floats, y: Floats) -> None:
-        parts = np.array([_squared(X * m, X * m) for m in self._members.T])  # (dimensions, n, n)
+        parts = np.array(
+            [squared_distances(X * m, X * m) for m in self._members.T]
+        )  # (dimensions, n, n)
         d = len(parts)
         best: tuple[float, str, Floats] | None = None
         start = np.concatenate([np.full(d, np.log(0.5 * np.sqrt(d))), [0.0, np.log(1e-4)]])
         bounds = [(np.log(0.03), np.log(30.0))] * d + [(-3.0, 6.0), (np.log(1e-8), 0.5)]
-        for kernel in (_SMOOTH, _ROUGH):
+        for kernel in (SMOOTH, ROUGH):
             result = minimize(
                 _negative_likelihood,
                 start,
@@ -123,16 +125,16 @@ class GaussianProcess:
         return self._amplitude
 
 
-def _squared(A: Floats, B: Floats) -> Floats:
+def squared_distances(A: Floats, B: Floats) -> Floats:
     squared = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1) - 2.0 * A @ B.T
     return np.asarray(np.maximum(squared, 0.0))
 
 
-def _rbf(squared: Floats) -> Floats:
+def rbf(squared: Floats) -> Floats:
     return np.asarray(np.exp(-0.5 * squared))
 
 
-def _matern(squared: Floats) -> tuple[Floats, Floats]:
+def matern(squared: Floats) -> tuple[Floats, Floats]:
     """Matern 5/2, and the factor of its derivative by the squared distance, times -2."""
     root = np.sqrt(5.0 * squared)
     decay = np.exp(-root)
@@ -147,10 +149,10 @@ def _negative_likelihood(
     lengths, amplitude, noise = parameters[:d], np.exp(parameters[d]), np.exp(parameters[d + 1])
     scaled = np.exp(-2.0 * lengths)
     squared = np.tensordot(scaled, parts, axes=1)
-    if kernel == _SMOOTH:
-        shape = slope = _rbf(squared)
+    if kernel == SMOOTH:
+        shape = slope = rbf(squared)
     else:
-        shape, slope = _matern(squared)
+        shape, slope = matern(squared)
     K = amplitude * shape
     K[np.diag_indices(n)] += noise + 1e-9
     try:

@@ -43,3 +43,14 @@ class PerceptronCommittee:
     def predict(self, X: Floats) -> Floats:
         outputs = [member.predict(2.0 * X - 1.0) for member in self._members]
         return np.asarray(self._mean + self._scale * np.median(outputs, axis=0))
+
+    def slopes(self, X: Floats) -> Floats:
+        """(p, p): the mean over the points (n, p) and members of the outer product of a member's
+        gradient with itself, in units of the target's deviation."""
+        moment = np.zeros((X.shape[1], X.shape[1]))
+        for member in self._members:
+            (first, second), (offset, _) = member.coefs_, member.intercepts_
+            hidden = np.tanh((2.0 * X - 1.0) @ first + offset)
+            gradients = 2.0 * ((1.0 - hidden**2) * second[:, 0]) @ first.T
+            moment += gradients.T @ gradients
+        return np.asarray(moment / (len(self._members) * len(X)))

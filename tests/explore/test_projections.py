@@ -1,0 +1,62 @@
+"""The Gaussian process over learned directions, and when it is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import approx_fprime
+
+from kongming.arrays import Floats
+from kongming.explore.choice import choose
+from kongming.explore.dimensions import Dimension
+from kongming.explore.learners import LEARNERS
+from kongming.explore.learners.gaussian_process import ROUGH, SMOOTH
+from kongming.explore.learners.projected_process import negative_likelihood
+
+WEIGHTS = np.array([1.3, 0.7, 1.0, 0.9])
+
+
+def hat(x: Floats) -> Floats:
+    """A function of the weighted sum of four dimensions alone."""
+    q = 12.5 * ((x - 0.5) @ WEIGHTS) ** 2
+    return (1.0 - q) * np.exp(-q)
+
+
+def error(name: str, x: Floats, y: Floats, at: Floats, exact: Floats) -> float:
+    learner = LEARNERS[name](seed=1).fit(x, y)
+    return float(np.mean((learner.predict(at) - exact) ** 2) / exact.var())
+
+
+def test_a_function_of_a_sum_is_learned_from_few_runs() -> None:
+    rng = np.random.default_rng(0)
+    x, at = rng.uniform(size=(60, 4)), rng.uniform(size=(500, 4))
+    assert error("projections", x, hat(x), at, hat(at)) < 0.02
+    assert error("gaussian_process", x, hat(x), at, hat(at)) > 0.2
+
+
+def test_noise_alone_is_not_learned() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(60, 4)), rng.normal(size=60)
+    predicted = LEARNERS["projections"](seed=1).fit(x, y).held_out(np.arange(60) % 5)
+    assert np.mean((predicted - y) ** 2) > 0.7 * y.var()
+
+
+def test_the_gradient_of_the_likelihood_is_that_of_differences() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.uniform(size=(20, 3)), rng.normal(size=20)
+    at = np.concatenate([rng.normal(size=6), [0.2, -2.0]])
+    for kernel in (SMOOTH, ROUGH):
+        _, gradient = negative_likelihood(at, x, y, kernel)
+        differences = approx_fprime(at, lambda p, k=kernel: negative_likelihood(p, x, y, k)[0])
+        np.testing.assert_allclose(gradient, differences, rtol=1e-3, atol=1e-4)
+
+
+def chosen_for(values: Floats, x: Floats) -> str:
+    dimensions = tuple(Dimension(f"x{k}", "real", low=0.0, high=1.0) for k in range(x.shape[1]))
+    names = ("lines", "gaussian_process", "projections")
+    return choose(dimensions, x, values, np.ones(len(x)), names, 0).name
+
+
+def test_it_is_chosen_where_a_sum_explains_and_not_where_each_dimension_does() -> None:
+    x = np.random.default_rng(5).uniform(size=(60, 4))
+    assert chosen_for(2.0 + hat(x), x) == "projections"
+    assert chosen_for(2.0 + np.exp(-4.0 * ((x - 0.5) ** 2).sum(axis=1)), x) == "gaussian_process"
