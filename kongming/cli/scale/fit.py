@@ -279,6 +279,13 @@ def _show_contexts(model: ContextModel) -> None:
     rows.append(("all", report["configurations"], *(percent(report[key]) for key in keys)))
     columns = ("context", "configurations", "leave one out", "context left out", "context alone")
     console.print(output.table(columns, rows, right=columns[1:]))
+    fixed = report["fixed_time"]
+    if fixed is not None:
+        console.print(
+            f"Fixed time of all contexts: {fixed['seconds']:.3g} s, for those without runs at two "
+            "machine counts.",
+            markup=False,
+        )
     for text in report["warnings"]:
         console.print(f"warning: {text}", markup=False)
     console.print()

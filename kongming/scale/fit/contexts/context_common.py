@@ -38,10 +38,22 @@ class Together:
     repeats: Floats
     terms: tuple[Term, ...]
     items: float | None
+    fixed: float = 0.0
+
+    @property
+    def above(self) -> Floats:
+        """(n,) seconds above the ``fixed`` ones, which are the same in every context."""
+        return self.seconds - self.fixed
 
     @property
     def noise(self) -> Floats:
-        """(n,) in units of one run's variance: half of it is of the day, which repeats share."""
+        """(n,) variance of the log of ``above``, as ``day_noise``."""
+        return np.asarray(self.day_noise * (self.seconds / self.above) ** 2)
+
+    @property
+    def day_noise(self) -> Floats:
+        """(n,) variance of the log of the time, in units of one run's: half of it is of the day,
+        which repeats share."""
         return 0.5 + 0.5 / self.repeats
 
     def take(self, index: Any) -> Together:
@@ -61,20 +73,20 @@ def fit_common(
     outliers ``of`` another process over the same configurations, if there is one."""
     points, owner = data.points, data.inputs.owner
     terms, items = data.terms, data.items
-    without = trend = _trend(points, data.seconds, owner, terms, items)
-    left = _leveled(np.log(data.seconds / trend.predict(points)), owner)
+    without = trend = _trend(points, data.above, owner, terms, items)
+    left = _leveled(np.log(data.above / trend.predict(points)), owner)
     unexplained, cliff = total_of(left), None
     for _ in range(CLIFF_ROUNDS):
         cliff = find_cliff(data.columns, data.contexts, points, owner, left)
         if cliff is None:
             break
         jumps = steps(cliff, data.contexts, points, owner)
-        trend = _trend(points, data.seconds * np.exp(-jumps), owner, terms, items)
-        smooth = _leveled(np.log(data.seconds / trend.predict(points)) - jumps, owner)
+        trend = _trend(points, data.above * np.exp(-jumps), owner, terms, items)
+        smooth = _leveled(np.log(data.above / trend.predict(points)) - jumps, owner)
         left = smooth + jumps
     if cliff is None or total_of(smooth) > (1.0 - EXPLAINED) * unexplained:
         cliff, trend = None, without
-    values = np.log(data.seconds / trend.predict(points))
+    values = np.log(data.above / trend.predict(points))
     values = values - steps(cliff, data.contexts, points, owner)
     if of is None:
         return trend, cliff, fit_process(data.inputs, values, data.noise)

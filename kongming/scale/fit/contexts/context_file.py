@@ -10,9 +10,10 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.scale.fit.contexts.context_cliff import ContextCliff
 from kongming.scale.fit.contexts.context_columns import Column, Value
+from kongming.scale.fit.contexts.context_fixed import FixedTime
 from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_own import REACH, OwnFits
-from kongming.scale.fit.contexts.context_process import START, Process
+from kongming.scale.fit.contexts.context_process import START, Inputs, Process
 from kongming.scale.fit.contexts.context_spread import ContextSpread
 from kongming.scale.fit.fit_file import read_ernest, read_floats, read_ranges
 from kongming.scale.points import Points
@@ -41,6 +42,7 @@ def context_document(model: ContextModel) -> dict[str, Any]:
         "center": model.center.machines,
         "scale_center": model.center.scale,
         "ranges": model.ranges.document(),
+        "fixed": None if model.fixed is None else model.fixed.document(),
         "known": model.known.document(),
         "new": model.new.document(),
         "iterated": model.iterated,
@@ -59,16 +61,11 @@ def read_context(document: Mapping[str, Any]) -> ContextModel:
         _above(document[key]) for key in ("machines", "scale", "iterations")
     )
     owner = np.array(document["owner"], dtype=np.intp)
-    values, noise, extra, sizes = (
-        read_floats(document[key]) for key in ("values", "noise", "extra", "sizes")
-    )
-    lengths = {len(each) for each in (machines, scale, iterations, owner, values, noise, extra)}
+    lengths = {len(each) for each in (machines, scale, iterations, owner)}
     if len(lengths) != 1 or not len(owner) or owner.min() < 0 or owner.max() >= len(contexts):
         raise ValueError("owner")
-    if len(sizes) != len(START) or (sizes <= 0.0).any() or (noise <= 0.0).any():
-        raise ValueError("sizes")
-    if (extra < 0.0).any() or not columns:
-        raise ValueError("extra")
+    if not columns:
+        raise ValueError("columns")
     # Files of earlier models have the logs of scales as they are.
     center = Center(finite(document["center"]), finite(document.get("scale_center", 0.0)))
     points = Points(machines, scale, iterations)
@@ -81,15 +78,45 @@ def read_context(document: Mapping[str, Any]) -> ContextModel:
         trend=read_ernest(document["trend"]),
         cliff=_cliff(document.get("cliff"), columns),
         own=_own(document.get("own"), len(contexts)),
-        process=Process.of(inputs, values, noise, extra, sizes),
+        process=_process(document, inputs),
         center=center,
         ranges=read_ranges(document["ranges"]),
         known=_spread(document["known"]),
         new=_spread(document["new"]),
+        fixed=_fixed(document.get("fixed"), columns, inputs),
         report=dict(document["report"]),
         iterated=bool(document["iterated"]),
         group=None if document["group"] is None else str(document["group"]),
         type_column=None if of_type is None else str(of_type),
+    )
+
+
+def _process(document: Mapping[str, Any], inputs: Inputs) -> Process:
+    values, noise, extra, sizes = (
+        read_floats(document[key]) for key in ("values", "noise", "extra", "sizes")
+    )
+    if {len(values), len(noise), len(extra)} != {len(inputs)}:
+        raise ValueError("values")
+    if len(sizes) != len(START) or (sizes <= 0.0).any() or (noise <= 0.0).any():
+        raise ValueError("sizes")
+    if (extra < 0.0).any():
+        raise ValueError("extra")
+    return Process.of(inputs, values, noise, extra, sizes)
+
+
+def _fixed(
+    document: Mapping[str, Any] | None, columns: tuple[Column, ...], inputs: Inputs
+) -> FixedTime | None:
+    """Files of earlier models over contexts have no fixed time."""
+    if document is None:
+        return None
+    return FixedTime(
+        seconds=positive(document["seconds"]),
+        trend=read_ernest(document["trend"]),
+        cliff=_cliff(document["cliff"], columns),
+        process=_process(document, inputs),
+        known=_spread(document["known"]),
+        new=_spread(document["new"]),
     )
 
 

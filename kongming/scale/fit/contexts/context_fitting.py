@@ -15,6 +15,7 @@ from kongming.records.errors import InputError
 from kongming.scale.fit.contexts.context_columns import Column
 from kongming.scale.fit.contexts.context_common import Together, fit_common
 from kongming.scale.fit.contexts.context_comparison import compare_own
+from kongming.scale.fit.contexts.context_fixed import FixedTime, find_fixed_time
 from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_process import Process, thin
 from kongming.scale.fit.contexts.context_spread import ContextSpread
@@ -115,11 +116,10 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     place[thinned] = np.arange(len(thinned))
     own, alone = compare_own(data, parts, place, cliff, process)
     report = _report(table, columns, parts, owner, alone[0], without[0], trend, settings)
-    single = _single_runs(parts, place, process)
-    known, new = _spread(alone, single, len(owner)), _spread(without, single, len(groups))
+    known, new = _spreads(alone, without, _single_runs(parts, place, process, data), len(groups))
     report["coverage"]["measured"] = known.coverage
-    # Few contexts cannot show that one without runs is better known than those with runs.
-    new = replace(new, widen=max(new.widen, known.widen))
+    fixed = _fixed_time(data, process, parts, place, groups)
+    report["fixed_time"] = None if fixed is None else fixed.report()
     return ContextModel(
         columns=columns,
         contexts=table.contexts,
@@ -132,6 +132,7 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
         ranges=Ranges.of(table.runs),
         known=known,
         new=new,
+        fixed=fixed,
         report=report,
         iterated=table.iterated,
         group=table.group,
@@ -139,8 +140,25 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     )
 
 
+def _fixed_time(
+    data: Together,
+    without: Process,
+    parts: Sequence[Runs],
+    place: Integers,
+    groups: Sequence[Integers],
+) -> FixedTime | None:
+    """Return what answers contexts that have no fit of their own, if a fixed time is proved."""
+    above = find_fixed_time(data, without, groups)
+    if above is None:
+        return None
+    alone = above.left_out([np.array([i]) for i in range(len(data.points))])
+    single = _single_runs(parts, place, above.process, data)
+    spreads = _spreads(alone, above.left_out(groups), single, len(groups))
+    return FixedTime(above.data.fixed, above.trend, above.cliff, above.process, *spreads)
+
+
 def _single_runs(
-    parts: Sequence[Runs], place: Integers, process: Process
+    parts: Sequence[Runs], place: Integers, process: Process, data: Together
 ) -> tuple[Integers, Floats, Floats]:
     """Return for each run the number of its configuration in the process, the log of its time over
     the typical one there, and the variance that a single run has above that of the typical time."""
@@ -151,8 +169,22 @@ def _single_runs(
         start += part.count
     index = np.concatenate(at)
     placed = index >= 0
-    more = process.sizes[7] ** 2 * (1.0 - process.noise)
+    more = process.sizes[7] ** 2 * (1.0 - data.day_noise)
     return index[placed], np.concatenate(away)[placed], more[index[placed]]
+
+
+def _spreads(
+    alone: tuple[Floats, Floats],
+    without: tuple[Floats, Floats],
+    single: tuple[Integers, Floats, Floats],
+    contexts: int,
+) -> tuple[ContextSpread, ContextSpread]:
+    """Return the spread in contexts with runs, from left-out configurations (``alone``), and in
+    those without, from left-out contexts (``without``)."""
+    known = _spread(alone, single, len(alone[0]))
+    new = _spread(without, single, contexts)
+    # Few contexts cannot show that one without runs is better known than those with runs.
+    return known, replace(new, widen=max(new.widen, known.widen))
 
 
 def _spread(

@@ -20,6 +20,7 @@ from kongming.scale.fit.contexts.context_columns import (
     describe,
     show,
 )
+from kongming.scale.fit.contexts.context_fixed import FixedTime
 from kongming.scale.fit.contexts.context_own import (
     Furthest,
     OwnFits,
@@ -94,7 +95,7 @@ class ContextFit:
     """The model at one context: ``numbers`` (p,) its encoded columns, ``owner`` its number among
     the contexts that were run, -1 without runs. ``beyond`` is how far (in logs) the context's
     numbers lie outside those that were run, ``untested`` the square of how far from the one value
-    that a column had in all runs."""
+    that a column had in all runs; ``fixed`` seconds are added to the trend and the process."""
 
     trend: ErnestFit
     step: Step | None
@@ -105,6 +106,7 @@ class ContextFit:
     own: Own | None = None
     beyond: float = 0.0
     untested: float = 0.0
+    fixed: float = 0.0
 
     kind = "contexts"
 
@@ -117,34 +119,39 @@ class ContextFit:
 
     def predict(self, points: Points) -> Floats:
         """(n,) seconds per iteration."""
-        return self._drawn(points, self.process.mean(self.inputs(points))).seconds
+        mean = self.process.mean(self.inputs(points))
+        return self._drawn(points, mean, np.zeros(len(points))).seconds
 
     def answer(self, points: Points) -> Answer:
         """Return medians with their variances and limits; see ``FURTHEST``."""
         at, known = self.inputs(points), self.process.inputs.machines
         mean, variance = self.process.mean_and_variance(at)
-        drawn = self._drawn(points, mean)
+        drawn = self._drawn(points, mean, variance)
         beyond = np.maximum(np.maximum(at.machines - known.max(), known.min() - at.machines), 0.0)
-        variance = variance + drawn.noise**2 + BEYOND * beyond**2 + drawn.variance
+        variance = drawn.variance + drawn.noise**2 + BEYOND * beyond**2
         # No run tells the effect of a column that never changed, and small effects of a few other
         # columns do not either: at least the assumed size counts.
         variance = variance + max(self.process.sizes[0], START[0]) ** 2 * self.untested
         return replace(drawn, variance=variance)
 
-    def _drawn(self, points: Points, mean: Floats) -> Answer:
-        """Return the answer with the ``mean`` (n,) of the process; its variance is only that of the
-        cliff and of what the common model and the own fit disagree about."""
+    def _drawn(self, points: Points, mean: Floats, variance: Floats) -> Answer:
+        """Return the answer with the ``mean`` and ``variance`` (n,) of the process; its variance is
+        that, of the cliff, and of what the common model and the own fit disagree about."""
         share = np.zeros(len(points)) if self.step is None else self.step.share(points)
         jump = 0.0 if self.step is None else self.step.jump
         trend = self.trend.predict(points) * np.exp(jump * share)
-        logs, variance = np.log(trend) + mean, jump**2 * share * (1.0 - share)
+        logs, variance = np.log(trend) + mean, variance + jump**2 * share * (1.0 - share)
+        if self.fixed > 0.0:
+            above = logs
+            logs = np.logaddexp(above, np.log(self.fixed))
+            variance = variance * np.exp(2.0 * (above - logs))
         if self.own is not None:
             logs, apart = self.own.draw(points, logs)
             variance = variance + apart
         values = self.process.values
         further = np.log(FURTHEST) + min(STEEPEST * self.beyond, 300.0)
-        least = trend * np.exp(values.min() - further)
-        most = trend * np.exp(values.max() + further)
+        least = self.fixed + trend * np.exp(values.min() - further)
+        most = self.fixed + trend * np.exp(values.max() + further)
         seconds = np.clip(np.exp(np.clip(logs, -600, 600)), least, most)
         return Answer(seconds, variance, float(self.process.sizes[7]), least, most)
 
@@ -167,7 +174,8 @@ class ContextFit:
 class ContextModel:
     """Model of a job over its ``contexts``. ``points`` (n,) are the configurations that were run,
     each in the context ``process.inputs.owner``. ``known`` and ``new``: the spread in contexts with
-    and without runs. ``type_column`` is the column of machine types, if one is named."""
+    and without runs. ``fixed`` answers contexts without a fit of their own, if all contexts have
+    a fixed time. ``type_column`` is the column of machine types, if one is named."""
 
     columns: tuple[Column, ...]
     contexts: tuple[Context, ...]
@@ -181,6 +189,7 @@ class ContextModel:
     known: ContextSpread
     new: ContextSpread
     report: Mapping[str, Any]
+    fixed: FixedTime | None = None
     iterated: bool = False
     group: str | None = None
     type_column: str | None = None
@@ -207,18 +216,24 @@ class ContextModel:
         )
         numbers = encode(self.columns, [varied])[0]
         beyond = sum(self._beyond(i, value) for i, value in enumerate(context))
-        step = step_at(self.cliff, varied, self.columns)
+        own = self._own_at(owner, step_at(self.cliff, varied, self.columns))
+        common = self._common_of(own)
         return ContextFit(
-            self.trend,
-            step,
-            self.process,
+            common.trend,
+            step_at(common.cliff, varied, self.columns),
+            common.process,
             self.center,
             numbers,
             owner,
-            self._own_at(owner, step),
+            own,
             beyond,
             float(np.sum((encode(self.columns, [context])[0] - numbers) ** 2)),
+            common.seconds if isinstance(common, FixedTime) else 0.0,
         )
+
+    def _common_of(self, own: Own | None) -> ContextModel | FixedTime:
+        """Return the model over contexts that answers a context with or without an ``own`` fit."""
+        return self if own is not None or self.fixed is None else self.fixed
 
     def _own_at(self, owner: int, step: Step | None) -> Own | None:
         fit = None if owner < 0 else self.own.fits[owner]
@@ -310,6 +325,7 @@ class ContextModel:
         """
         context = self.complete(given)
         fit = self.fit_at(context)
+        common = self._common_of(fit.own)
         notes: tuple[str, ...] = ()
         if fit.owner < 0:
             notes = self._notes(context)
@@ -317,7 +333,7 @@ class ContextModel:
         machine_type = None if self.type_column is None else show(values[self.type_column])
         return ScaleModel(
             fit=fit,
-            spread=self.known if fit.owner >= 0 else self.new,
+            spread=common.known if fit.owner >= 0 else common.new,
             ranges=self.ranges,
             report=self.report,
             iterated=self.iterated,

@@ -1,0 +1,183 @@
+"""A fixed time that all contexts have: seconds of starting do not grow with the input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming.records.errors import InputError
+from kongming.scale.fit import model_file
+from kongming.scale.fit.contexts.context_fitting import fit_contexts
+from kongming.scale.fit.contexts.context_model import ContextModel
+from kongming.scale.fit.fitting import Settings
+from kongming.scale.fit.scale_file import ScaleFile
+from kongming.scale.fit.terms import read_terms
+from kongming.scale.points import Configuration, Points, Runs
+from kongming.scale.table import ContextTable
+from kongming.sealed_document import checksum
+from tests.conftest import Kongming
+
+SIZES = (5.0, 10.0, 20.0, 40.0, 80.0)
+PASSES = (1.0, 2.0)
+COUNTS = (2.0, 4.0, 6.0, 8.0, 12.0)
+START = 40.0
+Row = tuple[float, float, float, float]
+
+
+def seconds(machines: float, size: float, passes: float, start: float = START) -> float:
+    """Seconds of a job that starts, and then does work in proportion to its input."""
+    return start + 8.0 * size * passes / machines + 0.1 * machines
+
+
+def rows(start: float = START, seed: int = 0) -> list[Row]:
+    """Return (machines, size, passes, seconds) of two runs of every configuration; the largest
+    input is read one time only."""
+    random = np.random.default_rng(seed)
+    return [
+        (m, size, passes, seconds(m, size, passes, start) * float(np.exp(noise)))
+        for size in SIZES
+        for passes in PASSES
+        for m in COUNTS
+        for noise in 0.02 * random.standard_normal(2)
+        if (size, passes) != (80.0, 2.0)
+    ]
+
+
+def fitted(of: list[Row]) -> ContextModel:
+    machines, size, passes, time = (np.array(column) for column in zip(*of, strict=True))
+    contexts = sorted(set(zip(size.tolist(), passes.tolist(), strict=True)))
+    owner = [contexts.index(each) for each in zip(size.tolist(), passes.tolist(), strict=True)]
+    ones = np.ones(len(machines))
+    table = ContextTable(
+        Runs(Points(machines, ones, ones), time),
+        ("size", "passes"),
+        tuple(contexts),
+        np.array(owner),
+    )
+    return fit_contexts(table, Settings(read_terms("default", items=None)))
+
+
+def without_smallest(of: list[Row], *counts: float) -> list[Row]:
+    """Leave out the smallest input with one pass, but for these machine counts."""
+    return [row for row in of if row[1:3] != (5.0, 1.0) or row[0] in counts]
+
+
+SMALLEST = {"size": "5", "passes": "1"}
+
+
+@pytest.fixture(scope="module")
+def without() -> ContextModel:
+    """The model of runs without the smallest input."""
+    return fitted(without_smallest(rows()))
+
+
+def changed(of: ContextModel, **values: object) -> dict[str, Any]:
+    """Return a sealed document of which the fixed time has other values, or is absent."""
+    document: dict[str, Any] = json.loads(
+        json.dumps(model_file.seal(ScaleFile("job", "now", (), contexts=(of,))))
+    )
+    del document["checksum"]
+    (context,) = document["contexts"]
+    context["fixed"] |= values
+    if not values:
+        del context["fixed"]
+    return {**document, "checksum": checksum(document)}
+
+
+def error(of: ContextModel) -> float:
+    """Largest relative error at the smallest input."""
+    at = of.at(SMALLEST)
+    answers = np.array([at.predict(Configuration(m)).median for m in COUNTS])
+    return float(np.max(np.abs(answers / [seconds(m, 5.0, 1.0) for m in COUNTS] - 1.0)))
+
+
+@pytest.mark.parametrize("counts", [(), (12.0,)])
+def test_the_start_of_a_smaller_input_is_not_shorter(counts: tuple[float, ...]) -> None:
+    of = fitted(without_smallest(rows(), *counts))
+    assert error(of) < 0.04
+    assert of.report["fixed_time"]["seconds"] == pytest.approx(START, rel=0.15)
+
+
+def test_times_in_proportion_have_no_fixed_part() -> None:
+    of = fitted(without_smallest(rows(start=0.0)))
+    assert of.fixed is None
+    assert of.report["fixed_time"] is None
+
+
+def test_a_context_with_a_fit_of_its_own_is_answered_without_it() -> None:
+    of = fitted(rows())
+    assert of.fixed is not None
+    other = replace(of, fixed=None)
+    for size, passes in of.contexts:
+        given = {"size": f"{size:g}", "passes": f"{passes:g}"}
+        for m in (1.0, 3.0, 6.0, 24.0):
+            at = Configuration(m)
+            assert of.at(given).predict(at) == other.at(given).predict(at)
+
+
+def test_intervals_are_of_the_fit_that_answers() -> None:
+    random = np.random.default_rng(9)
+    of = fitted(without_smallest(rows(seed=1)))
+    assert of.fixed is not None
+    at = of.at(SMALLEST)
+    assert at.spread is of.fixed.new
+    held = []
+    for m in COUNTS:
+        answer = at.predict(Configuration(m))
+        times = seconds(m, 5.0, 1.0) * np.exp(0.02 * random.standard_normal(40))
+        held += ((times >= answer.lower) & (times <= answer.upper)).tolist()
+        assert answer.upper < 1.5 * answer.lower
+    assert np.mean(held) > 0.8
+
+
+def test_a_saved_fixed_time_answers_the_same(tmp_path: Path) -> None:
+    of = fitted(without_smallest(rows(), 12.0))
+    path = tmp_path / "model.json"
+    model_file.write_file(path, ScaleFile("job", "now", (), contexts=(of,)))
+    (again,) = model_file.read_file(path).contexts
+    for given in (SMALLEST, {"size": "7", "passes": "1"}, {"size": "10", "passes": "2"}):
+        expected, answer = (each.at(given).predict(Configuration(3)) for each in (of, again))
+        assert answer.median == pytest.approx(expected.median, rel=1e-9)
+        assert answer.upper == pytest.approx(expected.upper, rel=1e-6)
+
+
+def test_a_file_without_a_fixed_time_is_read(without: ContextModel) -> None:
+    (old,) = model_file.read(changed(without)).contexts
+    assert old.fixed is None
+    assert error(old) > 0.08
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("seconds", -1.0), ("values", [0.0]), ("sizes", [1.0]), ("trend", {})]
+)
+def test_a_damaged_fixed_time_is_refused(without: ContextModel, key: str, value: object) -> None:
+    with pytest.raises(InputError, match="damaged"):
+        model_file.read(changed(without, **{key: value}))
+
+
+def test_the_order_of_rows_changes_no_fixed_time(without: ContextModel) -> None:
+    table = without_smallest(rows())
+    mixed = [table[i] for i in np.random.default_rng(2).permutation(len(table))]
+    expected, answer = (
+        each.at(SMALLEST).predict(Configuration(3)) for each in (without, fitted(mixed))
+    )
+    assert answer == expected
+
+
+def test_the_report_has_the_fixed_seconds(kongming: Kongming, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    lines = [",".join(f"{value:.12g}" for value in row) for row in without_smallest(rows())]
+    path.write_text("\n".join(("machines,size,passes,seconds", *lines)) + "\n")
+    fit = ("scale", "fit", path, "--context", "size,passes")
+    shown = kongming(*fit)
+    assert shown.returncode == 0, shown.stderr
+    report = json.loads(kongming(*fit, "--json").stdout)
+    fixed = report["fixed_time"]
+    assert fixed["seconds"] == pytest.approx(START, rel=0.15)
+    assert list(fixed["terms"]) == list(report["terms"])
+    assert f"{fixed['seconds']:.3g} s" in " ".join(shown.stdout.split())
