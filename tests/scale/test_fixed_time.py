@@ -135,6 +135,10 @@ def test_intervals_are_of_the_fit_that_answers() -> None:
     assert np.mean(held) > 0.8
 
 
+def test_left_out_contexts_are_reported_as_new_ones_are_answered(without: ContextModel) -> None:
+    assert without.report["context_out_error_pct"] < 3.0
+
+
 def test_a_saved_fixed_time_answers_the_same(tmp_path: Path) -> None:
     of = fitted(without_smallest(rows(), 12.0))
     path = tmp_path / "model.json"

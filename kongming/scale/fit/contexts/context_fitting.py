@@ -15,7 +15,7 @@ from kongming.records.errors import InputError
 from kongming.scale.fit.contexts.context_columns import Column
 from kongming.scale.fit.contexts.context_common import Together, fit_common
 from kongming.scale.fit.contexts.context_comparison import compare_own
-from kongming.scale.fit.contexts.context_fixed import FixedTime, find_fixed_time
+from kongming.scale.fit.contexts.context_fixed import Above, FixedTime, find_fixed_time
 from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_process import Process, thin
 from kongming.scale.fit.contexts.context_spread import ContextSpread
@@ -115,10 +115,13 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     place = np.full(len(points), -1)
     place[thinned] = np.arange(len(thinned))
     own, alone = compare_own(data, parts, place, cliff, process)
-    report = _report(table, columns, parts, owner, alone[0], without[0], trend, settings)
     known, new = _spreads(alone, without, _single_runs(parts, place, process, data), len(groups))
+    above = find_fixed_time(data, process, groups)
+    # Contexts that are left out are reported as those without runs are answered.
+    out = without if above is None else above.left_out(groups)
+    fixed = None if above is None else _fixed_time(above, out, parts, place, len(groups))
+    report = _report(table, columns, parts, owner, alone[0], out[0], trend, settings)
     report["coverage"]["measured"] = known.coverage
-    fixed = _fixed_time(data, process, parts, place, groups)
     report["fixed_time"] = None if fixed is None else fixed.report()
     return ContextModel(
         columns=columns,
@@ -141,19 +144,17 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
 
 
 def _fixed_time(
-    data: Together,
-    without: Process,
+    above: Above,
+    without: tuple[Floats, Floats],
     parts: Sequence[Runs],
     place: Integers,
-    groups: Sequence[Integers],
-) -> FixedTime | None:
-    """Return what answers contexts that have no fit of their own, if a fixed time is proved."""
-    above = find_fixed_time(data, without, groups)
-    if above is None:
-        return None
-    alone = above.left_out([np.array([i]) for i in range(len(data.points))])
-    single = _single_runs(parts, place, above.process, data)
-    spreads = _spreads(alone, above.left_out(groups), single, len(groups))
+    contexts: int,
+) -> FixedTime:
+    """Return what answers contexts that have no fit of their own where a fixed time is proved;
+    ``without`` are the residuals and variances of left-out contexts."""
+    alone = above.left_out([np.array([i]) for i in range(len(above.data.points))])
+    single = _single_runs(parts, place, above.process, above.data)
+    spreads = _spreads(alone, without, single, contexts)
     return FixedTime(above.data.fixed, above.trend, above.cliff, above.process, *spreads)
 
 
