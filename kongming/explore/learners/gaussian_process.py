@@ -141,27 +141,41 @@ def matern(squared: Floats) -> tuple[Floats, Floats]:
     return (1.0 + root + 5.0 / 3.0 * squared) * decay, 5.0 / 3.0 * (1.0 + root) * decay
 
 
-def _negative_likelihood(
-    parameters: Floats, parts: Floats, y: Floats, kernel: str
-) -> tuple[float, Floats]:
-    """And its gradient; a weak prior keeps dimensions without effect from drifting."""
-    d, n = len(parts), len(y)
-    lengths, amplitude, noise = parameters[:d], np.exp(parameters[d]), np.exp(parameters[d + 1])
-    scaled = np.exp(-2.0 * lengths)
-    squared = np.tensordot(scaled, parts, axes=1)
+def shape_and_slope(squared: Floats, kernel: str) -> tuple[Floats, Floats]:
+    """The kernel at squared distances, and its derivative by them, times -2."""
     if kernel == SMOOTH:
-        shape = slope = rbf(squared)
-    else:
-        shape, slope = matern(squared)
-    K = amplitude * shape
+        shape = rbf(squared)
+        return shape, shape
+    return matern(squared)
+
+
+def negative_log_likelihood(K: Floats, noise: float, y: Floats) -> tuple[float, Floats] | None:
+    """Of values ``y`` (n,) with prior covariances ``K`` (n, n), to which the noise is added in
+    place; and (n, n) its derivative by these, times -2. None where K is singular."""
+    n = len(y)
     K[np.diag_indices(n)] += noise + 1e-9
     try:
         factor = cho_factor(K, lower=True)
     except np.linalg.LinAlgError:
-        return 1e10, np.zeros_like(parameters)
+        return None
     weights = cho_solve(factor, y)
-    outer = np.outer(weights, weights) - cho_solve(factor, np.eye(n))
     value = 0.5 * y @ weights + np.log(np.diag(factor[0])).sum()
+    return float(value), np.outer(weights, weights) - cho_solve(factor, np.eye(n))
+
+
+def _negative_likelihood(
+    parameters: Floats, parts: Floats, y: Floats, kernel: str
+) -> tuple[float, Floats]:
+    """And its gradient; a weak prior keeps dimensions without effect from drifting."""
+    d = len(parts)
+    lengths, amplitude, noise = parameters[:d], np.exp(parameters[d]), np.exp(parameters[d + 1])
+    scaled = np.exp(-2.0 * lengths)
+    squared = np.tensordot(scaled, parts, axes=1)
+    shape, slope = shape_and_slope(squared, kernel)
+    likelihood = negative_log_likelihood(amplitude * shape, noise, y)
+    if likelihood is None:
+        return 1e10, np.zeros_like(parameters)
+    value, outer = likelihood
     gradient = np.empty_like(parameters)
     rise = outer * slope * amplitude
     # d(kernel)/d(log length) is slope * amplitude * part / length^2.
@@ -169,6 +183,6 @@ def _negative_likelihood(
     gradient[d] = -0.5 * (outer * shape).sum() * amplitude
     gradient[d + 1] = -0.5 * np.trace(outer) * noise
     prior = parameters[:d] - 0.5
-    return float(value + 0.05 * (prior**2).sum()), gradient + np.concatenate(
+    return value + 0.05 * float((prior**2).sum()), gradient + np.concatenate(
         [0.1 * prior, [0.0, 0.0]]
     )

@@ -4,7 +4,6 @@ sum of dimensions rather than each of them."""
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from kongming.arrays import Floats
@@ -12,8 +11,8 @@ from kongming.explore.learners.gaussian_process import (
     ROUGH,
     SMOOTH,
     GaussianProcess,
-    matern,
-    rbf,
+    negative_log_likelihood,
+    shape_and_slope,
     squared_distances,
 )
 from kongming.explore.learners.perceptrons import PerceptronCommittee
@@ -105,24 +104,14 @@ def negative_likelihood(
 ) -> tuple[float, Floats]:
     """And its gradient, of the directions (r p,), the log amplitude and the log noise; a weak prior
     keeps directions without effect from drifting."""
-    n, p = X.shape
-    directions = parameters[:-2].reshape(-1, p)
+    directions = parameters[:-2].reshape(-1, X.shape[1])
     amplitude, noise = np.exp(parameters[-2]), np.exp(parameters[-1])
     projected = X @ directions.T
-    squared = squared_distances(projected, projected)
-    if kernel == SMOOTH:
-        shape = slope = rbf(squared)
-    else:
-        shape, slope = matern(squared)
-    K = amplitude * shape
-    K[np.diag_indices(n)] += noise + 1e-9
-    try:
-        factor = cho_factor(K, lower=True)
-    except np.linalg.LinAlgError:
+    shape, slope = shape_and_slope(squared_distances(projected, projected), kernel)
+    likelihood = negative_log_likelihood(amplitude * shape, noise, y)
+    if likelihood is None:
         return 1e10, np.zeros_like(parameters)
-    weights = cho_solve(factor, y)
-    outer = np.outer(weights, weights) - cho_solve(factor, np.eye(n))
-    value = 0.5 * y @ weights + np.log(np.diag(factor[0])).sum()
+    value, outer = likelihood
     by_squared = 0.25 * amplitude * outer * slope
     sums = by_squared.sum(axis=1)[:, None]
     by_directions = 4.0 * ((projected * sums).T @ X - projected.T @ by_squared @ X)
@@ -132,4 +121,4 @@ def negative_likelihood(
             [-0.5 * (outer * shape).sum() * amplitude, -0.5 * np.trace(outer) * noise],
         ]
     )
-    return float(value + _WEIGHT_PRIOR * (directions**2).sum()), gradient
+    return value + _WEIGHT_PRIOR * float((directions**2).sum()), gradient
