@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from kongming.spark.application import Application
-from kongming.spark.estimation import Estimator, Size, recommend
+from kongming.spark.estimation import Estimator, Size
 from kongming.spark.evaluation import Pair, evaluate, summary
 from kongming.spark.history import learn_growth
 from kongming.spark.reading import read_all
+from kongming.spark.recommendation import recommend
 
 CLIFFS = {"cached": 4}
 """Executors from which on what a program keeps in memory fits."""

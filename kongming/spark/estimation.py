@@ -1,4 +1,4 @@
-"""Estimates of one application at many sizes: time, cost, what limits it, and which to take."""
+"""Estimates of one application at many sizes: time, cost, and what limits it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from kongming.process_pool import available_cpus, in_order
 from kongming.quantities import count as counted
@@ -21,7 +20,6 @@ from kongming.spark.model.corrections.correction import Change
 from kongming.spark.model.corrections.growth import Growth
 from kongming.spark.model.corrections.input_growth import InputGrowth
 from kongming.spark.model.critical_path import critical_path_s
-from kongming.spark.model.driver import driver_time, job_end
 from kongming.spark.model.executors import core_remarks
 from kongming.spark.model.groups import job_groups
 from kongming.spark.model.intervals import USUAL, Uncertainty, factor, task_deviation
@@ -355,152 +353,6 @@ def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | _
             message = f"{counted(size.executors, 'executor')}: {error.message}"
             outcomes.append(_Refusal(message, error.hint))
     return outcomes
-
-
-@dataclass(frozen=True, slots=True)
-class Recommendation:
-    """The cheapest size, the fastest, and the knee: from where on more executors bring little."""
-
-    cheapest: Estimate
-    fastest: Estimate
-    knee: Estimate
-
-
-TIE = 0.005
-"""Sizes within this of the best are as good: the smaller one is taken."""
-
-
-def recommend(estimates: Sequence[Estimate], price_per_hour: Price = 1.0) -> Recommendation:
-    """Choose among estimates (figure 5.4: the minimum of the cost curve)."""
-    if not estimates:
-        raise CannotAnswerError("There is no estimate to choose from.")
-    slots = sorted(estimates, key=lambda each: (each.executors * each.cores, each.executors))
-
-    def best(values: Sequence[float]) -> Estimate:
-        least = min(values)
-        return next(
-            each for each, value in zip(slots, values, strict=True) if value <= least * (1 + TIE)
-        )
-
-    fastest = best([each.median_s for each in slots])
-    return Recommendation(
-        cheapest=best([each.cost(price_per_hour) for each in slots]),
-        fastest=fastest,
-        # Beyond the fastest more slots bring nothing.
-        knee=_knee(slots[: slots.index(fastest) + 1]),
-    )
-
-
-def _knee(estimates: Sequence[Estimate]) -> Estimate:
-    """The size farthest below the line from the first to the last, both axes from 0 to 1
-    (Satopaa et al. 2011)."""
-    x = [float(each.executors * each.cores) for each in estimates]
-    y = [each.median_s for each in estimates]
-    width, height = x[-1] - x[0], max(y) - min(y)
-    if not width or not height:
-        return estimates[0]
-    below = [
-        (y[0] + (y[-1] - y[0]) * (at - x[0]) / width - value) / height
-        for at, value in zip(x, y, strict=True)
-    ]
-    return estimates[max(range(len(below)), key=below.__getitem__)]
-
-
-def document(
-    estimator: Estimator,
-    estimates: Sequence[Estimate],
-    *,
-    price_per_hour: Price = 1.0,
-    by_execution: bool = False,
-    warnings: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return the whole answer as JSON types; costs without a price are executor-hours."""
-    application, workload = estimator.workload.application, estimator.workload
-    chosen = recommend(estimates, price_per_hour)
-    return {
-        "application": {
-            "id": application.id,
-            "name": application.name,
-            "spark_version": application.spark_version,
-            "complete": application.complete,
-            "measured_s": workload.measured_s,
-            "executors": workload.cluster.executors,
-            "cores": workload.cluster.cores,
-        },
-        "driver_s": driver_time(application).total_s,
-        "critical_path_s": estimator.critical_path_s(),
-        "self_check": {
-            "replayed_s": estimator.replayed_s(),
-            "error_pct": 100.0 * estimator.unexplained,
-        },
-        "estimates": [
-            {
-                "executors": each.executors,
-                "cores": each.cores,
-                "runtime_s": each.runtime_s,
-                "baselines": each.baselines,
-                "corrections": each.corrections,
-                "machine_s": each.machine_s,
-                "cost": each.cost(price_per_hour),
-                "utilisation": each.utilisation,
-                "extrapolating": each.extrapolating,
-                "reasons": [*each.reasons],
-            }
-            for each in estimates
-        ],
-        "recommendation": {
-            name: {
-                "executors": each.executors,
-                "cores": each.cores,
-                "runtime_s": each.median_s,
-                "cost": each.cost(price_per_hour),
-            }
-            for name, each in (
-                ("cheapest", chosen.cheapest),
-                ("fastest", chosen.fastest),
-                ("knee", chosen.knee),
-            )
-        },
-        "executions": _execution_documents(workload, estimates) if by_execution else [],
-        "warnings": list(warnings),
-    }
-
-
-def _execution_documents(workload: Workload, estimates: Sequence[Estimate]) -> list[dict[str, Any]]:
-    application = workload.application
-    named = {each.id: each.description for each in application.executions}
-    jobs = [work.job for work in workload.jobs]
-    documents = []
-    groups = [group for group in job_groups(jobs) if group.execution is not None]
-    for number, group in enumerate(groups):
-        end = max(job_end(jobs[place], application) for place in group.jobs)
-        begin = min(jobs[place].submitted_s for place in group.jobs)
-        documents.append(
-            {
-                "id": group.execution,
-                "description": named.get(group.execution or 0, ""),
-                "measured_s": end - begin,
-                "estimates": [
-                    {
-                        "executors": each.executors,
-                        "cores": each.cores,
-                        "runtime_s": _scaled(each, each.executions[number].median_s),
-                    }
-                    for each in estimates
-                ],
-            }
-        )
-    return documents
-
-
-def _scaled(estimate: Estimate, median: float) -> dict[str, float]:
-    wide = factor(estimate.deviation, estimate.level)
-    return {
-        "median": median,
-        "lower": median / wide,
-        "upper": median * wide,
-        "level": estimate.level,
-    }
 
 
 def _much_corrected(corrected: Corrected) -> list[str]:

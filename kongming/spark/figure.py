@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
-from kongming.spark.estimation import Estimate, Price, Recommendation
+from kongming.spark.estimation import Estimate, Price
+from kongming.spark.recommendation import Recommendation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

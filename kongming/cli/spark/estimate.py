@@ -21,9 +21,10 @@ from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.spark.application import Application
-    from kongming.spark.estimation import Estimate, Estimator, Recommendation, Size
+    from kongming.spark.estimation import Estimate, Estimator, Size
     from kongming.spark.model.cluster import Dynamic
     from kongming.spark.model.corrections.input_growth import InputGrowth
+    from kongming.spark.recommendation import Recommendation
 
 _path = click.Path(path_type=Path)
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -181,10 +182,12 @@ def command(
         require("kongming spark estimate", "spark", module)
 
     from kongming.records.errors import InputError
-    from kongming.spark.estimation import Estimator, document, recommend, warnings_of
+    from kongming.spark.estimate_document import document
+    from kongming.spark.estimation import Estimator, warnings_of
     from kongming.spark.finished_runs import findings_of
     from kongming.spark.history import learn_growth
     from kongming.spark.reading import read, read_all
+    from kongming.spark.recommendation import recommend
 
     if input_scale is None and (ratio is not None or other_sample is not None):
         raise InputError("--ratio and --sample tell nothing without --input-scale.")

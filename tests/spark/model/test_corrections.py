@@ -9,7 +9,7 @@ import pytest
 
 from kongming.records.errors import ExtrapolationError, InputError, UnknownNameError
 from kongming.spark.application import Application, Rdd
-from kongming.spark.estimation import Estimator, Size, recommend
+from kongming.spark.estimation import Estimator, Size
 from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster, dynamic_allocation
 from kongming.spark.model.corrections.contention import learn_contention
 from kongming.spark.model.corrections.correction import Change
@@ -23,6 +23,7 @@ from kongming.spark.model.corrections.task_counts import coalesced, learn_task_c
 from kongming.spark.model.corrections.warm_up import expected_ages, learn_warm_up
 from kongming.spark.model.workload import workload_of
 from kongming.spark.reading import read
+from kongming.spark.recommendation import recommend
 from tests.spark.programs import Part, Program, Stage, random_program, run
 from tests.spark.record import LOGS
 

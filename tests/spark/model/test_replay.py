@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from kongming.records.errors import CannotAnswerError
-from kongming.spark.estimation import Estimator, Size, document
+from kongming.spark.estimate_document import document
+from kongming.spark.estimation import Estimator, Size
 from kongming.spark.model.baselines import ConstantLengths, Sparklens
 from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster
 from kongming.spark.model.critical_path import critical_path_s

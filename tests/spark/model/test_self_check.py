@@ -9,7 +9,8 @@ import pytest
 
 from kongming.records.errors import ExtrapolationError
 from kongming.spark.application import Application, Executor
-from kongming.spark.estimation import Estimator, Size, document, warnings_of
+from kongming.spark.estimate_document import document
+from kongming.spark.estimation import Estimator, Size, warnings_of
 from tests.spark.programs import Part, Program, Stage, run
 
 
