@@ -17,6 +17,7 @@ from kongming.spark import application as records
 from kongming.spark.application import LOCALITIES, SUCCEEDED, Application
 from kongming.spark.reading import findings, repairs
 from kongming.spark.reading.collecting import FAR_MS, Collector, SeenStage
+from kongming.spark.reading.left_tasks import left_tasks
 from kongming.spark.reading.unregistered import Busy, configured_cores
 
 _CALM_REMOVALS = ("idle", "decommission", "killed by driver", "driver request", "spark.stop")
@@ -90,6 +91,7 @@ class _Assembly:
         stages = self._stages()
         executors = self._executors(stages, details)
         start = collected.start
+        counts[findings.LEFT_TASKS] = self._left_tasks(jobs, stages)
         counts[findings.NO_START] = int(collected.started_ms is None)
         counts[findings.NO_END] = int(self.ended_s is None)
         counts[findings.IMPLAUSIBLE] += collected.tasks.implausible
@@ -151,6 +153,25 @@ class _Assembly:
             stage not in ran for job in jobs if job.completed_s is not None for stage in job.stages
         )
         return tuple(jobs)
+
+    def _left_tasks(
+        self, jobs: tuple[records.Job, ...], stages: tuple[records.StageAttempt, ...]
+    ) -> int:
+        """But for jobs that the application's end stopped: it had left them on purpose."""
+        end = math.inf
+        if self.ended_s is not None and not self.counts[findings.WRONG_END]:
+            end = self.ended_s
+        failed = [
+            job
+            for job in jobs
+            if job.succeeded is False and job.completed_s is not None and job.completed_s < end
+        ]
+        planned = {
+            stage.stage_id: stage.number_of_tasks
+            for job in failed
+            for stage in self.collected.jobs[job.id].start.stage_infos or ()
+        }
+        return left_tasks(failed, stages, planned)
 
     def _executions(self) -> tuple[records.Execution, ...]:
         executions = []

@@ -322,6 +322,8 @@ class Collector:
             self._job_ends[event.job_id] = completed, succeeded
         else:
             job.completed_ms, job.succeeded = completed, succeeded
+            if succeeded:
+                job.start.stage_infos = None  # only what failed has tasks left
 
     def _sql_start(self, event: events.SqlStart) -> None:
         started = self._now(event.time, start=True)

@@ -152,10 +152,16 @@ class StageCompleted(_Event):
     stage_info: StageInfo
 
 
+class PlannedStage(_Event):
+    stage_id: int = -1
+    number_of_tasks: int = 0
+
+
 class JobStart(_Event):
     job_id: int
     submission_time: int | None = None
     stage_ids: list[int] = []
+    stage_infos: list[PlannedStage] | None = None
     properties: dict[str, str | None] | None = None
 
 

@@ -10,7 +10,7 @@ from kongming.spark.application import Finding
 NO_START, NO_END = "no-application-start", "no-application-end"
 WRONG_START, WRONG_END = "wrong-application-start", "wrong-application-end"
 UNFINISHED_JOBS, HEADLESS_JOBS, ABSENT_JOBS = "unfinished-jobs", "headless-jobs", "absent-jobs"
-FAILED_JOBS = "failed-jobs"
+FAILED_JOBS, LEFT_TASKS = "failed-jobs", "left-tasks"
 BROKEN_LINES, LONG_LINES, CUT_TAIL = "broken-lines", "long-lines", "cut-tail"
 DAMAGED_FILES, MISSING_FILES, COMPACTED = "damaged-files", "missing-files", "compacted"
 EMPTY_FILES = "empty-files"
@@ -32,6 +32,7 @@ _SENTENCES = {
     "last of them counts instead.",
     UNFINISHED_JOBS: "{} had no end.",
     FAILED_JOBS: "{} failed: what {they} had left is not counted.",
+    LEFT_TASKS: "{} of failed jobs {were} left to do.",
     HEADLESS_JOBS: "{} ended whose start is not in the log; left out.",
     ABSENT_JOBS: "The log lacks {}, by their numbers.",
     BROKEN_LINES: "{} could not be read; left out.",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kongming.spark.application import Application
+from kongming.spark.reading import read
 from tests.conftest import Kongming
 from tests.spark.event_lines import Event, content, run
+from tests.spark.record import LOGS
 
 
 def _of_job(event: Event) -> int | None:
@@ -49,10 +53,40 @@ def _without_first_job(folder: Path) -> Path:
     return folder / "log"
 
 
+def _failed(events: list[Event], job: int) -> Event:
+    """Let a job fail; its end."""
+    end = next(e for e in events if e["Event"].endswith("JobEnd") and e["Job ID"] == job)
+    end["Job Result"] = {"Result": "JobFailed"}
+    return end
+
+
+def _without_later_tasks(events: list[Event], job: int, done: int) -> list[Event]:
+    """The job's stage fails after ``done`` of its tasks."""
+    left = []
+    for event in events:
+        if event["Event"].endswith(("TaskStart", "TaskEnd")) and event["Stage ID"] == job:
+            if event["Task Info"]["Index"] >= done:
+                continue
+        elif event["Event"].endswith("StageCompleted") and event["Stage Info"]["Stage ID"] == job:
+            event["Stage Info"]["Failure Reason"] = "cancelled"
+        left.append(event)
+    return left
+
+
 def _with_a_failed_job(folder: Path) -> Path:
     events = run(stages=3)
-    failed = next(e for e in events if e["Event"].endswith("JobEnd") and e["Job ID"] == 1)
-    failed["Job Result"] = {"Result": "JobFailed"}
+    _failed(events, 1)
+    (folder / "log").write_bytes(content(_without_later_tasks(events, 1, 1)))
+    return folder / "log"
+
+
+def _with_a_stage_never_submitted(folder: Path) -> Path:
+    """Job 1 had two more stages, of which the first was skipped."""
+    events = run(stages=3)
+    _failed(events, 1)
+    start = next(e for e in events if e["Event"].endswith("JobStart") and e["Job ID"] == 1)
+    start["Stage IDs"] = [0, 1, 50]
+    start["Stage Infos"] += [{"Stage ID": 50, "Number of Tasks": 7}]
     (folder / "log").write_bytes(content(events))
     return folder / "log"
 
@@ -66,6 +100,7 @@ def _with_a_failed_job(folder: Path) -> Path:
         (_without_first_start, "lacks the start of 1 job, whose time counts as the driver's"),
         (_without_first_job, "lacks 1 job, whose time counts as the driver's"),
         (_with_a_failed_job, "1 job failed: what was left to do is not counted"),
+        (_with_a_stage_never_submitted, "1 job failed: what was left to do is not counted"),
     ],
 )
 def test_what_a_log_lacks_is_a_reason(
@@ -91,5 +126,62 @@ def test_inspect_tells_what_is_not_the_driver(kongming: Kongming, tmp_path: Path
 
 def test_failed_jobs_are_counted(kongming: Kongming, tmp_path: Path) -> None:
     shown = json.loads(kongming("spark", "inspect", _with_a_failed_job(tmp_path), "--json").stdout)
-    messages = [each["message"] for each in shown["findings"] if each["kind"] == "failed-jobs"]
-    assert messages == ["1 job failed: what it had left is not counted."]
+    messages = {each["kind"]: each["message"] for each in shown["findings"]}
+    assert messages["failed-jobs"] == "1 job failed: what it had left is not counted."
+    assert messages["left-tasks"] == "3 tasks of failed jobs were left to do."
+
+
+def test_tasks_of_stages_that_were_never_submitted_are_left(tmp_path: Path) -> None:
+    counts = _counts(read(_with_a_stage_never_submitted(tmp_path)))
+    assert (counts["failed-jobs"], counts["left-tasks"]) == (1, 7)
+
+
+def _cancelled_when_done(folder: Path) -> Path:
+    events = run(stages=3)
+    _failed(events, 1)
+    (folder / "log").write_bytes(content(events))
+    return folder / "log"
+
+
+def _cancelled_of_many(folder: Path) -> Path:
+    """Three tasks of 400 were left."""
+    events = run(stages=100)
+    _failed(events, 50)
+    (folder / "log").write_bytes(content(_without_later_tasks(events, 50, 1)))
+    return folder / "log"
+
+
+def _stopped_by_the_end(folder: Path) -> Path:
+    """The application ended while its last job ran."""
+    events = run(stages=3)
+    end = _failed(events, 2)
+    end["Completion Time"] = events[-1]["Timestamp"] + 5
+    events.remove(end)
+    (folder / "log").write_bytes(content([*_without_later_tasks(events, 2, 3), end]))
+    return folder / "log"
+
+
+def _streaming(folder: Path) -> Path:
+    return LOGS / "spark-4-streaming.zstd"
+
+
+@pytest.mark.parametrize(
+    "log", [_cancelled_when_done, _cancelled_of_many, _stopped_by_the_end, _streaming]
+)
+def test_failed_jobs_that_left_next_to_nothing_are_no_reason(
+    log: Callable[[Path], Path], kongming: Kongming, tmp_path: Path
+) -> None:
+    path = log(tmp_path)
+    assert _counts(read(path))["failed-jobs"] == 1
+    strict = kongming("spark", "estimate", path, "--executors", "2", "--strict", "--json")
+    assert strict.returncode == 0, strict.stdout
+    assert json.loads(strict.stdout)["estimates"][0]["reasons"] == []
+
+
+def test_failed_attempts_leave_what_their_last_did_not_do() -> None:
+    counts = _counts(read(LOGS / "spark-4-failures.zstd"))
+    assert (counts["failed-jobs"], counts["left-tasks"]) == (1, 4)
+
+
+def _counts(application: Application) -> dict[str, int]:
+    return {each.kind: each.count for each in application.findings}
