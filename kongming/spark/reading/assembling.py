@@ -16,7 +16,7 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark import application as records
 from kongming.spark.application import LOCALITIES, SUCCEEDED, Application
 from kongming.spark.reading import findings, repairs
-from kongming.spark.reading.collecting import FAR_MS, Collector, SeenStage
+from kongming.spark.reading.collecting import END_FAR_MS, FAR_MS, Collector, SeenStage
 from kongming.spark.reading.left_tasks import left_tasks
 from kongming.spark.reading.unregistered import Busy, configured_cores
 
@@ -74,7 +74,7 @@ class _Assembly:
         ended_ms, last_ms = collected.ended_ms, collected.ordered_ms
         if ended_ms is None or not last_ms:
             return ended_ms
-        if not collected.ended_early and ended_ms - last_ms < FAR_MS:
+        if not collected.ended_early and ended_ms - last_ms < END_FAR_MS:
             return ended_ms
         self.counts[findings.WRONG_END] = 1
         return last_ms

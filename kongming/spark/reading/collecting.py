@@ -20,7 +20,11 @@ from kongming.spark.reading.events import event_of, started_task
 from kongming.spark.reading.tasks import LATEST_MS, TaskRows
 
 FAR_MS = 86_400_000
-"""An application's start or end that is so far from all other events is wrong."""
+"""An application's start that is so long before all other events is wrong."""
+
+END_FAR_MS = 30 * FAR_MS
+"""An application's end that is so long after all other events is wrong: a server or a notebook may
+have been idle for days before it was stopped."""
 
 
 @dataclass
@@ -463,7 +467,7 @@ class Collector:
         clock = self.clock
         latest_ms, ordered_ms = clock.latest_ms, clock.ordered_ms
         self.ended_ms = event.timestamp + clock.offset_ms
-        if self.ended_ms < ordered_ms + FAR_MS:
+        if self.ended_ms < ordered_ms + END_FAR_MS:
             self.ended_ms = clock.pass_by(event.timestamp, start=True)
             clock.latest_ms = latest_ms
         self.ended_early = self.ended_ms < ordered_ms - STEP_MS

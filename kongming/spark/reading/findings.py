@@ -28,7 +28,7 @@ _SENTENCES = {
     NO_END: "The log has no end of the application: it still ran, or its driver was killed.",
     WRONG_START: "The application's start is after other events, or a day or more before them: the "
     "first of them counts instead.",
-    WRONG_END: "The application's end is before other events, or a day or more after them: the "
+    WRONG_END: "The application's end is before other events, or 30 days or more after them: the "
     "last of them counts instead.",
     UNFINISHED_JOBS: "{} had no end.",
     FAILED_JOBS: "{} failed: what {they} had left is not counted.",

@@ -112,6 +112,27 @@ def test_a_start_and_an_end_hours_from_all_else_are_as_they_are_written(
     assert application.ended_s == read_events(run()).ended_s + 86_400.0
 
 
+@pytest.mark.parametrize("days", [1, 3, 20])
+def test_an_application_that_was_stopped_after_days_of_idling(read_events: Read, days: int) -> None:
+    events = run(stages=8)
+    events[-1]["Timestamp"] += days * DAY_MS
+    application, expected = read_events(events), read_events(run(stages=8))
+    assert application.findings == ()
+    assert expected.ended_s is not None
+    assert application.ended_s == application.last_s == expected.ended_s + days * 86_400.0
+    assert application.jobs == expected.jobs
+
+
+def test_a_job_that_the_end_stopped_after_days_of_idling(read_events: Read) -> None:
+    events = run(stages=8)
+    late, end = events[-2], events[-1]
+    for event in (late, end):
+        event["Completion Time" if event is late else "Timestamp"] += 3 * DAY_MS
+    application = read_events([*events[:-2], end, late])
+    assert application.findings == ()
+    assert application.ended_s == 3 * 86_400.0 + (read_events(run(stages=8)).ended_s or 0.0)
+
+
 def test_a_server_that_waited_days_for_its_first_query(read_events: Read) -> None:
     """Its driver's block manager registered at its start."""
     events = run()
