@@ -33,10 +33,8 @@ def configured_cores(settings: Mapping[str, str]) -> tuple[int | None, str]:
             return _cores(match[1] or "1"), "spark.master"
     if master.startswith("local["):
         return None, ""  # local[*]: as many as the machine has
-    cores = _cores(settings.get("spark.executor.cores", ""))
-    if cores is None and master.startswith(("yarn", "k8s:")):
-        return 1, "the default of YARN and Kubernetes"
-    return cores, "spark.executor.cores"
+    # What tasks show is of more weight than the default of 1 on YARN and Kubernetes.
+    return _cores(settings.get("spark.executor.cores", "")), "spark.executor.cores"
 
 
 def _cores(text: str) -> int | None:

@@ -46,7 +46,8 @@ def late(events: list[Event], late_ms: int) -> list[Event]:
         ({"spark_master": "local[5, 2]"}, 5, "spark.master"),
         ({"spark_master": "local"}, 1, "spark.master"),
         ({"spark_master": "local-cluster[2,4,1024]"}, 4, "spark.master"),
-        ({"spark_master": "yarn"}, 1, "YARN"),
+        ({"spark_master": "yarn"}, 1, "tasks"),
+        ({"spark_master": "yarn", "spark_executor_cores": "3"}, 3, "spark.executor.cores"),
         ({"spark_master": "local[*]", "spark_executor_cores": "3"}, 1, "tasks"),
         ({"spark_executor_cores": "many"}, 1, "tasks"),
         ({"spark_task_cpus": "2"}, 2, "tasks"),
@@ -68,12 +69,15 @@ def test_a_late_end_is_no_second_core(late_ms: int, tmp_path: Path) -> None:
     assert cores(unregistered(tmp_path / "log", late(run(tasks=8), late_ms))) == [1, 1]
 
 
-def test_tasks_at_once_are_cores(tmp_path: Path) -> None:
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://10.0.0.1:443", "spark://host:7077"])
+def test_tasks_at_once_are_cores(master: str, tmp_path: Path) -> None:
+    """No default of a cluster is of more weight than what ran."""
     events = run(tasks=8)
     for event in events:
         if event["Event"].endswith(("TaskStart", "TaskEnd")):
             event["Task Info"]["Executor ID"] = "1"
-    assert cores(unregistered(tmp_path / "log", late(events, 15))) == [2]
+    application = unregistered(tmp_path / "log", late(events, 15), spark_master=master)
+    assert cores(application) == [2]
 
 
 def test_tasks_without_an_end_take_no_core(tmp_path: Path) -> None:
