@@ -21,12 +21,23 @@ _NOUNS = {findings.MISSING_FILES: "file", findings.DAMAGED_FILES: "file"}
 
 def gaps(application: Application) -> list[str]:
     """Return a sentence for each kind of thing that ran and that the log lacks."""
+    empty = _numbers_without_jobs(application)
     return [
         f"{_AS_DRIVER[each.kind].format(counted(each.count, _NOUNS.get(each.kind, 'job')))} "
         "counts as the driver's"
         for each in application.findings
-        if each.kind in _AS_DRIVER
+        if each.kind in _AS_DRIVER and not (empty and each.kind == findings.ABSENT_JOBS)
     ]
+
+
+def _numbers_without_jobs(application: Application) -> bool:
+    """Whether the jobs that are absent had no tasks: Spark 2 gives a job without partitions a
+    number and writes nothing of it (SPARK-26714), and any other would have taken stages' numbers.
+    """
+    stages = {stage for job in application.jobs for stage in job.stages}
+    stages |= {stage.stage for stage in application.stages}
+    complete = len(stages) == max(stages, default=-1) + 1
+    return application.spark_version.startswith("2.") and complete
 
 
 LEFT_SHARE = 0.01

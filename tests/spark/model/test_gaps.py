@@ -91,6 +91,26 @@ def _with_a_stage_never_submitted(folder: Path) -> Path:
     return folder / "log"
 
 
+def _with_a_number_without_a_job(folder: Path, version: str = "2.4.8") -> Path:
+    """Jobs 0, 2 and 3, of stages 0 to 2."""
+    events = run(stages=3, version=version)
+    for event in events:
+        if event.get("Job ID", 0) > 0:
+            event["Job ID"] += 1
+    (folder / "log").write_bytes(content(events))
+    return folder / "log"
+
+
+def _same_of_spark_3(folder: Path) -> Path:
+    return _with_a_number_without_a_job(folder, "3.5.1")
+
+
+def _without_a_job_of_spark_2(folder: Path) -> Path:
+    events = run(stages=3, version="2.4.8")
+    (folder / "log").write_bytes(content(e for e in events if _of_job(e) != 1))
+    return folder / "log"
+
+
 @pytest.mark.parametrize(
     ("log", "reason"),
     [
@@ -99,6 +119,8 @@ def _with_a_stage_never_submitted(folder: Path) -> Path:
         (_with_a_file_absent, "lacks 1 file, and what is in there counts as the driver's"),
         (_without_first_start, "lacks the start of 1 job, whose time counts as the driver's"),
         (_without_first_job, "lacks 1 job, whose time counts as the driver's"),
+        (_same_of_spark_3, "lacks 1 job, whose time counts as the driver's"),
+        (_without_a_job_of_spark_2, "lacks 1 job, whose time counts as the driver's"),
         (_with_a_failed_job, "1 job failed: what was left to do is not counted"),
         (_with_a_stage_never_submitted, "1 job failed: what was left to do is not counted"),
     ],
@@ -134,6 +156,17 @@ def test_failed_jobs_are_counted(kongming: Kongming, tmp_path: Path) -> None:
 def test_tasks_of_stages_that_were_never_submitted_are_left(tmp_path: Path) -> None:
     counts = _counts(read(_with_a_stage_never_submitted(tmp_path)))
     assert (counts["failed-jobs"], counts["left-tasks"]) == (1, 7)
+
+
+def test_spark_2_writes_no_job_without_partitions(kongming: Kongming, tmp_path: Path) -> None:
+    path = _with_a_number_without_a_job(tmp_path)
+    assert _counts(read(path)) == {"absent-jobs": 1}
+    strict = kongming("spark", "estimate", path, "--executors", "2", "--strict", "--json")
+    assert strict.returncode == 0, strict.stdout
+    assert json.loads(strict.stdout)["estimates"][0]["reasons"] == []
+    shown = json.loads(kongming("spark", "inspect", path, "--json").stdout)
+    (driver,) = (each["message"] for each in shown["limits"] if each["kind"] == "driver")
+    assert "lacks" not in driver
 
 
 def _cancelled_when_done(folder: Path) -> Path:
