@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, replace
 
 from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import Application
-from kongming.spark.model.driver import measured_s
+from kongming.spark.model.driver import job_end, measured_s, merged
 from kongming.spark.model.executors import most_at_once, sized_executors, slots_of, task_cpus
 
 
@@ -180,10 +180,7 @@ def dynamic_allocation(application: Application, least: int, most: int) -> Dynam
     added = [each.added_s for each in application.executors]
     first = min(added, default=3.0)
     if settings.get("spark.dynamicAllocation.enabled", "").lower() == "true":
-        submitted = [job.submitted_s for job in application.jobs]
-        after = [time for time in added if time > min(submitted, default=math.inf)]
-        waits = [time - max(at for at in submitted if at < time) for time in after]
-        first = min([first, *(wait - backlog for wait in waits)])
+        first = min([first, *_start_times(application, backlog, first)])
     return Dynamic(
         least=least,
         most=most,
@@ -192,6 +189,23 @@ def dynamic_allocation(application: Application, least: int, most: int) -> Dynam
         idle_s=seconds("executorIdleTimeout", 60.0),
         start_s=min(max(first, 0.5), 60.0),
     )
+
+
+def _start_times(application: Application, backlog: float, longest: float) -> list[float]:
+    """Seconds from the first request in each stretch of jobs to the first executor that came.
+
+    Later ones may have been requested at any time since, and one that came before a backlog counts
+    was requested earlier. Jobs are of one stretch where the executors that the first of them
+    requested may still be on their way, for up to ``longest``, when the next begins.
+    """
+    added = sorted(each.added_s for each in application.executors)
+    jobs = [(job.submitted_s, job_end(job, application)) for job in application.jobs]
+    waits = []
+    for start, end in merged((start, end + longest) for start, end in jobs):
+        place = bisect_right(added, start)
+        if place < len(added) and added[place] <= end:
+            waits.append(added[place] - start - backlog)
+    return [wait for wait in waits if wait > 0.0]
 
 
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

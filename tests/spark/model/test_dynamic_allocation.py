@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kongming.spark.application import Application
 from kongming.spark.estimation import Estimator, Size
-from kongming.spark.model.cluster import Dynamic
+from kongming.spark.model.cluster import Dynamic, dynamic_allocation
 from kongming.spark.model.workload import workload_of
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
@@ -67,3 +72,48 @@ def test_the_distance_is_to_the_executors_that_come() -> None:
     assert workload_of(application).tasks == 12
     assert not any("times more slots" in reason for reason in far.reasons)
     assert far.deviation < 1.2 * near.deviation
+
+
+def _recorded(jobs: Sequence[tuple[float, float]], added: Sequence[float]) -> Application:
+    """Jobs from and to these moments, and executors that came at those."""
+    application = run(Program((Part((Stage((1.0,)),)),)), 1)
+    (job,), (executor,) = application.jobs, application.executors
+    return replace(
+        application,
+        settings={**application.settings, "spark.dynamicAllocation.enabled": "true"},
+        last_s=max(end for _, end in jobs) + 1.0,
+        jobs=tuple(
+            replace(job, id=place, submitted_s=begin, completed_s=end)
+            for place, (begin, end) in enumerate(jobs)
+        ),
+        executors=tuple(
+            replace(executor, id=str(place), added_s=time) for place, time in enumerate(added)
+        ),
+    )
+
+
+# The first came with the application; requested at 31, 32 and 33 s, they start in 20 s.
+COMING = (25.0, 51.0, 52.0, 52.0, 53.0, 53.0)
+LONG = (30.0, 150.0)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "added", "start_s"),
+    [
+        ([LONG], COMING, 20.0),
+        # Small jobs of a second thread, every 300 ms, while the first still waits.
+        ([LONG, *((30.3 + 0.3 * k, 30.35 + 0.3 * k) for k in range(390))], COMING, 20.0),
+        # The next query begins while the first one's executors start.
+        ([(30.0, 50.8), (50.9, 150.0)], COMING, 20.0),
+        # Queries of five seconds, one after the other.
+        ([(30.0 + 6.0 * k, 35.0 + 6.0 * k) for k in range(20)], COMING, 20.0),
+        # An executor that came with the application, half a second after its first job.
+        ([(24.5, 150.0)], COMING, 25.0),
+        # A second query's executors start faster, on machines that are there by then.
+        ([LONG, (300.0, 400.0)], (*COMING, 306.0, 307.0), 5.0),
+    ],
+)
+def test_executors_start_as_the_first_of_each_stretch_of_jobs(
+    jobs: list[tuple[float, float]], added: tuple[float, ...], start_s: float
+) -> None:
+    assert dynamic_allocation(_recorded(jobs, added), 1, 8).start_s == pytest.approx(start_s)
