@@ -13,6 +13,7 @@ from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.fit_file import read_ranges
 from kongming.scale.fit.fitting import Settings, fit_runs
 from kongming.scale.fit.terms import matrix, read_terms
+from kongming.scale.fit.validation import repeat_noise
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import KEYS, PUBLISHED, fitted, grid, measured, published
 
@@ -189,6 +190,20 @@ def test_a_threshold_tells_a_bad_fit() -> None:
     report = fitted(runs, kind="ernest", threshold_pct=10.0).report
     assert not report["good_fit"]
     assert any("above the threshold of 10 %" in text for text in report["warnings"])
+
+
+def test_the_noise_floor_is_not_zero_where_most_repeats_are_equal() -> None:
+    """A clock of seconds: 3 of 25 repeats are off by 1 s."""
+    points = grid(machines=(1, 2, 4, 8, 16), scales=(1.0,), repeats=5)
+    seconds = np.round(3.0 + 40.0 / points.machines)
+    seconds[[10, 16, 22]] += 1.0
+    plain = np.sqrt(sum(np.log1p(1.0 / t) ** 2 for t in (13.0, 8.0, 6.0)) / 20.0)
+    runs = Runs(points, seconds)
+    assert repeat_noise(runs) == pytest.approx(plain, rel=1e-3)
+    # As many repeats off as the limit allows for count in the same way.
+    seconds[[11, 17]] += 1.0
+    more = Runs(points, seconds)
+    assert plain < repeat_noise(more) < 2.0 * plain
 
 
 def test_iterations_are_sampled_and_scaled() -> None:

@@ -32,6 +32,9 @@ OF_NORMAL = 0.97757
 
 SCALE_ROUNDS = 200
 
+EQUAL = 1e-6
+"""Repeats differ by less than this share of the plain scale only where rounding makes them."""
+
 Fitter = Callable[[Runs], Fit]
 
 
@@ -125,14 +128,18 @@ def repeat_noise(runs: Runs) -> float:
     without repeats.
 
     It is Huber's scale over all repeats (proposal 2): a run counts as at most ``HUBER`` deviations
-    away. Where outliers are so frequent that nothing tells them from noise it is the plain one.
+    away. Where outliers are so frequent that nothing tells them from noise it is the plain one, and
+    where most repeats are equal too: with the others limited, the only scale would be 0.
     """
     freedom = float(np.sum(runs.repeats - 1.0))
     if freedom < 1.0:
         return 0.0
     within = np.log(runs.unit_seconds) - np.log(runs.typical)[runs.owner]
     squared = within[runs.repeats[runs.owner] > 1.0] ** 2
-    scale = np.sum(squared) / freedom
+    scale = plain = np.sum(squared) / freedom
+    different = np.count_nonzero(squared > EQUAL**2 * plain)
+    if different * HUBER**2 <= OF_NORMAL * freedom:
+        return float(np.sqrt(plain))
     for _ in range(SCALE_ROUNDS):
         limited = np.sum(np.minimum(squared, HUBER**2 * scale)) / (OF_NORMAL * freedom)
         if limited >= scale * (1.0 - 1e-9):
