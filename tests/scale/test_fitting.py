@@ -241,6 +241,17 @@ def test_iterations_that_were_not_run_are_extrapolated() -> None:
     # One iteration has what a run costs once all the same.
     single = model.predict(at, iterations=1)
     assert single.upper > 2.0 * single.median
+    most = 1.0 + 0.3 * (10 - 1)
+    # The runs have no noise, so the interval is as wide as what is spent once, and the drift.
+    few, many = (model.predict(at, iterations=k) for k in (1, 100))
+    drift = np.exp(0.3 * np.log(10))
+    assert most < few.upper / few.median < drift * most
+    assert few.median / few.lower < drift
+    assert 1.0 - 0.3 * 0.9 > many.lower / many.median > (1.0 - 0.3 * 0.9) / drift
+    assert many.upper / many.median < drift
+    for prediction in (few, many):
+        assert model.probability(prediction, prediction.upper) == pytest.approx(0.95, abs=1e-6)
+        assert model.probability(prediction, prediction.lower) == pytest.approx(0.05, abs=1e-6)
     saved = read_ranges(model.ranges.document())
     assert saved == model.ranges
     old = {key: value for key, value in model.ranges.document().items() if key != "iterations"}

@@ -322,10 +322,9 @@ def _draws(
         slowed += (1.0 - serial if alike else shares[group[0]]) * part
     if serial > 0.0:
         slowed += serial * np.exp(first)
-    errors = np.clip(
-        idle.deviation * _mirrored(half, model.spread.freedom, "scale"), -_WIDEST, _WIDEST
-    )
-    return slowed, np.exp(errors)
+    quantiles = _mirrored(half, model.spread.freedom, "scale")
+    deviations = np.where(quantiles < 0.0, idle.deviation_below, idle.deviation)
+    return slowed, np.exp(np.clip(deviations * quantiles, -_WIDEST, _WIDEST))
 
 
 def _relative(nodes: Sequence[PartedNode], kind: PartKind) -> Floats:

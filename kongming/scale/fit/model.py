@@ -30,6 +30,9 @@ from kongming.scale.points import (
 
 SLACK = 1e-9
 ONCE = 0.3
+BOUND_AT = 0.9
+"""Probability of the interval that ends where ``ONCE`` of a run's time is spent once."""
+
 DRIFT = 0.05
 """Deviation (in logs) of the time of an iteration per distance (in logs) beyond those that were
 run."""
@@ -77,24 +80,31 @@ class Ranges:
             if value > highest * (1.0 + SLACK) or value < lowest * (1.0 - SLACK)
         )
 
-    def iterations_deviation(self, iterations: float) -> float:
-        """Return the standard deviation (of logs) that iterations outside of those that were run
-        add: what a run costs once is assumed to be ``ONCE`` of its time there, or a third of that
-        where runs differ in their iterations and tell it, and iterations to change with time."""
+    def iterations_deviations(self, iterations: float, freedom: float) -> tuple[float, float]:
+        """Return the standard deviations (of logs) below and above the median that iterations
+        outside of those that were run add. What a run costs once is at most ``ONCE`` of its time
+        there, or a third of that where runs differ in their iterations and tell it: fewer
+        iterations may take longer than their share, more may take less, and an interval at
+        ``BOUND_AT`` ends there. Iterations also change with time, both ways."""
         if self.iterations is None:
-            return 0.0
+            return 0.0, 0.0
         low, high = self.iterations
         end = min(max(iterations, low), high)
         once = ONCE if low == high else ONCE / 3.0
         distance = float(np.log(iterations / end))
-        return float(np.hypot(np.log1p(once * np.expm1(-distance)), DRIFT * distance))
+        bound = float(np.log1p(once * np.expm1(-distance)))
+        size = abs(bound) / float(np.log(interval_factor(1.0, freedom, BOUND_AT)))
+        drift = DRIFT * abs(distance)
+        wide = float(np.hypot(size, drift))
+        return (wide, drift) if bound < 0.0 else (drift, wide)
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePrediction:
     """Predicted seconds: ``median``, and the interval that holds the runtime with probability
     ``level``. ``reasons`` explain why it is ``extrapolating``; ``deviation`` is the standard
-    deviation of the log of the time."""
+    deviation of the log of the time, ``below`` that of times below the median where they differ
+    (None: they do not)."""
 
     at: Configuration
     iterations: float
@@ -104,6 +114,11 @@ class ScalePrediction:
     level: float
     reasons: tuple[str, ...]
     deviation: float
+    below: float | None = None
+
+    @property
+    def deviation_below(self) -> float:
+        return self.deviation if self.below is None else self.below
 
     @property
     def extrapolating(self) -> bool:
@@ -218,17 +233,19 @@ class ScaleModel:
                 f"{SECONDS[1]:g} s): the runs are too far away to tell.",
                 hint="Run experiments nearer to it.",
             )
-        apart = self.ranges.iterations_deviation(turns)
-        deviation = float(np.hypot(deviation, apart))
-        factor = interval_factor(deviation, self.spread.freedom, level)
-        lower, upper = median / factor, median * factor
+        freedom = self.spread.freedom
+        apart = self.ranges.iterations_deviations(turns, freedom)
+        below, deviation = (float(np.hypot(deviation, each)) for each in apart)
+        lower = median / interval_factor(below, freedom, level)
+        upper = median * interval_factor(deviation, freedom, level)
         if answer is not None:
             # What the runs limit is the median; a run differs from that by its noise.
-            noise = interval_factor(
-                float(np.hypot(answer.noise, apart)), self.spread.freedom, level
-            )
-            least = float(answer.least[0] * points.iterations[0]) / noise
-            most = float(answer.most[0] * points.iterations[0]) * noise
+            noise = [
+                interval_factor(float(np.hypot(answer.noise, each)), freedom, level)
+                for each in apart
+            ]
+            least = float(answer.least[0] * points.iterations[0]) / noise[0]
+            most = float(answer.most[0] * points.iterations[0]) * noise[1]
             if lower < least or upper > most:
                 lower, upper = max(lower, least), min(upper, most)
                 reasons = (*reasons, "the interval is cut near the times that were measured")
@@ -244,6 +261,7 @@ class ScaleModel:
             level=level,
             reasons=reasons,
             deviation=deviation,
+            below=None if below == deviation else below,
         )
 
     def probability(self, prediction: ScalePrediction, seconds: float) -> float:
@@ -253,6 +271,8 @@ class ScaleModel:
         log_ratio = float(np.log(seconds / prediction.median))
         chance = self._chance_of_cliff(prediction.at)
         deviation, freedom = prediction.deviation, self.spread.freedom
+        if log_ratio < 0.0:
+            deviation = prediction.deviation_below
         if chance > 0.0:
             return low_end.probability(deviation, freedom, log_ratio, chance)
         return probability_within(deviation, freedom, log_ratio)
