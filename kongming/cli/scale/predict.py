@@ -63,14 +63,17 @@ def load(model: str, store_url: str | None) -> ScaleFile:
     raise unknown
 
 
-def at_context(file: ScaleFile, texts: Sequence[str], machine_type: str | None = None) -> ScaleFile:
-    """Return the models at the context of ``--context COLUMN=VALUE`` and ``--type``.
+def at_context(
+    file: ScaleFile, texts: Sequence[str], group: str | None, machine_type: str | None = None
+) -> ScaleFile:
+    """Return the models of ``--group`` at the context of ``--context COLUMN=VALUE`` and ``--type``.
 
     Raises:
         InputError: a value of the context is missing or wrong, the machine type is given twice and
-            not alike, or the model has no contexts.
-        UnknownNameError: the model has no such column.
+            not alike, the model has no contexts, or the job is missing.
+        UnknownNameError: the model has no such column or no such job.
     """
+    file = file.of_job(group)
     given = scale_options.context_values(texts)
     columns = {of_job.type_column for of_job in file.contexts} - {None}
     if machine_type is not None:
@@ -87,18 +90,23 @@ def at_context(file: ScaleFile, texts: Sequence[str], machine_type: str | None =
 
 
 def never_run(file: ScaleFile, models: Sequence[ScaleModel]) -> list[str]:
-    """Return a warning for each name in a context that no run had: it may be a misspelling."""
-    names = {column.name: column.names for of_job in file.contexts for column in of_job.columns}
-    unknown = dict.fromkeys(
-        (column, value)
+    """Return a warning for each name in a context that no run of its job had: it may be a
+    misspelling."""
+    names = {
+        (of_job.group, column.name): column.names
+        for of_job in file.contexts
+        for column in of_job.columns
+    }
+    unknown = {
+        (column, value): known
         for model in models
         for column, value in (model.context or {}).items()
-        if names.get(column) and value not in names[column]
-    )
+        if (known := names.get((model.group, column), ())) and value not in known
+    }
     warnings = []
-    for column, value in unknown:
-        near = nearest_names(str(value), names[column])
-        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(names[column][:8])}"
+    for (column, value), known in unknown.items():
+        near = nearest_names(str(value), known)
+        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(known[:8])}"
         warnings.append(f"no run was at {column}={value}: {meant}")
     return warnings
 
@@ -153,7 +161,7 @@ def predict(
     from kongming.scale.points import Configuration
 
     file = load(model, store_url)
-    chosen = at_context(file, context, machine_type).single(group, machine_type)
+    chosen = at_context(file, context, group, machine_type).single(group, machine_type)
     prediction = chosen.predict(
         Configuration(float(machines), scale), iterations=iterations, level=level
     )
@@ -198,7 +206,7 @@ def show_curve(request: scale_options.CurveOptions) -> None:
     from kongming.scale.fit.tracked_files import changes as changes_of
 
     file = load(request.model, request.store_url)
-    models = at_context(file, request.context).of_group(request.group)
+    models = at_context(file, request.context, request.group).of_group(request.group)
     types = [model.machine_type for model in models]
     prices = None if request.prices_file is None else read_prices(request.prices_file, types)
     offers, refused = _offers(request, models, prices)
@@ -285,7 +293,7 @@ def recommend_machines(
             hint="With --deadline the cheapest is chosen, and its cost is shown.",
         )
     file = load(request.model, request.store_url)
-    models = at_context(file, request.context).of_group(request.group)
+    models = at_context(file, request.context, request.group).of_group(request.group)
     warnings: list[str] = []
     if request.prices_file is not None:
         prices = read_prices(request.prices_file, [model.machine_type for model in models])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kongming.records.errors import InputError, UnknownNameError
@@ -48,6 +48,21 @@ class ScaleFile:
                 models += [of_job.at({**given, column: name}) for name in of_job.types]
         return replace(self, models=tuple(models), contexts=())
 
+    def of_job(self, group: str | None) -> ScaleFile:
+        """Return the file with one job's models over contexts alone: columns, and what determines
+        their values, differ between jobs. Without contexts it stays as it is.
+
+        Raises as ``of_group``.
+        """
+        if not self.contexts:
+            return self
+        _check_group(group, [of_job.group for of_job in self.contexts])
+        if group is None:
+            return self
+        return replace(
+            self, contexts=tuple(of_job for of_job in self.contexts if of_job.group == group)
+        )
+
     def of_group(self, group: str | None) -> tuple[ScaleModel, ...]:
         """Return the models of one job, one per machine type.
 
@@ -56,24 +71,10 @@ class ScaleFile:
             UnknownNameError: no such job.
         """
         if self.contexts:
-            return self.at_context({}).of_group(group)
-        groups = list(dict.fromkeys(model.group for model in self.models))
+            return self.of_job(group).at_context({}).of_group(group)
+        _check_group(group, [model.group for model in self.models])
         if group is None:
-            if len(groups) > 1:
-                raise InputError(
-                    "The model covers several jobs.",
-                    field="--group",
-                    allowed=", ".join(str(name) for name in groups),
-                )
             return self.models
-        if groups == [None]:
-            raise InputError(
-                "The model distinguishes no jobs.",
-                field="--group",
-                hint="Leave out --group, or fit again: kongming scale fit RUNS.csv --group COLUMN",
-            )
-        if group not in groups:
-            raise UnknownNameError("job in the model", group, [str(name) for name in groups])
         return tuple(model for model in self.models if model.group == group)
 
     def single(self, group: str | None = None, machine_type: str | None = None) -> ScaleModel:
@@ -98,3 +99,24 @@ class ScaleFile:
         if machine_type not in types:
             raise UnknownNameError("machine type in the model", machine_type, types)
         return models[types.index(machine_type)]
+
+
+def _check_group(group: str | None, known: Sequence[str | None]) -> None:
+    """Raise InputError or UnknownNameError unless a job is named where there are several, and one
+    of those that there are."""
+    groups = list(dict.fromkeys(known))
+    if group is None:
+        if len(groups) > 1:
+            raise InputError(
+                "The model covers several jobs.",
+                field="--group",
+                allowed=", ".join(str(name) for name in groups),
+            )
+    elif groups == [None]:
+        raise InputError(
+            "The model distinguishes no jobs.",
+            field="--group",
+            hint="Leave out --group, or fit again: kongming scale fit RUNS.csv --group COLUMN",
+        )
+    elif group not in groups:
+        raise UnknownNameError("job in the model", group, [str(name) for name in groups])
