@@ -153,6 +153,7 @@ def read_context_table(
         raise _empty(file, columns, failed.total())
     tables = []
     for group, rows in rows_of.items():
+        _check_machines([(row, numbers) for row, numbers, _ in rows], columns, (group, None))
         cells = list(zip(*(texts for _, _, texts in rows), strict=True))
         values = [
             column if name == columns.machine_type else _values(name, column, rows)
@@ -332,23 +333,36 @@ def _check_varied(
     columns: Columns,
     key: tuple[str | None, str | None],
 ) -> None:
-    """Raise InputError unless the runs have at least two machine counts."""
-    names = [name for name in key if name is not None]
-    of = f" of {' on '.join(names)}" if names else ""
-    first, last = rows[0][0], rows[-1][0]
-    counts = {numbers[0] for _, numbers in rows}
+    """Raise InputError unless the runs have at least two machine counts, telling a single
+    configuration apart."""
     if len({numbers[:2] for _, numbers in rows}) == 1:
         raise InputError(
-            f"is the only configuration{of}: scaling cannot be estimated from one point.",
-            field=first.where(columns.machines),
+            f"is the only configuration{_of(key)}: scaling cannot be estimated from one point.",
+            field=rows[0][0].where(columns.machines),
             value=rows[0][1][0],
             hint="Add runs at other machine counts, and at other scales.",
         )
+    _check_machines(rows, columns, key)
+
+
+def _check_machines(
+    rows: Sequence[tuple[Row, tuple[float, ...]]],
+    columns: Columns,
+    key: tuple[str | None, str | None],
+) -> None:
+    """Raise InputError unless the runs have at least two machine counts."""
+    counts = {numbers[0] for _, numbers in rows}
     if len(counts) == 1:
+        first, last = rows[0][0], rows[-1][0]
         raise InputError(
-            f"all runs{of} are at one machine count: others cannot be predicted from it.",
+            f"all runs{_of(key)} are at one machine count: others cannot be predicted from it.",
             field=f"{first.file}: rows {first.number} to {last.number}, "
             f"column {columns.machines!r}",
             value=next(iter(counts)),
             hint="Add runs at two machine counts or more.",
         )
+
+
+def _of(key: tuple[str | None, str | None]) -> str:
+    names = [name for name in key if name is not None]
+    return f" of {' on '.join(names)}" if names else ""

@@ -59,3 +59,13 @@ def test_the_job_is_checked_before_its_context(jobs: ScaleFile) -> None:
         at_context(jobs, ["type=large"], None)
     with pytest.raises(UnknownNameError, match="job in the model"):
         at_context(jobs, ["type=large"], "C")
+
+
+def test_the_job_at_a_single_machine_count_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "job,machines,seconds,size\nA,2,100,10\nA,4,60,10\nA,4,90,20\nB,4,60,10\nB,4,90,20\n"
+    )
+    message = r"rows 4 to 5, column 'machines'.* all runs of B are at one machine count"
+    with pytest.raises(InputError, match=message):
+        read_context_table(path, Columns(group="job"), ("size",))
