@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kongming.records.errors import CannotAnswerError
+from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import ScaleModel
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import fitted
@@ -76,7 +77,8 @@ def test_first_runs_are_those_of_the_table() -> None:
     assert answers(fitted(runs, drop_first=True)) == answers(fitted(later))
 
 
-UNITS = st.sampled_from((1e-6, 1e3, 1e6, 3600.0, 7.0))
+UNIT_FACTORS = (1e-6, 1e3, 1e6, 3600.0, 7.0)
+UNITS = st.sampled_from(UNIT_FACTORS)
 
 
 @given(runs=tables(), kind=KINDS, unit=UNITS)
@@ -116,3 +118,17 @@ def test_a_cliff_with_runs_at_one_load_beyond_has_a_step_alone() -> None:
         model = fitted(Runs(runs.points, seconds * unit))
         cliff = model.report.get("cliff")
         assert cliff is None or cliff["slope_s"] == 0.0
+
+
+@pytest.mark.parametrize("kind", ["ernest", "ernest-relative"])
+@pytest.mark.parametrize("unit", UNIT_FACTORS)
+def test_what_rounding_leaves_of_a_term_is_no_term(kind: str, unit: float) -> None:
+    """As many terms as runs would say nothing of the noise: a coefficient of 1e-12 decided."""
+    machines = np.array([1.0, 2.0, 4.0, 8.0])
+    runs = Runs(
+        Points(machines, np.full(4, 0.1), np.ones(4)), np.array([120.0, 72.08, 49.16, 38.74])
+    )
+    first, other = (fitted(Runs(runs.points, runs.seconds * u), kind=kind) for u in (1.0, unit))
+    same(first, other, seconds=unit)
+    assert isinstance(other.fit, ErnestFit)
+    assert other.fit.active == 3

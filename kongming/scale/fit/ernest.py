@@ -21,6 +21,9 @@ REWEIGHTED = 4
 """Rounds of reweighting in the relative fit: weights of one over the prediction do not follow the
 noise as weights of one over the measured time do."""
 
+NOTHING = 1e-9
+"""Terms that add less than this share of the shortest time anywhere are what rounding leaves."""
+
 FLOOR = 1e-3
 """Lower bound of a prediction, as a share of the shortest run: it keeps predictions above 0 s."""
 
@@ -87,6 +90,8 @@ def fit_ernest(
     A = fitted_features(terms, runs.points, items, cliff)
     y = runs.unit_seconds
     coef = _relative(A, y, rounds) if relative else solve(A, y)
+    adds = coef * np.max(np.abs(A), axis=0, initial=0.0)
+    coef = np.where(adds > NOTHING * float(y.min()), coef, 0.0)
     return ErnestFit(tuple(terms), coef, items, relative, FLOOR * float(y.min()), cliff)
 
 
