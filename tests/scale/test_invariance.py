@@ -132,3 +132,25 @@ def test_what_rounding_leaves_of_a_term_is_no_term(kind: str, unit: float) -> No
     same(first, other, seconds=unit)
     assert isinstance(other.fit, ErnestFit)
     assert other.fit.active == 3
+
+
+@pytest.mark.parametrize("unit", UNIT_FACTORS)
+def test_terms_that_two_machine_counts_do_not_distinguish_are_chosen_by_their_order(
+    unit: float,
+) -> None:
+    """At two counts the intercept, log(machines) and machines fit equally well."""
+    machines = np.repeat([2.0, 16.0], 6)
+    scale = np.tile(np.repeat([0.05, 0.1, 0.2], 2), 2)
+    few = (263.2571, 457.3763, 474.2738, 617.2458, 1071.5128, 994.3358)
+    many = (48.8802, 48.5163, 56.0442, 54.2439, 72.7782, 72.6571)
+    seconds = np.array([*few, *many])
+    points = Points(machines, scale, np.ones(12))
+    first, other = (fitted(Runs(points, seconds * u), kind="ernest-piecewise") for u in (1.0, unit))
+    same(first, other, seconds=unit)
+    assert isinstance(other.fit, ErnestFit)
+    intercept, _, *of_machines = other.fit.coef[:4]
+    assert intercept > 0.0
+    assert of_machines == [0.0, 0.0]
+    # The others would predict 74 s and 326 s, which the interval holds.
+    far = first.predict(Configuration(128, 0.2))
+    assert far.upper > 326.0 > 74.0 > far.median

@@ -6,7 +6,7 @@ step and an additional slope are added, neither below 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,12 @@ NOTHING = 1e-9
 
 FLOOR = 1e-3
 """Lower bound of a prediction, as a share of the shortest run: it keeps predictions above 0 s."""
+
+Solver = Callable[[Floats, Floats], Floats]
+"""(n, p) features and (n,) times to (p,) coefficients."""
+
+EQUAL_LOSS = 1e-9
+"""Fits whose losses differ by less than this share are equally good."""
 
 ALIKE = 1e-10
 """Columns whose cosine is nearer to 1 than this are multiples of each other."""
@@ -89,21 +95,22 @@ def fit_ernest(
     """
     A = fitted_features(terms, runs.points, items, cliff)
     y = runs.unit_seconds
-    coef = _relative(A, y, rounds) if relative else solve(A, y)
+    solver = solver_of(cliff)
+    coef = _relative(A, y, rounds, solver) if relative else solver(A, y)
     adds = coef * np.max(np.abs(A), axis=0, initial=0.0)
     coef = np.where(adds > NOTHING * float(y.min()), coef, 0.0)
     return ErnestFit(tuple(terms), coef, items, relative, FLOOR * float(y.min()), cliff)
 
 
-def _relative(A: Floats, y: Floats, rounds: int) -> Floats:
+def _relative(A: Floats, y: Floats, rounds: int, solver: Solver) -> Floats:
     weights = 1.0 / y
-    coef = solve(A * weights[:, None], y * weights)
+    coef = solver(A * weights[:, None], y * weights)
     least = FLOOR * float(y.min())
     for _ in range(rounds):
         weights = 1.0 / np.maximum(A @ coef, least)
         # Bounded, or a run far above its prediction could get a thousand times the weight.
         weights = np.clip(weights, 0.5 / y, 2.0 / y)
-        previous, coef = coef, solve(A * weights[:, None], y * weights)
+        previous, coef = coef, solver(A * weights[:, None], y * weights)
         if np.allclose(previous, coef, rtol=1e-9, atol=0.0):
             break
     return coef
@@ -123,6 +130,32 @@ def solve(A: Floats, y: Floats) -> Floats:
         if (exact >= 0.0).all() and _loss(scaled[:, used], exact, y) <= _loss(scaled, coef, y):
             coef[used] = exact
     return np.asarray(coef / size, dtype=np.float64)
+
+
+def solver_of(cliff: float | None) -> Solver:
+    """Return the function that fits the coefficients. A cliff leaves few runs for each of them."""
+    return solve if cliff is None else solve_by_earliest
+
+
+def solve_by_earliest(A: Floats, y: Floats) -> Floats:
+    """(p,) as ``solve``, by the earliest of the columns that fit equally well.
+
+    At two machine counts three functions of them describe the same, and rounding in the units of
+    the times would choose, which predicts other times at other counts.
+    """
+    coef = solve(A, y)
+    least = _loss(A, coef, y) * (1.0 + EQUAL_LOSS) + (EQUAL_LOSS * float(np.sum(np.abs(y)))) ** 2
+    used = np.ones(A.shape[1], dtype=bool)
+    for last in reversed(range(A.shape[1])):
+        used[last] = False
+        if coef[last] == 0.0:
+            continue
+        other = solve(np.where(used, A, 0.0), y)
+        if _loss(A, other, y) <= least:
+            coef = other
+        else:
+            used[last] = True
+    return coef
 
 
 def _loss(A: Floats, coef: Floats, y: Floats) -> float:
