@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,13 @@ from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import SUCCEEDED, Application, Job, StageAttempt
 from kongming.spark.model.cluster import Cluster, recorded_cluster
 from kongming.spark.model.driver import job_end, measured_s
-from kongming.spark.model.executors import executor_slots, most_at_once, profile_cpus
+from kongming.spark.model.executors import (
+    executor_slots,
+    most_at_once,
+    profile_cpus,
+    sized_executors,
+    slots_of,
+)
 from kongming.spark.model.groups import TICK_S, Waiting, dependencies, in_order
 
 Mask = NDArray[np.bool_]
@@ -143,7 +149,8 @@ def workload_of(application: Application) -> Workload:
     placed: dict[int, int] = {}
     stage_ends: list[float] = []
     stages: list[StageWork] = []
-    turnovers = _turnovers(attempts, slots)
+    slots_by_profile = _slots_by_profile(application, aparts, slots)
+    turnovers = _turnovers(attempts, slots_by_profile)
     for attempt, reads, kind, turnover in zip(attempts, readers, kinds, turnovers, strict=True):
         job = owners[id(attempt)]
         assert job is not None
@@ -170,7 +177,7 @@ def workload_of(application: Application) -> Workload:
                 kind=kind,
                 first_of_app=first_of_app[id(attempt)],
                 first_of_kind=first_of_kind[id(attempt)],
-                first_of_stage=_first(tasks, slots),
+                first_of_stage=_first(tasks, slots_by_profile.get(attempt.resource_profile, slots)),
                 barrier=attempt.barrier or any(rdd.barrier for rdd in attempt.rdds),
                 apart=apart,
             )
@@ -260,13 +267,42 @@ def _lag(
     return lag
 
 
-def _turnovers(attempts: Sequence[StageAttempt], slots: SlotCounts) -> list[float]:
+def _slots_by_profile(
+    application: Application, aparts: Mapping[int, Apart], slots: SlotCounts
+) -> dict[int, SlotCounts]:
+    """``slots`` of the default resource profile; others that share its executors have their own."""
+    executors = sized_executors(application)
+    counts = {0: slots}
+    for profile, apart in aparts.items():
+        if apart.slots is None:
+            cpus = profile_cpus(application, profile)
+            own = [slots_of(each, cpus) for each in executors]
+            counts[profile] = np.maximum([*own, apart.slots_each], 1)
+    return counts
+
+
+def _turnovers(
+    attempts: Sequence[StageAttempt], slots_by_profile: Mapping[int, SlotCounts]
+) -> list[float]:
     """Mean seconds between a finish and the next launch in the same slot, for each attempt. It is
     negative where a slot was given away before the result was fetched.
 
     Counted where the launched task's stage had been launching already: a slot that waited for a
-    stage to begin waited for its parents, or for the driver.
+    stage to begin waited for its parents, or for the driver. Attempts of a profile with slots of
+    its own are counted apart: fewer of their tasks fit into an executor.
     """
+    together: dict[int, list[int]] = {}
+    for place, attempt in enumerate(attempts):
+        profile = attempt.resource_profile if attempt.resource_profile in slots_by_profile else 0
+        together.setdefault(profile, []).append(place)
+    turnovers = np.zeros(len(attempts))
+    for profile, places in together.items():
+        own = [attempts[place] for place in places]
+        turnovers[places] = _turnovers_together(own, slots_by_profile[profile])
+    return turnovers.tolist()
+
+
+def _turnovers_together(attempts: Sequence[StageAttempt], slots: SlotCounts) -> list[float]:
     arrays = [attempt.tasks for attempt in attempts]
     owner = np.repeat(np.arange(len(arrays)), [len(tasks) for tasks in arrays])
     executor, launched, finished = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kongming.records.errors import CannotAnswerError
@@ -82,3 +83,63 @@ def test_only_executors_of_other_profiles_have_no_answer() -> None:
     executors = tuple(replace(each, resource_profile=1) for each in application.executors)
     with pytest.raises(CannotAnswerError, match="other resource profiles"):
         Estimator(replace(application, executors=executors))
+
+
+def _of_two_cpus(executors: int, stages: set[int]) -> Application:
+    """Executors of four cores that run two tasks at once in ``stages``: of the default profile, and
+    the tasks of a profile of two CPUs."""
+    random = np.random.default_rng(3)
+    parts = [
+        Part((Stage(tuple(random.lognormal(0.7, 0.15, 40).round(3).tolist())),), after=(k - 1,))
+        for k in range(1, 4)
+    ]
+    application = run(Program((Part((TASKS,)), *parts)), executors, 2)
+    return replace(
+        application,
+        executors=tuple(replace(each, cores=4) for each in application.executors),
+        stages=tuple(
+            replace(each, resource_profile=1) if each.stage in stages else each
+            for each in application.stages
+        ),
+        resource_profiles=(ResourceProfile(0, 4, 1.0), ResourceProfile(1, None, 2.0)),
+    )
+
+
+def test_tasks_of_a_profile_without_executors_run_fewer_at_once() -> None:
+    application = _of_two_cpus(2, {0, 1, 2, 3})
+    estimator = Estimator(application)
+    assert [stage.turnover_s for stage in estimator.workload.stages] == pytest.approx([0.0] * 4)
+    assert estimator.replayed_s() == pytest.approx(application.ended_s, rel=0.01)
+    for executors in (1, 4):
+        measured = _of_two_cpus(executors, {0, 1, 2, 3}).ended_s
+        assert estimator.estimate(Size(executors)).median_s == pytest.approx(measured, rel=0.03)
+
+
+def test_stages_of_both_profiles_on_the_same_executors() -> None:
+    """The first two jobs have four tasks at once on an executor, the others two."""
+    halved = _of_two_cpus(2, {2, 3})
+    full = _of_two_cpus(4, set())
+    # Their stages as on twice the executors, of which each has the tasks of two.
+    stages = list(halved.stages)
+    begin = stages[2].submitted_s or 0.0
+    shift = begin - (full.stages[2].submitted_s or 0.0)
+    for place in (0, 1):
+        own = full.stages[place]
+        tasks = own.tasks.copy()
+        tasks["executor"] //= 2
+        for name in ("launch_s", "finish_s"):
+            tasks[name] += shift
+        submitted, completed = ((own.submitted_s or 0.0), (own.completed_s or 0.0))
+        stages[place] = replace(
+            own, tasks=tasks, submitted_s=submitted + shift, completed_s=completed + shift
+        )
+    jobs = list(halved.jobs)
+    for place in (0, 1):
+        jobs[place] = replace(
+            jobs[place],
+            submitted_s=full.jobs[place].submitted_s + shift,
+            completed_s=(full.jobs[place].completed_s or 0.0) + shift,
+        )
+    estimator = Estimator(replace(halved, stages=tuple(stages), jobs=tuple(jobs)))
+    assert [stage.turnover_s for stage in estimator.workload.stages] == pytest.approx([0.0] * 4)
+    assert estimator.replayed_s() == pytest.approx(halved.ended_s, rel=0.01)
