@@ -39,7 +39,7 @@ UNEXPLAINED = 0.08
 """Error of the replay of the recorded size above which the log does not explain its own time."""
 
 MANY_RUNS = 2
-"""Runs, with the log's own, above which they say how uncertain sizes between them are."""
+"""Further runs from which on they say how uncertain sizes between them are."""
 
 MUCH_CORRECTED = 2.0
 """Times that the corrections lengthen a run beyond which an estimate extrapolates."""
@@ -149,12 +149,15 @@ class Estimator:
 
     @property
     def residual(self) -> Residual | None:
-        """What further runs teach, and the run of the log itself, which is set with them."""
+        """What further runs teach, and the run of the log itself, which is set with them. A sample's
+        run is none of the input that is estimated, and teaches nothing of it."""
         return self._residual
 
     @residual.setter
     def residual(self, further: Residual | None) -> None:
-        self._residual = None if further is None else further.adding(0.0, -self.self_check())
+        if further is not None and self.inputs is None:
+            further = further.adding(0.0, -self.self_check())
+        self._residual = further
 
     def replayed_s(self) -> float:
         """Seconds of the recorded size when it is replayed as any other: the self-check."""
@@ -291,11 +294,12 @@ class Estimator:
         if self.growth is not None and self.growth.pairs > 1:
             uncertainty = replace(uncertainty, doubling=max(0.01, self.growth.scatter))
         residual = self.residual
-        if residual is not None and len(residual.observations) > MANY_RUNS:
+        of_log = 1 if self.inputs is None else 0
+        if residual is not None and len(residual.observations) >= MANY_RUNS + of_log:
             # Between sizes that have been measured only what the runs leave is uncertain.
             doublings = math.log2(ratio)
             beyond = residual.beyond(doublings)
-            share = beyond / abs(doublings) if beyond else 0.0
+            share = beyond / max(beyond, abs(doublings)) if beyond else 0.0
             near = max(residual.deviation, uncertainty.noise)
             measured = replace(uncertainty, noise=near)
             return measured.deviation(2.0**beyond, share * changed, own)

@@ -82,7 +82,7 @@ class Residual:
     @property
     def furthest(self) -> tuple[float, float]:
         doublings = [each for each, _ in self.observations]
-        return min(0.0, *doublings), max(0.0, *doublings)
+        return min(doublings), max(doublings)
 
     def at(self, doublings: float) -> float:
         return self.level + self.slope * doublings

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.spark.estimation import Estimator, Size
 from kongming.spark.history import learn_residual
+from kongming.spark.model.corrections.input_growth import learn_input_growth
+from kongming.spark.model.workload import workload_of
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
 from tests.spark.programs import Part, Program, Stage, run
@@ -84,3 +87,27 @@ def test_a_residual_of_equal_runs_leaves_nothing() -> None:
     assert 0.0 < more.at(-2.0) < 0.3
     assert more.beyond(0.5) == 0.0
     assert more.beyond(-3.0) == pytest.approx(1.0)
+
+
+def test_the_run_of_a_sample_is_none_of_the_full_input() -> None:
+    """Runs of all data were half as slow again as the samples tell, of which neither is one."""
+    small, large = (run(Program((Part((Stage((seconds,) * 48),)),)), 4) for seconds in (3.0, 6.0))
+    inputs = learn_input_growth(workload_of(small), 0.1, workload_of(large), 0.2, 1.0)
+    estimator = Estimator(small, inputs=inputs)
+    sizes = [Size(count) for count in (2, 4, 8)]
+    before = [estimator.estimate(size) for size in sizes]
+    estimator.residual = learn_residual(np.array([0.0, 1.0]), np.full(2, np.log(1.5)))
+    after = [estimator.estimate(size) for size in sizes]
+    assert estimator.residual.observations == ((0.0, np.log(1.5)), (1.0, np.log(1.5)))
+    for old, new in zip(before[1:], after[1:], strict=True):
+        assert 1.4 * old.median_s < new.median_s < 1.5 * old.median_s
+        assert new.lower_s < 1.5 * old.median_s < new.upper_s
+        assert new.deviation < old.deviation
+    # Fewer executors than either run had.
+    assert after[0].deviation > after[1].deviation
+
+
+def test_a_residual_of_sizes_on_the_same_side_is_beyond_at_the_recorded_size() -> None:
+    residual = learn_residual(np.array([1.0, 2.0]), np.zeros(2))
+    assert residual.beyond(0.0) == pytest.approx(1.0)
+    assert residual.adding(0.0, 0.0).beyond(0.0) == 0.0
