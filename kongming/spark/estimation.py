@@ -204,8 +204,8 @@ class Estimator:
         )
         return cluster if size.dynamic is None else replace(cluster, dynamic=size.dynamic)
 
-    def estimate(self, size: Size) -> Estimate:
-        """Estimate one size.
+    def estimate(self, size: Size, *, strict: bool | None = None) -> Estimate:
+        """Estimate one size; ``strict`` instead of the estimator's own.
 
         Raises:
             InputError: no executor, no core, or too many.
@@ -240,7 +240,7 @@ class Estimator:
                 before = median
                 median *= math.exp(self.residual.at(math.log2(ratio)))
                 corrections["runs"] = median - before
-        if self.strict and reasons:
+        if reasons and (self.strict if strict is None else strict):
             raise ExtrapolationError(
                 f"{counted(cluster.executors, 'executor')} of {counted(cluster.cores, 'core')}: "
                 f"{'; '.join(reasons)}.",

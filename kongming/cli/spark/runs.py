@@ -32,7 +32,9 @@ def residual_of(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, 
     ratios = [
         estimator.cluster(size).slots / estimator.workload.cluster.slots for size, _ in measured
     ]
-    logs = [math.log(seconds / estimator.estimate(size).median_s) for size, seconds in measured]
+    # What is compared with a measurement is no answer that --strict would refuse.
+    medians = [estimator.estimate(size, strict=False).median_s for size, _ in measured]
+    logs = [math.log(seconds / own) for (_, seconds), own in zip(measured, medians, strict=True)]
     return learn_residual(np.log2(ratios), np.array(logs)), others
 
 

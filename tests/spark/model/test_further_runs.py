@@ -78,6 +78,19 @@ def test_runs_narrow_the_interval_between_them_more_than_beyond(
     assert width(after[2]) < width(after[16])
 
 
+def test_runs_far_from_the_recorded_size_teach_under_strict_too(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    """A run of eight times the recorded slots, which --strict refuses to estimate."""
+    plain = runtimes(kongming, log)
+    table = _table(tmp_path / "runs.csv", {32: 4.0 * plain[16]["median"]})
+    strict = runtimes(kongming, log, "--runs", table, "--strict")
+    assert strict == runtimes(kongming, log, "--runs", table)
+    assert strict[16]["median"] > plain[16]["median"]
+    refused = kongming("spark", "estimate", log, "--executors", "32", "--runs", table, "--strict")
+    assert refused.returncode == 3
+
+
 def test_a_residual_of_equal_runs_leaves_nothing() -> None:
     residual = learn_residual(np.array([0.0, 1.0]), np.zeros(2))
     assert (residual.level, residual.slope, residual.deviation) == (0.0, 0.0, 0.0)
