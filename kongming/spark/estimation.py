@@ -20,7 +20,7 @@ from kongming.spark.model.corrections.correction import Change
 from kongming.spark.model.corrections.growth import Growth
 from kongming.spark.model.corrections.input_growth import InputGrowth
 from kongming.spark.model.critical_path import critical_path_s
-from kongming.spark.model.executors import core_remarks
+from kongming.spark.model.executors import core_remarks, other_cores_share
 from kongming.spark.model.groups import job_groups
 from kongming.spark.model.intervals import USUAL, Uncertainty, factor, task_deviation
 from kongming.spark.model.pipeline import Corrected, Pipeline, arrived
@@ -37,6 +37,10 @@ FAR = 4.0
 
 UNEXPLAINED = 0.08
 """Error of the replay of the recorded size above which the log does not explain its own time."""
+
+MIXED_SHARE = 0.05
+"""Share of the slot-seconds of executors of other cores above which the recorded run is none of
+executors of one size."""
 
 MANY_RUNS = 2
 """Further runs from which on they say how uncertain sizes between them are."""
@@ -143,6 +147,12 @@ class Estimator:
         self.uncertainty = uncertainty
         self._constant = ConstantLengths(self.workload)
         self._linear = Linear(self.workload)
+        recorded = self.workload.cluster
+        self._mixed_share = (
+            0.0
+            if recorded.mixed is None
+            else other_cores_share(application, recorded.cores, self.workload.measured_s)
+        )
         self.refused: list[str] = []
         self._replayed_s: float | None = None
         self.residual = residual
@@ -320,7 +330,7 @@ class Estimator:
         if self.inputs is not None and self.inputs.times > FAR:
             reasons.append(f"{self.inputs.times:.3g} times the input of the recorded sample")
         mixed = self.workload.cluster.mixed
-        if mixed is not None:
+        if mixed is not None and self._mixed_share > MIXED_SHARE:
             reasons.append(mixed.sentence(cluster.cores))
         reasons += [*gaps(self.workload.application), *failed_jobs(self.workload.application)]
         if not self.workload.application.complete:

@@ -106,6 +106,20 @@ def slots_of(executor: Executor, cpus: float) -> int:
     return int(executor.cores // cpus)
 
 
+def other_cores_share(application: Application, cores: int, end_s: float) -> float:
+    """Return the share of the slot-seconds of the default resource profile, until ``end_s``, that
+    executors of other than these ``cores`` held."""
+    held = other = 0.0
+    for each, slots in zip(sized_executors(application), executor_slots(application), strict=True):
+        if each.resource_profile != 0:
+            continue
+        left = end_s if each.removed_s is None else min(each.removed_s, end_s)
+        own = slots * max(left - max(each.added_s, 0.0), 0.0)
+        held += own
+        other += own if each.cores != cores else 0.0
+    return other / held if held > 0.0 else 0.0
+
+
 def _usually_at_once(launched: Floats, finished: Floats) -> int:
     """The median over time of the tasks at once, while there are any. A slot may be given away
     before a finish is recorded, so that the most at once is too many."""

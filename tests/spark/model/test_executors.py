@@ -66,6 +66,23 @@ def test_executors_of_different_cores_are_named_and_refused_under_strict() -> No
         Estimator(application, strict=True).estimate(Size(5))
 
 
+@pytest.mark.parametrize(("share", "refused"), [(0.01, False), (0.3, True)])
+def test_an_executor_of_other_cores_for_a_short_time_is_a_warning(
+    share: float, refused: bool
+) -> None:
+    """It comes late and runs nothing before it goes."""
+    application = run(_program(), 2, 4)
+    assert application.ended_s is not None
+    end = application.ended_s
+    stray = Executor("stray", "host9", 8, 0.5 * end, removed_s=(0.5 + share) * end)
+    estimator = Estimator(replace(application, executors=(*application.executors, stray)))
+    estimate = estimator.estimate(Size(4))
+    assert any("different cores" in reason for reason in estimate.reasons) is refused
+    assert any("different cores" in warning for warning in warnings_of(estimator, [estimate]))
+    if not refused:
+        assert estimate.reasons == ()
+
+
 def _needing(cpus: str, cores: int) -> Application:
     """Executors that run two tasks at once, and the cores that the log has for them."""
     application = run(_program(), 2, 2)
