@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -159,8 +159,8 @@ class Estimator:
 
     @property
     def residual(self) -> Residual | None:
-        """What further runs teach, and the run of the log itself, which is set with them. A sample's
-        run is none of the input that is estimated, and teaches nothing of it."""
+        """What further runs teach, and the run of the log itself, which is set with them; not that
+        of a sample, which is of another input."""
         return self._residual
 
     @residual.setter
@@ -407,12 +407,18 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
     if mixed is not None:
         warnings += [mixed.sentence(cores) for cores in sorted({each.cores for each in estimates})]
     warnings += estimator.refused
+    warnings += of_sizes((remark, each.executors) for each in estimates for remark in each.remarks)
+    return list(dict.fromkeys(warnings))
+
+
+def of_sizes(sentences: Iterable[tuple[str, int]]) -> list[str]:
+    """Return each sentence with the range of executors that it is about."""
     sizes: dict[str, list[int]] = {}
-    for each in estimates:
-        for remark in each.remarks:
-            sizes.setdefault(remark, []).append(each.executors)
-    for remark, counts in sizes.items():
+    for sentence, executors in sentences:
+        sizes.setdefault(sentence, []).append(executors)
+    named = []
+    for sentence, counts in sizes.items():
         low, high = min(counts), max(counts)
         where = counted(high, "executor")
-        warnings.append(f"{where if low == high else f'{low} to {where}'}: {remark}")
-    return list(dict.fromkeys(warnings))
+        named.append(f"{where if low == high else f'{low} to {where}'}: {sentence}")
+    return named

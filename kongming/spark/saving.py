@@ -14,7 +14,7 @@ from kongming.scale.fit.model_file import write_file
 from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.spark_replay import ReplayFit, step_of
 from kongming.scale.fit.spread import Spread
-from kongming.spark.estimation import Estimate, Estimator
+from kongming.spark.estimation import Estimate, Estimator, of_sizes
 from kongming.spark.model.driver import driver_time
 
 NORMAL = 1e6
@@ -46,6 +46,7 @@ def scale_model(estimator: Estimator, estimates: Sequence[Estimate]) -> ScaleMod
         driver_s=driver_time(application).total_s,
         slots=max(int(own[0].cores // workload.cluster.task_cpus), 1),
         steps=tuple(step_of(stage.lengths) for stage in workload.stages if len(stage.lengths)),
+        reasons=tuple(each.reasons for each in own),
     )
     return ScaleModel(
         fit=fit,
@@ -70,7 +71,9 @@ def scale_model(estimator: Estimator, estimates: Sequence[Estimate]) -> ScaleMod
                 "slots": workload.cluster.slots,
                 "seconds": workload.measured_s,
             },
-            "warnings": sorted({reason for each in own for reason in each.reasons}),
+            "warnings": of_sizes(
+                (reason, each.executors) for each in own for reason in each.reasons
+            ),
         },
         group=application.name or None,
     )

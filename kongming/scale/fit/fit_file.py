@@ -91,7 +91,11 @@ def _replay(document: Mapping[str, Any]) -> ReplayFit:
     driver_s, slots = finite(document["driver_s"]), int(document["slots"])
     if driver_s < 0.0 or slots < 1:
         raise ValueError("slots")
-    return ReplayFit(executors, seconds, deviations, driver_s, slots, steps)
+    # Files of former versions have no reasons.
+    reasons = tuple(tuple(map(str, own)) for own in document.get("reasons", ()))
+    if reasons and len(reasons) != len(executors):
+        raise ValueError("reasons")
+    return ReplayFit(executors, seconds, deviations, driver_s, slots, steps, reasons)
 
 
 def _stack(document: Mapping[str, Any]) -> StackFit:

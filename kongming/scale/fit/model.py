@@ -13,6 +13,7 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit import low_end
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.contexts.context_spread import Answer, ContextSpread, Limited
+from kongming.scale.fit.spark_replay import ReplayFit
 from kongming.scale.fit.spread import interval_factor, probability_within
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
@@ -227,6 +228,9 @@ class ScaleModel:
         else:
             median = float(self.seconds(points)[0])
             deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
+        if isinstance(self.fit, ReplayFit):
+            # Its deviation is of these already.
+            reasons = (*reasons, *self.fit.reasons_at(at.machines))
         if not SECONDS[0] <= median <= SECONDS[1]:
             raise CannotAnswerError(
                 f"{at} would take {median:.3g} s, which no run does ({SECONDS[0]:g} to "

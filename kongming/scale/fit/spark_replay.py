@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError
 from kongming.scale.points import Points
 
@@ -40,7 +41,8 @@ class Step:
 @dataclass(frozen=True, eq=False, slots=True)
 class ReplayFit:
     """``executors`` (k,) ascending with their ``seconds`` and log ``deviations``; ``driver_s`` does
-    not change with them; ``slots`` of an executor; ``steps`` are the stages."""
+    not change with them; ``slots`` of an executor; ``steps`` are the stages. ``reasons`` (k,): why
+    the estimate of each size extrapolates; files without any have none."""
 
     executors: Floats
     seconds: Floats
@@ -48,6 +50,7 @@ class ReplayFit:
     driver_s: float
     slots: int
     steps: tuple[Step, ...]
+    reasons: tuple[tuple[str, ...], ...] = ()
 
     kind = "spark-replay"
 
@@ -68,6 +71,24 @@ class ReplayFit:
     def deviation(self, points: Points) -> Floats:
         """(n,) standard deviation of the log of the time."""
         return self._between(points, self.deviations)
+
+    def reasons_at(self, executors: float) -> tuple[str, ...]:
+        """Return why a prediction extrapolates: the reasons of its size in the table, or of the
+        sizes next to it, named where they are of one alone."""
+        if not self.reasons:
+            return ()
+        above = min(int(np.searchsorted(self.executors, executors)), len(self.executors) - 1)
+        if executors >= self.executors[above]:
+            return self.reasons[above]
+        near = [max(above - 1, 0), above]
+        common = [each for each in self.reasons[near[0]] if each in self.reasons[near[1]]]
+        single = [
+            f"{counted(int(self.executors[place]), 'executor')}: {each}"
+            for place in dict.fromkeys(near)
+            for each in self.reasons[place]
+            if each not in common
+        ]
+        return (*common, *single)
 
     def _between(self, points: Points, values: Floats) -> Floats:
         interpolated = np.interp(np.log(points.machines), np.log(self.executors), values)
@@ -118,6 +139,7 @@ class ReplayFit:
             "steps": [
                 {"lengths": step.lengths.tolist(), "weight": step.weight} for step in self.steps
             ],
+            "reasons": [[*own] for own in self.reasons],
         }
 
 
