@@ -83,6 +83,7 @@ def _in_steps(workload: Workload, steps: Sequence[tuple[int, ...]]) -> Workload:
             stage,
             lag_s=0.0,
             turnover_s=0.0,
+            speculation=None,
             parents=tuple(
                 parent
                 for parent in stage.parents

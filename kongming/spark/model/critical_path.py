@@ -32,7 +32,13 @@ def critical_path_s(workload: Workload, lengths: Sequence[Floats] | None = None)
 
 
 def longest(stage: StageWork, lengths: Floats) -> float:
-    """Seconds of the longest task that the stage waits for."""
+    """Seconds of the longest task that the stage waits for, a copy with what comes before it."""
     if stage.needed is not None and len(stage.needed) == len(lengths):
+        if stage.speculation is not None:
+            places, needed = stage.speculation.places, stage.needed
+            others = np.delete(lengths, places)
+            ends = others[np.delete(needed, places)].tolist()
+            lengths = lengths.copy()
+            lengths[places] += stage.speculation.due_s([0.0] * len(others), ends)
         lengths = lengths[stage.needed]
     return float(lengths.max()) if len(lengths) else 0.0

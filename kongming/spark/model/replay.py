@@ -20,9 +20,10 @@ from kongming.arrays import Floats
 from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.model.cluster import Cluster, Dynamic
+from kongming.spark.model.speculation import Speculation
 from kongming.spark.model.workload import Apart, Workload
 
-_JOB, _STAGE, _LEAVE, _COME, _BACKLOG = range(5)
+_JOB, _STAGE, _LEAVE, _COME, _BACKLOG, _COPY = range(6)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,13 +43,36 @@ class Replayed:
 
 @dataclass(slots=True)
 class _Running:
-    """A stage with tasks to launch."""
+    """A stage with tasks to launch. ``copies``: the speculative ones, until they are due; ``open``:
+    how many have not come. With copies, ``starts`` and ``finishes`` are of the other tasks, and
+    ``originals`` of the copies that have come, by their places in ``lengths``."""
 
     lengths: list[float]
     needed: list[bool] | None
     ready: float
     next: int = 0
     end: float = 0.0
+    copies: list[_Copy] = field(default_factory=list)
+    open: int = 0
+    starts: list[float] = field(default_factory=list)
+    finishes: list[float] = field(default_factory=list)
+    originals: dict[int, int] = field(default_factory=dict)
+
+    def due_s(self, speculation: Speculation, turnover_s: float) -> list[float]:
+        """Return when each copy is due: all other tasks are launched."""
+        needed = self.needed or [True] * len(self.finishes)
+        ends = [end - turnover_s for end, own in zip(self.finishes, needed, strict=True) if own]
+        return speculation.due_s(self.starts, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A speculative copy. ``original``: its place among the tasks of the stage without copies."""
+
+    stage: int
+    original: int
+    length: float
+    needed: bool
 
 
 @dataclass(slots=True)
@@ -144,6 +168,8 @@ class _Replay:
         self.heap: list[float] = []
         self.ready: list[tuple[int, int]] = []  # (job, stage), the order of FIFO
         self.running: dict[int, _Running] = {}
+        self.waiting: dict[int, _Running] = {}  # launched but for copies that are not due
+        self.copies: list[_Copy] = []
         jobs, stages = len(workload.jobs), len(workload.stages)
         self.job_spans, self.stage_spans = np.zeros((jobs, 2)), np.zeros((stages, 2))
         self.children: list[list[int]] = [[] for _ in range(stages)]
@@ -289,6 +315,8 @@ class _Replay:
                 self._remove(what, time)
             elif kind == _COME:
                 self._come(what, time)
+            elif kind == _COPY:
+                self._start_copy(self.copies[what])
             elif self.cluster.dynamic is not None:
                 self._backlog(self.cluster.dynamic, time)
 
@@ -324,18 +352,55 @@ class _Replay:
         if needed is not None and len(needed) != len(lengths):
             needed = None
         ready = _Running(lengths.tolist(), None if needed is None else needed.tolist(), now)
+        if stage.speculation is not None and ready.needed is not None:
+            _set_aside(number, ready, stage.speculation)
         if stage.apart is not None:
             self._run_apart(number, ready, stage.apart)
         elif stage.barrier:
             self._run_barrier(number, ready)
         else:
-            self.running[number] = ready
-            if self.pools is None:
-                heapq.heappush(self.ready, (stage.job, number))
-            else:
-                self.pools.add(self._pool(number), (stage.job, number))
-            if dynamic is not None and self.wave == 0:
-                self._push(now + dynamic.backlog_s, _BACKLOG, 0)
+            self._offer(number, ready, now)
+
+    def _offer(self, number: int, running: _Running, now: float) -> None:
+        """Enter a stage among those with tasks to launch."""
+        job, dynamic = self.work.stages[number].job, self.cluster.dynamic
+        self.running[number] = running
+        if self.pools is None:
+            heapq.heappush(self.ready, (job, number))
+        else:
+            self.pools.add(self._pool(number), (job, number))
+        if dynamic is not None and self.wave == 0:
+            self._push(now + dynamic.backlog_s, _BACKLOG, 0)
+
+    def _await_copies(self, number: int, running: _Running) -> None:
+        """All other tasks are launched: copies of them come when they are due."""
+        self.waiting[number] = running
+        stage = self.work.stages[number]
+        if stage.speculation is None or not running.copies:
+            return
+        due = running.due_s(stage.speculation, stage.turnover_s)
+        for due_s, copy in zip(due, running.copies, strict=True):
+            self.copies.append(copy)
+            self._push(due_s, _COPY, len(self.copies) - 1)
+        running.copies = []
+
+    def _start_copy(self, copy: _Copy) -> None:
+        """Enter a copy that is due, unless its stage is done without it."""
+        number = copy.stage
+        waiting = self.waiting.get(number)
+        running = self.running[number] if waiting is None else waiting
+        running.open -= 1
+        if copy.needed or self.now < running.end:
+            assert running.needed is not None
+            running.originals[len(running.lengths)] = copy.original
+            running.lengths.append(copy.length)
+            running.needed.append(copy.needed)
+            if waiting is not None:
+                del self.waiting[number]
+                self._offer(number, running, self.now)
+        elif waiting is not None and not running.open:
+            del self.waiting[number]
+            self._end_stage(number, running.end - self.work.stages[number].turnover_s)
 
     def _end_stage(self, number: int, end: float) -> None:
         self.stage_spans[number, 1] = max(end, self.stage_spans[number, 0])
@@ -381,7 +446,9 @@ class _Replay:
             self.pools.done(pool)
         else:
             self.pools.update(pool)
-        if launched:
+        if launched and running.open:
+            self._await_copies(number, running)
+        elif launched:
             self._end_stage(number, running.end - self.work.stages[number].turnover_s)
 
     def _pool(self, number: int) -> str:
@@ -414,14 +481,35 @@ class _Replay:
                 self.now = max(now, limit)
                 break
             finish = start + lengths[at] + turnover
+            if at in running.originals:
+                original = running.finishes[running.originals[at]]
+                if running.needed is not None and running.needed[at]:
+                    self._kill(original, finish)
+                elif start >= original:  # the original was faster
+                    at += 1
+                    continue
+                else:
+                    finish = min(finish, original)
             replace(heap, finish)
             self.last_launch = start
             if self.pools is not None:
                 self.pools.launched(pool, finish)
+            if running.copies:
+                running.starts.append(start)
+                running.finishes.append(finish)
             if running.needed is None or running.needed[at]:
                 end = max(end, finish)
             at += 1
         running.next, running.end = at, end
+
+    def _kill(self, finish: float, at: float) -> None:
+        """The slot of an original is free when its copy has ended."""
+        try:
+            place = self.heap.index(finish, 1)
+        except ValueError:
+            return
+        self.heap[place] = at
+        heapq.heapify(self.heap)
 
     def _run_barrier(self, number: int, running: _Running) -> None:
         if self.cluster.dynamic is not None:
@@ -450,11 +538,36 @@ class _Replay:
         if heap is None:
             slots = apart.slots or self.cluster.executors * apart.slots_each
             heap = self.apart[apart.profile] = [0.0] * slots
-        turnover = self.work.stages[number].turnover_s
+        stage = self.work.stages[number]
+        turnover = stage.turnover_s
         end = running.ready
         for at, length in enumerate(running.lengths):
-            finish = max(heap[0], running.ready) + length + turnover
+            start = max(heap[0], running.ready)
+            finish = start + length + turnover
             heapq.heapreplace(heap, finish)
+            running.starts.append(start)
+            running.finishes.append(finish)
             if running.needed is None or running.needed[at]:
                 end = max(end, finish)
+        if stage.speculation is not None and running.copies:
+            due = running.due_s(stage.speculation, turnover)
+            for due_s, copy in sorted(
+                zip(due, running.copies, strict=True), key=lambda pair: pair[0]
+            ):
+                finish = max(heap[0], due_s) + copy.length + turnover
+                heapq.heapreplace(heap, finish)
+                end = max(end, finish) if copy.needed else end
         self._end_stage(number, end - turnover)
+
+
+def _set_aside(number: int, running: _Running, speculation: Speculation) -> None:
+    """Take the copies out of the tasks to launch."""
+    lengths, needed = running.lengths, running.needed
+    assert needed is not None
+    running.copies = [
+        _Copy(number, copy.original, lengths[copy.place], needed[copy.place])
+        for copy in speculation.copies
+    ]
+    running.open = len(running.copies)
+    for place in sorted(speculation.places, reverse=True):
+        del lengths[place], needed[place]

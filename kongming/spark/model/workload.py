@@ -21,6 +21,7 @@ from kongming.spark.model.executors import (
     slots_of,
 )
 from kongming.spark.model.groups import TICK_S, Waiting, dependencies, in_order
+from kongming.spark.model.speculation import Speculation, speculation_of
 
 Mask = NDArray[np.bool_]
 SlotCounts = NDArray[np.intp]
@@ -46,7 +47,7 @@ class StageWork:
     ``turnover_s``: mean seconds from a task's finish to the next launch in its slot.
     ``reads_cached``: what an earlier stage persisted. ``kind``: stages of one kind run the same
     code, as far as the log tells. ``first_of_...`` (n,): the first tasks of their slot in the
-    application, of that kind, and in the stage.
+    application, of that kind, and in the stage. ``speculation``: copies of tasks.
     """
 
     attempt: StageAttempt
@@ -63,6 +64,7 @@ class StageWork:
     first_of_stage: Mask
     barrier: bool
     apart: Apart | None
+    speculation: Speculation | None
 
     @property
     def tasks(self) -> np.ndarray:
@@ -180,6 +182,7 @@ def workload_of(application: Application) -> Workload:
                 first_of_stage=_first(tasks, slots_by_profile.get(attempt.resource_profile, slots)),
                 barrier=attempt.barrier or any(rdd.barrier for rdd in attempt.rdds),
                 apart=apart,
+                speculation=speculation_of(application, attempt),
             )
         )
         placed[attempt.stage] = len(stage_ends)
@@ -288,8 +291,9 @@ def _turnovers(
     negative where a slot was given away before the result was fetched.
 
     Counted where the launched task's stage had been launching already: a slot that waited for a
-    stage to begin waited for its parents, or for the driver. Attempts of a profile with slots of
-    its own are counted apart: fewer of their tasks fit into an executor.
+    stage to begin waited for its parents, or for the driver, and one that a speculative copy took
+    for the copy to be due. Attempts of a profile with slots of its own are counted apart: fewer of
+    their tasks fit into an executor.
     """
     together: dict[int, list[int]] = {}
     for place, attempt in enumerate(attempts):
@@ -305,9 +309,9 @@ def _turnovers(
 def _turnovers_together(attempts: Sequence[StageAttempt], slots: SlotCounts) -> list[float]:
     arrays = [attempt.tasks for attempt in attempts]
     owner = np.repeat(np.arange(len(arrays)), [len(tasks) for tasks in arrays])
-    executor, launched, finished = (
+    executor, launched, finished, speculative = (
         np.concatenate([tasks[name] for tasks in arrays])
-        for name in ("executor", "launch_s", "finish_s")
+        for name in ("executor", "launch_s", "finish_s", "speculative")
     )
     begun = np.array([tasks["launch_s"].min() if len(tasks) else np.inf for tasks in arrays])
     sums, counts = np.zeros(len(arrays)), np.zeros(len(arrays))
@@ -317,7 +321,7 @@ def _turnovers_together(attempts: Sequence[StageAttempt], slots: SlotCounts) -> 
             continue
         order = own[np.argsort(launched[own], kind="stable")][slots[number] :]
         freed = np.sort(finished[own])[: -slots[number]]
-        counted = freed > begun[owner[order]]
+        counted = (freed > begun[owner[order]]) & ~speculative[order]
         gaps = (launched[order] - freed)[counted]
         stages = owner[order][counted]
         np.add.at(sums, stages, gaps)
