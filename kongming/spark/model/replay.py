@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from kongming.arrays import Floats
 from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.model.cluster import Cluster, Dynamic
-from kongming.spark.model.speculation import Speculation
+from kongming.spark.model.fair_pools import Pools
+from kongming.spark.model.running_stage import DueCopy, Running, set_aside
 from kongming.spark.model.workload import Apart, Workload
 
 _JOB, _STAGE, _LEAVE, _COME, _BACKLOG, _COPY = range(6)
@@ -39,90 +40,6 @@ class Replayed:
     executor_s: float
     executors: int
     stage_executors: NDArray[np.intp]
-
-
-@dataclass(slots=True)
-class _Running:
-    """A stage with tasks to launch. ``copies``: the speculative ones, until they are due; ``open``:
-    how many have not come. With copies, ``starts`` and ``finishes`` are of the other tasks, and
-    ``originals`` of the copies that have come, by their places in ``lengths``."""
-
-    lengths: list[float]
-    needed: list[bool] | None
-    ready: float
-    next: int = 0
-    end: float = 0.0
-    copies: list[_Copy] = field(default_factory=list)
-    open: int = 0
-    starts: list[float] = field(default_factory=list)
-    finishes: list[float] = field(default_factory=list)
-    originals: dict[int, int] = field(default_factory=dict)
-
-    def due_s(self, speculation: Speculation, turnover_s: float) -> list[float]:
-        """Return when each copy is due: all other tasks are launched."""
-        needed = self.needed or [True] * len(self.finishes)
-        ends = [end - turnover_s for end, own in zip(self.finishes, needed, strict=True) if own]
-        return speculation.due_s(self.starts, ends)
-
-
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """A speculative copy. ``original``: its place among the tasks of the stage without copies."""
-
-    stage: int
-    original: int
-    length: float
-    needed: bool
-
-
-@dataclass(slots=True)
-class _Pools:
-    """The FAIR scheduler: of the pools with stages to launch, the one with the fewest running tasks
-    is served, and in it the stage that FIFO would take.
-
-    ``order`` has entries of former counts and stages too: those that are no longer true are left
-    out when they come first.
-    """
-
-    ready: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    running: dict[str, int] = field(default_factory=dict)
-    ends: list[tuple[float, str]] = field(default_factory=list)
-    order: list[tuple[int, tuple[int, int], str]] = field(default_factory=list)
-
-    def add(self, pool: str, stage: tuple[int, int]) -> None:
-        heapq.heappush(self.ready.setdefault(pool, []), stage)
-        self.update(pool)
-
-    def update(self, pool: str) -> None:
-        """Enter a pool whose running tasks or whose stages have changed."""
-        ready = self.ready.get(pool)
-        if ready:
-            heapq.heappush(self.order, (self.running.get(pool, 0), ready[0], pool))
-
-    def launched(self, pool: str, end: float) -> None:
-        self.running[pool] = self.running.get(pool, 0) + 1
-        heapq.heappush(self.ends, (end, pool))
-
-    def done(self, pool: str) -> None:
-        """The first stage of the pool has no more tasks to launch."""
-        heapq.heappop(self.ready[pool])
-        self.update(pool)
-
-    def fairest(self, now: float) -> tuple[str, int]:
-        """Return the pool that is served, and its stage."""
-        changed = set()
-        while self.ends and self.ends[0][0] <= now:
-            _, pool = heapq.heappop(self.ends)
-            self.running[pool] -= 1
-            changed.add(pool)
-        for pool in changed:
-            self.update(pool)
-        while True:
-            count, stage, pool = self.order[0]
-            ready = self.ready[pool]
-            if ready and ready[0] == stage and self.running.get(pool, 0) == count:
-                return pool, stage[1]
-            heapq.heappop(self.order)
 
 
 def replay(
@@ -167,9 +84,9 @@ class _Replay:
         self.events: list[tuple[float, int, int, int]] = []
         self.heap: list[float] = []
         self.ready: list[tuple[int, int]] = []  # (job, stage), the order of FIFO
-        self.running: dict[int, _Running] = {}
-        self.waiting: dict[int, _Running] = {}  # launched but for copies that are not due
-        self.copies: list[_Copy] = []
+        self.running: dict[int, Running] = {}
+        self.waiting: dict[int, Running] = {}  # launched but for copies that are not due
+        self.copies: list[DueCopy] = []
         jobs, stages = len(workload.jobs), len(workload.stages)
         self.job_spans, self.stage_spans = np.zeros((jobs, 2)), np.zeros((stages, 2))
         self.children: list[list[int]] = [[] for _ in range(stages)]
@@ -185,7 +102,7 @@ class _Replay:
         self.open_stages = [len(job.stages) for job in workload.jobs]
         self.started = [False] * jobs
         self.apart: dict[int, list[float]] = {}  # free slots of other resource profiles
-        self.pools = _Pools() if workload.fair else None
+        self.pools = Pools() if workload.fair else None
         self.busy = 0.0
         self.held = 0.0
         self.count, self.counted_at = 0, 0.0
@@ -351,9 +268,9 @@ class _Replay:
         needed = stage.needed
         if needed is not None and len(needed) != len(lengths):
             needed = None
-        ready = _Running(lengths.tolist(), None if needed is None else needed.tolist(), now)
-        if stage.speculation is not None and ready.needed is not None:
-            _set_aside(number, ready, stage.speculation)
+        ready = Running(lengths.tolist(), None if needed is None else needed.tolist(), now)
+        if stage.speculation is not None and ready.needed is not None and not stage.barrier:
+            set_aside(number, ready, stage.speculation)
         if stage.apart is not None:
             self._run_apart(number, ready, stage.apart)
         elif stage.barrier:
@@ -361,7 +278,7 @@ class _Replay:
         else:
             self._offer(number, ready, now)
 
-    def _offer(self, number: int, running: _Running, now: float) -> None:
+    def _offer(self, number: int, running: Running, now: float) -> None:
         """Enter a stage among those with tasks to launch."""
         job, dynamic = self.work.stages[number].job, self.cluster.dynamic
         self.running[number] = running
@@ -372,7 +289,7 @@ class _Replay:
         if dynamic is not None and self.wave == 0:
             self._push(now + dynamic.backlog_s, _BACKLOG, 0)
 
-    def _await_copies(self, number: int, running: _Running) -> None:
+    def _await_copies(self, number: int, running: Running) -> None:
         """All other tasks are launched: copies of them come when they are due."""
         self.waiting[number] = running
         stage = self.work.stages[number]
@@ -384,7 +301,7 @@ class _Replay:
             self._push(due_s, _COPY, len(self.copies) - 1)
         running.copies = []
 
-    def _start_copy(self, copy: _Copy) -> None:
+    def _start_copy(self, copy: DueCopy) -> None:
         """Enter a copy that is due, unless its stage is done without it."""
         number = copy.stage
         waiting = self.waiting.get(number)
@@ -454,7 +371,7 @@ class _Replay:
     def _pool(self, number: int) -> str:
         return self.work.jobs[self.work.stages[number].job].pool
 
-    def _assign(self, running: _Running, number: int, last: int, limit: float) -> None:
+    def _assign(self, running: Running, number: int, last: int, limit: float) -> None:
         """Launch tasks up to ``last`` in the slots that are free before ``limit``."""
         heap, now, lengths = self.heap, self.now, running.lengths
         turnover = self.work.stages[number].turnover_s
@@ -511,7 +428,7 @@ class _Replay:
         self.heap[place] = at
         heapq.heapify(self.heap)
 
-    def _run_barrier(self, number: int, running: _Running) -> None:
+    def _run_barrier(self, number: int, running: Running) -> None:
         if self.cluster.dynamic is not None:
             raise CannotAnswerError(
                 f"Stage {self.work.stages[number].attempt.stage} is a barrier, which Spark refuses "
@@ -532,7 +449,7 @@ class _Replay:
             heapq.heappush(self.heap, end)
         self._end_stage(number, max(ends))
 
-    def _run_apart(self, number: int, running: _Running, apart: Apart) -> None:
+    def _run_apart(self, number: int, running: Running, apart: Apart) -> None:
         """Stages of one resource profile share its executors, which run no other stages."""
         heap = self.apart.get(apart.profile)
         if heap is None:
@@ -558,16 +475,3 @@ class _Replay:
                 heapq.heapreplace(heap, finish)
                 end = max(end, finish) if copy.needed else end
         self._end_stage(number, end - turnover)
-
-
-def _set_aside(number: int, running: _Running, speculation: Speculation) -> None:
-    """Take the copies out of the tasks to launch."""
-    lengths, needed = running.lengths, running.needed
-    assert needed is not None
-    running.copies = [
-        _Copy(number, copy.original, lengths[copy.place], needed[copy.place])
-        for copy in speculation.copies
-    ]
-    running.open = len(running.copies)
-    for place in sorted(speculation.places, reverse=True):
-        del lengths[place], needed[place]
