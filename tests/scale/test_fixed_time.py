@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.arrays import Floats
 from kongming.records.errors import InputError
 from kongming.scale.fit import model_file
 from kongming.scale.fit.contexts.context_fitting import fit_contexts
@@ -48,16 +49,17 @@ def rows(start: float = START, seed: int = 0) -> list[Row]:
     ]
 
 
-def fitted(of: list[Row]) -> ContextModel:
+def fitted(of: list[Row], iterations: Floats | None = None) -> ContextModel:
     machines, size, passes, time = (np.array(column) for column in zip(*of, strict=True))
     contexts = sorted(set(zip(size.tolist(), passes.tolist(), strict=True)))
     owner = [contexts.index(each) for each in zip(size.tolist(), passes.tolist(), strict=True)]
     ones = np.ones(len(machines))
     table = ContextTable(
-        Runs(Points(machines, ones, ones), time),
+        Runs(Points(machines, ones, ones if iterations is None else iterations), time),
         ("size", "passes"),
         tuple(contexts),
         np.array(owner),
+        iterated=iterations is not None,
     )
     return fit_contexts(table, Settings(read_terms("default", items=None)))
 
@@ -101,6 +103,22 @@ def test_the_start_of_a_smaller_input_is_not_shorter(counts: tuple[float, ...]) 
     of = fitted(without_smallest(rows(), *counts))
     assert error(of) < 0.04
     assert of.report["fixed_time"]["seconds"] == pytest.approx(START, rel=0.15)
+
+
+@pytest.mark.parametrize("iterations", [(1.0, 3.0, 10.0), (5.0, 20.0)])
+def test_a_job_starts_once_for_all_of_its_iterations(iterations: tuple[float, ...]) -> None:
+    table = without_smallest(rows(start=0.0))
+    # Both runs of a configuration have the same iterations.
+    turns = np.array([iterations[i // 2 % len(iterations)] for i in range(len(table))])
+    runs = [(*row[:3], START + k * row[3]) for row, k in zip(table, turns.tolist(), strict=True)]
+    of = fitted(runs, turns)
+    assert of.fixed is not None
+    assert of.fixed.seconds == pytest.approx(START, rel=0.25)
+    for k in iterations:
+        for m in COUNTS:
+            answer = of.at(SMALLEST).predict(Configuration(m), iterations=k)
+            expected = START + k * seconds(m, 5.0, 1.0, start=0.0)
+            assert answer.median == pytest.approx(expected, rel=0.1)
 
 
 def test_times_in_proportion_have_no_fixed_part() -> None:

@@ -28,7 +28,7 @@ ROUNDS, CLIFF_ROUNDS = 4, 3
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Together:
-    """Configurations over contexts, (n,) each."""
+    """Configurations over contexts, (n,) each; ``seconds`` are per iteration, ``fixed`` per run."""
 
     columns: tuple[Column, ...]
     contexts: tuple[Context, ...]
@@ -42,8 +42,8 @@ class Together:
 
     @property
     def above(self) -> Floats:
-        """(n,) seconds above the ``fixed`` ones, which are the same in every context."""
-        return self.seconds - self.fixed
+        """(n,) seconds per iteration above the ``fixed`` ones, which every run has once."""
+        return self.seconds - self.fixed / self.points.iterations
 
     @property
     def noise(self) -> Floats:

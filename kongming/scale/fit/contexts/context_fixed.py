@@ -24,8 +24,8 @@ from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.points import Integers
 
 FIRST, FURTHER = 0.85, (0.6, 0.95)
-"""Shares of the shortest time that are tried for the fixed one; the further ones where the first
-is proved."""
+"""Shares of the shortest run's time that are tried for the fixed one; the further ones where the
+first is proved."""
 
 PROVED, OF_CONTEXTS, WORSE = 0.2, 0.05, 0.1
 """Logs of the factors by which a fixed time has to lessen the product of the errors of left-out
@@ -41,8 +41,8 @@ LARGEST_ERROR = 1.0
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FixedTime:
-    """The model over contexts above the ``seconds`` that all of them have; ``known`` and ``new`` as
-    in ``ContextModel``, of this model."""
+    """The model over contexts above the ``seconds`` that every run has once, of however many
+    iterations; ``known`` and ``new`` as in ``ContextModel``, of this model."""
 
     seconds: float
     trend: ErnestFit
@@ -93,7 +93,7 @@ class Above:
         """As ``Process.left_out``, of logs of the time and not of what is above the fixed one."""
         residuals, variances = self.process.left_out(list(folds))
         logs = np.log(self.data.above) - residuals
-        total = np.logaddexp(np.log(self.data.fixed), logs)
+        total = np.logaddexp(np.log(self.data.fixed / self.data.points.iterations), logs)
         return np.log(self.data.seconds) - total, variances * np.exp(2.0 * (logs - total))
 
 
@@ -102,7 +102,7 @@ def find_fixed_time(data: Together, without: Process, groups: Sequence[Integers]
     (``groups`` of configurations) are least; None where they do not prove one against the process
     ``without``."""
     singles = [np.array([i]) for i in range(len(data.points))]
-    shortest = float(data.seconds.min())
+    shortest = float((data.seconds * data.points.iterations).min())
     of_singles, of_groups = (_loss(without.left_out(list(each))[0]) for each in (singles, groups))
 
     def tried(share: float) -> tuple[float, Above] | None:

@@ -95,7 +95,8 @@ class ContextFit:
     """The model at one context: ``numbers`` (p,) its encoded columns, ``owner`` its number among
     the contexts that were run, -1 without runs. ``beyond`` is how far (in logs) the context's
     numbers lie outside those that were run, ``untested`` the square of how far from the one value
-    that a column had in all runs; ``fixed`` seconds are added to the trend and the process."""
+    that a column had in all runs; ``fixed`` seconds of a run, of however many iterations, are added
+    to the trend and the process."""
 
     trend: ErnestFit
     step: Step | None
@@ -141,17 +142,18 @@ class ContextFit:
         jump = 0.0 if self.step is None else self.step.jump
         trend = self.trend.predict(points) * np.exp(jump * share)
         logs, variance = np.log(trend) + mean, variance + jump**2 * share * (1.0 - share)
+        fixed = self.fixed / points.iterations
         if self.fixed > 0.0:
             above = logs
-            logs = np.logaddexp(above, np.log(self.fixed))
+            logs = np.logaddexp(above, np.log(fixed))
             variance = variance * np.exp(2.0 * (above - logs))
         if self.own is not None:
             logs, apart = self.own.draw(points, logs)
             variance = variance + apart
         values = self.process.values
         further = np.log(FURTHEST) + min(STEEPEST * self.beyond, 300.0)
-        least = self.fixed + trend * np.exp(values.min() - further)
-        most = self.fixed + trend * np.exp(values.max() + further)
+        least = fixed + trend * np.exp(values.min() - further)
+        most = fixed + trend * np.exp(values.max() + further)
         seconds = np.clip(np.exp(np.clip(logs, -600, 600)), least, most)
         return Answer(seconds, variance, float(self.process.sizes[7]), least, most)
 
