@@ -121,6 +121,23 @@ def test_a_job_starts_once_for_all_of_its_iterations(iterations: tuple[float, ..
             assert answer.median == pytest.approx(expected, rel=0.1)
 
 
+def test_far_beyond_the_runs_a_fixed_time_is_not_certain() -> None:
+    times = {10.0: (100, 60, 40), 20.0: (190, 103, 63), 30.0: (280, 152, 81)}
+    table = [
+        (m, size, 1.0, t)
+        for size in times
+        for m, t in zip((2.0, 4.0, 8.0), times[size], strict=True)
+    ]
+    of = fitted([*table, (4.0, 45.0, 1.0, 230.0)])
+    assert of.fixed is not None
+    for size in ("45", "60"):
+        answer = of.at({"size": size, "passes": "1"}).predict(Configuration(1000))
+        # All of the work is done in no time, and no run tells what so many machines cost.
+        assert answer.median == pytest.approx(of.fixed.seconds, rel=0.1)
+        assert answer.lower < 0.5 * answer.median
+        assert answer.upper > 2.0 * answer.median
+
+
 def test_times_in_proportion_have_no_fixed_part() -> None:
     of = fitted(without_smallest(rows(start=0.0)))
     assert of.fixed is None

@@ -39,7 +39,8 @@ BEYOND = 0.08
 
 FURTHEST = 3.0
 """Predictions reach at most this factor beyond the shortest and the longest measured time, each
-relative to the trend of the terms, and intervals farther by a run's noise alone."""
+relative to the trend of the terms (and the fixed time, if there is one), and intervals farther by a
+run's noise alone."""
 
 _TOGETHER = 0.05
 """Columns of numbers that are nearer than this (in standard deviations) to a line in all contexts
@@ -152,8 +153,9 @@ class ContextFit:
             variance = variance + apart
         values = self.process.values
         further = np.log(FURTHEST) + min(STEEPEST * self.beyond, 300.0)
-        least = fixed + trend * np.exp(values.min() - further)
-        most = fixed + trend * np.exp(values.max() + further)
+        # Far away the fixed time is most of the answer, and no more certain than the rest.
+        least = (fixed + trend * np.exp(values.min())) * np.exp(-further)
+        most = (fixed + trend * np.exp(values.max())) * np.exp(further)
         seconds = np.clip(np.exp(np.clip(logs, -600, 600)), least, most)
         return Answer(seconds, variance, float(self.process.sizes[7]), least, most)
 
