@@ -138,6 +138,13 @@ def test_far_beyond_the_runs_a_fixed_time_is_not_certain() -> None:
         assert answer.upper > 2.0 * answer.median
 
 
+def test_two_contexts_prove_no_fixed_time() -> None:
+    times = ((4.0, 888.3), (4.0, 771.0), (8.0, 421.1), (8.0, 432.9), (16.0, 244.1), (2.0, 1724.7))
+    of = fitted([(2.0, 60.7, 1.0, 1043.8), *((m, 91.1, 1.0, t) for m, t in times)])
+    assert of.fixed is None
+    assert of.at({"size": "60.7", "passes": "1"}).predict(Configuration(16)).median < 200.0
+
+
 def test_times_in_proportion_have_no_fixed_part() -> None:
     of = fitted(without_smallest(rows(start=0.0)))
     assert of.fixed is None

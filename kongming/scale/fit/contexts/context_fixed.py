@@ -32,6 +32,9 @@ PROVED, OF_CONTEXTS, WORSE = 0.2, 0.05, 0.1
 configurations and of left-out contexts, and those of contexts; and by which it may raise those of
 configurations, which their own contexts tell nearly as well as the noise allows."""
 
+LEAST_CONTEXTS = 3
+"""Minimum number of contexts: of two, the one that is left out is told by the other alone."""
+
 LEAST_ERROR = 0.003
 """Is added to an error (in logs), below which a difference is of no use."""
 
@@ -99,8 +102,10 @@ class Above:
 
 def find_fixed_time(data: Together, without: Process, groups: Sequence[Integers]) -> Above | None:
     """Return the model with the fixed time whose errors of left-out configurations and contexts
-    (``groups`` of configurations) are least; None where they do not prove one against the process
-    ``without``."""
+    (``groups`` of configurations) are least; None where contexts are few, or do not prove a fixed
+    time against the process ``without``."""
+    if len(groups) < LEAST_CONTEXTS:
+        return None
     singles = [np.array([i]) for i in range(len(data.points))]
     shortest = float((data.seconds * data.points.iterations).min())
     of_singles, of_groups = (_loss(without.left_out(list(each))[0]) for each in (singles, groups))
