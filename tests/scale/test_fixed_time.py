@@ -145,6 +145,19 @@ def test_two_contexts_prove_no_fixed_time() -> None:
     assert of.at({"size": "60.7", "passes": "1"}).predict(Configuration(16)).median < 200.0
 
 
+def test_a_fixed_time_has_to_help_most_contexts() -> None:
+    # Nothing is common to these: 138, 29, 155 and 54 s are fixed.
+    times = {10.0: (1775.0, 975.0, 582.0, 391.0), 20.0: (1975.0, 1021.0, 550.0, 321.0)}
+    table = [
+        (m, size, 1.0, t)
+        for size in times
+        for m, t in zip((2.0, 4.0, 8.0, 16.0), times[size], strict=True)
+    ]
+    of = fitted([*table, (4.0, 40.0, 1.0, 1232.0), (2.0, 80.0, 1.0, 275.0)])
+    assert of.fixed is None
+    assert of.at({"size": "80", "passes": "1"}).predict(Configuration(16)).median < 150.0
+
+
 def test_times_in_proportion_have_no_fixed_part() -> None:
     of = fitted(without_smallest(rows(start=0.0)))
     assert of.fixed is None

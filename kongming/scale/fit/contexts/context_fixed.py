@@ -32,6 +32,10 @@ PROVED, OF_CONTEXTS, WORSE = 0.2, 0.05, 0.1
 configurations and of left-out contexts, and those of contexts; and by which it may raise those of
 configurations, which their own contexts tell nearly as well as the noise allows."""
 
+IN_CONTEXTS = 0.7
+"""Share of the contexts in which the errors, when they are left out, have to fall: a fixed time
+that all of them have does not help a few alone."""
+
 LEAST_CONTEXTS = 3
 """Minimum number of contexts: of two, the one that is left out is told by the other alone."""
 
@@ -108,15 +112,19 @@ def find_fixed_time(data: Together, without: Process, groups: Sequence[Integers]
         return None
     singles = [np.array([i]) for i in range(len(data.points))]
     shortest = float((data.seconds * data.points.iterations).min())
-    of_singles, of_groups = (_loss(without.left_out(list(each))[0]) for each in (singles, groups))
+    of_singles = _loss(without.left_out(singles)[0])
+    left_out = without.left_out(list(groups))[0]
+    of_groups, of_each = _loss(left_out), _errors(left_out, groups)
 
     def tried(share: float) -> tuple[float, Above] | None:
         """Return the change of both losses and the model, if it is proved."""
         above = Above.fit(data, share * shortest)
         single = _loss(above.left_out(singles)[0]) - of_singles
-        group = _loss(above.left_out(groups)[0]) - of_groups
+        left_out = above.left_out(groups)[0]
+        group = _loss(left_out) - of_groups
         proved = single + group < -PROVED and group < -OF_CONTEXTS and single < WORSE
-        return (single + group, above) if proved else None
+        falls = float(np.mean(_errors(left_out, groups) < of_each))
+        return (single + group, above) if proved and falls >= IN_CONTEXTS else None
 
     first = tried(FIRST)
     if first is None:
@@ -129,3 +137,9 @@ def find_fixed_time(data: Together, without: Process, groups: Sequence[Integers]
 def _loss(residuals: Floats) -> float:
     """Return the log of the mean error (in logs)."""
     return float(np.log(np.mean(np.minimum(np.abs(residuals), LARGEST_ERROR)) + LEAST_ERROR))
+
+
+def _errors(residuals: Floats, groups: Sequence[Integers]) -> Floats:
+    """(groups,) mean error (in logs) of each group."""
+    errors = np.minimum(np.abs(residuals), LARGEST_ERROR)
+    return np.array([errors[group].mean() for group in groups])
