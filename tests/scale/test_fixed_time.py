@@ -158,6 +158,23 @@ def test_a_fixed_time_has_to_help_most_contexts() -> None:
     assert of.at({"size": "80", "passes": "1"}).predict(Configuration(16)).median < 150.0
 
 
+def test_a_run_that_contradicts_the_fixed_time_is_answered_without_it() -> None:
+    times = ((2.0, 2421.0), (4.0, 1263.0), (8.0, 689.0), (16.0, 409.0))
+    alone = ((4.0, 20.0, 87.0), (4.0, 40.0, 520.0), (16.0, 80.0, 366.0), (4.0, 160.0, 275.0))
+    table = [*((m, 10.0, t) for m, t in times), *alone]
+    of = fitted([(m, size, 1.0, t) for m, size, t in table])
+    assert of.fixed is not None
+    for m, size, t in alone:
+        at = of.at({"size": f"{size:g}", "passes": "1"})
+        answer = at.predict(Configuration(m))
+        assert answer.lower < t < answer.upper
+    given = {"size": "20", "passes": "1"}
+    at, other = of.at(given), replace(of, fixed=None).at(given)
+    assert at.spread is of.known
+    assert at.predict(Configuration(8)) == other.predict(Configuration(8))
+    assert of.at({"size": "40", "passes": "1"}).spread is of.fixed.known
+
+
 def test_times_in_proportion_have_no_fixed_part() -> None:
     of = fitted(without_smallest(rows(start=0.0)))
     assert of.fixed is None

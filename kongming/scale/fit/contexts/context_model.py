@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from kongming.arrays import Floats
 from kongming.scale.fit import low_end
@@ -32,6 +33,7 @@ from kongming.scale.fit.contexts.context_process import START, Inputs, Process
 from kongming.scale.fit.contexts.context_spread import Answer, ContextSpread
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
+from kongming.scale.fit.spread import CALIBRATED_AT
 from kongming.scale.points import Configuration, Integers, Points
 
 BEYOND = 0.08
@@ -136,13 +138,24 @@ class ContextFit:
         variance = variance + max(self.process.sizes[0], START[0]) ** 2 * self.untested
         return replace(drawn, variance=variance)
 
+    def seconds(self, points: Points, values: Floats) -> Floats:
+        """(n,) seconds per iteration of ``values`` (n,) of the process, without an own fit."""
+        above = self._stepped(points)[0] * np.exp(values)
+        return np.asarray(self.fixed / points.iterations + above)
+
+    def _stepped(self, points: Points) -> tuple[Floats, Floats]:
+        """(n,) each: the trend with its step, and the variance (of logs) of that."""
+        trend = self.trend.predict(points)
+        if self.step is None:
+            return trend, np.zeros(len(points))
+        share, jump = self.step.share(points), self.step.jump
+        return trend * np.exp(jump * share), jump**2 * share * (1.0 - share)
+
     def _drawn(self, points: Points, mean: Floats, variance: Floats) -> Answer:
         """Return the answer with the ``mean`` and ``variance`` (n,) of the process; its variance is
         that, of the cliff, and of what the common model and the own fit disagree about."""
-        share = np.zeros(len(points)) if self.step is None else self.step.share(points)
-        jump = 0.0 if self.step is None else self.step.jump
-        trend = self.trend.predict(points) * np.exp(jump * share)
-        logs, variance = np.log(trend) + mean, variance + jump**2 * share * (1.0 - share)
+        trend, of_step = self._stepped(points)
+        logs, variance = np.log(trend) + mean, variance + of_step
         fixed = self.fixed / points.iterations
         if self.fixed > 0.0:
             above = logs
@@ -179,7 +192,9 @@ class ContextModel:
     """Model of a job over its ``contexts``. ``points`` (n,) are the configurations that were run,
     each in the context ``process.inputs.owner``. ``known`` and ``new``: the spread in contexts with
     and without runs. ``fixed`` answers contexts without a fit of their own, if all contexts have
-    a fixed time. ``type_column`` is the column of machine types, if one is named."""
+    a fixed time; but not a context of which a run lies outside what it says of that run (the
+    interval of ``CALIBRATED_AT``), which is answered as if there were none. ``type_column`` is the
+    column of machine types, if one is named."""
 
     columns: tuple[Column, ...]
     contexts: tuple[Context, ...]
@@ -221,23 +236,38 @@ class ContextModel:
         numbers = encode(self.columns, [varied])[0]
         beyond = sum(self._beyond(i, value) for i, value in enumerate(context))
         own = self._own_at(owner, step_at(self.cliff, varied, self.columns))
-        common = self._common_of(own)
-        return ContextFit(
-            common.trend,
-            step_at(common.cliff, varied, self.columns),
-            common.process,
+        fit = ContextFit(
+            self.trend,
+            step_at(self.cliff, varied, self.columns),
+            self.process,
             self.center,
             numbers,
             owner,
             own,
             beyond,
             float(np.sum((encode(self.columns, [context])[0] - numbers) ** 2)),
-            common.seconds if isinstance(common, FixedTime) else 0.0,
         )
+        if own is not None or self.fixed is None:
+            return fit
+        above = replace(
+            fit,
+            trend=self.fixed.trend,
+            step=step_at(self.fixed.cliff, varied, self.columns),
+            process=self.fixed.process,
+            fixed=self.fixed.seconds,
+        )
+        return fit if self._contradicts(above, self.fixed.known) else above
 
-    def _common_of(self, own: Own | None) -> ContextModel | FixedTime:
-        """Return the model over contexts that answers a context with or without an ``own`` fit."""
-        return self if own is not None or self.fixed is None else self.fixed
+    def _contradicts(self, fit: ContextFit, spread: ContextSpread) -> bool:
+        """Tell whether a run of the context lies outside the interval of its ``fit`` there."""
+        mine = self.process.inputs.owner == fit.owner
+        if not mine.any():
+            return False
+        points = self.points.take(mine)
+        answer = fit.answer(points)
+        away = np.abs(np.log(fit.seconds(points, fit.process.values[mine]) / answer.seconds))
+        limit = stdtrit(spread.freedom, 0.5 + CALIBRATED_AT / 2) * spread.of(answer)
+        return bool((away > limit).any())
 
     def _own_at(self, owner: int, step: Step | None) -> Own | None:
         fit = None if owner < 0 else self.own.fits[owner]
@@ -329,7 +359,7 @@ class ContextModel:
         """
         context = self.complete(given)
         fit = self.fit_at(context)
-        common = self._common_of(fit.own)
+        common = self.fixed if self.fixed is not None and fit.fixed > 0.0 else self
         notes: tuple[str, ...] = ()
         if fit.owner < 0:
             notes = self._notes(context)
