@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kongming.arrays import growth
 from kongming.engine.settings import Settings
 from kongming.records.answers import NodeState
 from kongming.records.errors import InputError, UnknownNameError
@@ -168,9 +169,10 @@ class Nodes:
             number = len(self._ids)
             self._ids.append(node_id)
             if number == len(self.seen):
-                self.seen = np.concatenate([self.seen, np.full(number, math.inf)])
-                self.suspect = np.concatenate([self.suspect, np.zeros(number, dtype=np.bool_)])
-                self.memory = np.concatenate([self.memory, np.full(number, math.inf)])
+                more = growth(number)
+                self.seen = np.concatenate([self.seen, np.full(more, math.inf)])
+                self.suspect = np.concatenate([self.suspect, np.zeros(more, dtype=np.bool_)])
+                self.memory = np.concatenate([self.memory, np.full(more, math.inf)])
         self.seen[number], self.suspect[number], self.memory[number] = math.inf, False, math.inf
         return number
 

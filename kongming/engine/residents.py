@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.arrays import Floats
+from kongming.arrays import Floats, growth
 from kongming.engine import environment
 from kongming.engine.assignments import Resident
 from kongming.engine.catalog import Catalog, Pressure
@@ -244,14 +244,14 @@ class ResidentTable:
     def _count_up_to(self, slots: int) -> None:
         missing = slots - len(self._counts)
         if missing > 0:
-            more = np.zeros(max(missing, len(self._counts)), dtype=np.int64)
+            more = np.zeros(max(missing, growth(len(self._counts))), dtype=np.int64)
             self._counts = np.concatenate([self._counts, more])
 
     def _take(self) -> int:
         if self._free:
             return self._free.pop()
         if self.count == len(self.slot):
-            more = len(self.slot)
+            more = growth(len(self.slot))
             self.slot = np.concatenate([self.slot, np.full(more, -1, dtype=np.int64)])
             self.model = np.concatenate([self.model, np.zeros(more, dtype=np.int64)])
             self.now = np.concatenate([self.now, np.full(more, math.nan)])

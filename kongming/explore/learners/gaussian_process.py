@@ -92,7 +92,7 @@ class GaussianProcess:
     def covariance(self, A: Floats, B: Floats) -> Floats:
         """(a, b) prior covariances."""
         squared = squared_distances(self.stretched(A), self.stretched(B))
-        return self._amplitude * (rbf(squared) if self.kernel == SMOOTH else matern(squared)[0])
+        return self._amplitude * shape_and_slope(squared, self.kernel)[0]
 
     def _tune(self, X: Floats, y: Floats) -> None:
         parts = np.array(
@@ -130,23 +130,14 @@ def squared_distances(A: Floats, B: Floats) -> Floats:
     return np.asarray(np.maximum(squared, 0.0))
 
 
-def rbf(squared: Floats) -> Floats:
-    return np.asarray(np.exp(-0.5 * squared))
-
-
-def matern(squared: Floats) -> tuple[Floats, Floats]:
-    """Matern 5/2, and the factor of its derivative by the squared distance, times -2."""
-    root = np.sqrt(5.0 * squared)
-    decay = np.exp(-root)
-    return (1.0 + root + 5.0 / 3.0 * squared) * decay, 5.0 / 3.0 * (1.0 + root) * decay
-
-
 def shape_and_slope(squared: Floats, kernel: str) -> tuple[Floats, Floats]:
     """The kernel at squared distances, and its derivative by them, times -2."""
     if kernel == SMOOTH:
-        shape = rbf(squared)
+        shape = np.asarray(np.exp(-0.5 * squared))
         return shape, shape
-    return matern(squared)
+    root = np.sqrt(5.0 * squared)
+    decay = np.exp(-root)
+    return (1.0 + root + 5.0 / 3.0 * squared) * decay, 5.0 / 3.0 * (1.0 + root) * decay
 
 
 def negative_log_likelihood(K: Floats, noise: float, y: Floats) -> tuple[float, Floats] | None:
