@@ -179,12 +179,14 @@ def _replaced(problem: Problem, counts: Floats) -> Floats | None:
     most = int(np.clip(WORK // len(spare), 10, PAIRS))
     # Evenly over all pairs where there are too many.
     pairs = pairs[:: max(1, -(-len(pairs) // most))]
+    # At a cost of 1 each both rules are the same.
+    rules = (True, False) if (problem.cost != 1.0).any() else (True,)
     now = design_value(problem, counts)
     best = None
     for removed in (*((at,) for at in dict.fromkeys(single.tolist())), *pairs):
         rest = counts.astype(np.float64)
         np.subtract.at(rest, list(removed), 1.0)
-        for per_cost in (True, False):
+        for per_cost in rules:
             filled = _fill(problem, rest, per_cost=per_cost)
             value = design_value(problem, filled)
             if value < now * (1.0 - TOO_LITTLE):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.scale.fit.contexts.context_columns import Column, Context, show
+from kongming.scale.fit.contexts.context_columns import Column, Context, by_name, show
 from kongming.scale.points import Integers, Points
 
 JUMP = float(np.log(1.5))
@@ -127,7 +127,7 @@ def find_cliff(
     configurations that the terms describe."""
     total = total_of(residual)
     # Of several that explain as much the first by name is taken.
-    places = sorted(range(len(columns)), key=lambda i: columns[i].name)
+    places = by_name(columns)
     numbers = [i for i in places if columns[i].log and not columns[i].names]
     names = [i for i in places if columns[i].names]
     best, most = None, CANDIDATE * total

@@ -159,6 +159,11 @@ def _in_order(values: Collection[Value]) -> list[Value]:
     return [*numbers, *sorted(value for value in values if isinstance(value, str))]
 
 
+def by_name(columns: Sequence[Column]) -> list[int]:
+    """Return the places of columns in the order of their names, in whatever order they are."""
+    return sorted(range(len(columns)), key=lambda i: columns[i].name)
+
+
 def describe(columns: Sequence[Column], context: Context) -> str:
     """``size_gb=40, type=large``."""
     return ", ".join(

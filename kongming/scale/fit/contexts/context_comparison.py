@@ -36,7 +36,7 @@ def compare_own(
     terms, items = data.terms, data.items
     counts = np.unique(data.points.machines)
     ends = float(counts[0]), float(counts[-1])
-    alone = process.left_out([np.array([i]) for i in range(len(data.points))])
+    alone = process.left_out_each()
     rows: list[tuple[Floats, Floats, Floats, Integers, Integers]] = []
     starts = np.concatenate([[0], np.cumsum([part.count for part in parts])])
 

@@ -152,7 +152,7 @@ def _fixed_time(
 ) -> FixedTime:
     """Return what answers contexts that have no fit of their own where a fixed time is proved;
     ``without`` are the residuals and variances of left-out contexts."""
-    alone = above.left_out([np.array([i]) for i in range(len(above.data.points))])
+    alone = above.left_out()
     single = _single_runs(parts, place, above.process, above.data)
     spreads = _spreads(alone, without, single, contexts)
     return FixedTime(above.data.fixed, above.trend, above.cliff, above.process, *spreads)

@@ -64,10 +64,7 @@ class FixedTime:
             "seconds": self.seconds,
             "trend": self.trend.document(),
             "cliff": None if self.cliff is None else self.cliff.document(),
-            "values": self.process.values.tolist(),
-            "noise": self.process.noise.tolist(),
-            "extra": self.process.extra.tolist(),
-            "sizes": self.process.sizes.tolist(),
+            **self.process.document(),
             "known": self.known.document(),
             "new": self.new.document(),
         }
@@ -96,9 +93,13 @@ class Above:
         data = replace(data, fixed=seconds)
         return cls(data, *fit_common(data))
 
-    def left_out(self, folds: Sequence[Integers]) -> tuple[Floats, Floats]:
-        """As ``Process.left_out``, of logs of the time and not of what is above the fixed one."""
-        residuals, variances = self.process.left_out(list(folds))
+    def left_out(self, folds: Sequence[Integers] | None = None) -> tuple[Floats, Floats]:
+        """As ``Process.left_out`` (None: ``left_out_each``), of logs of the time and not of what is
+        above the fixed one."""
+        process = self.process
+        residuals, variances = (
+            process.left_out_each() if folds is None else process.left_out(list(folds))
+        )
         logs = np.log(self.data.above) - residuals
         total = np.logaddexp(np.log(self.data.fixed / self.data.points.iterations), logs)
         return np.log(self.data.seconds) - total, variances * np.exp(2.0 * (logs - total))
@@ -110,16 +111,15 @@ def find_fixed_time(data: Together, without: Process, groups: Sequence[Integers]
     time against the process ``without``."""
     if len(groups) < LEAST_CONTEXTS:
         return None
-    singles = [np.array([i]) for i in range(len(data.points))]
     shortest = float((data.seconds * data.points.iterations).min())
-    of_singles = _loss(without.left_out(singles)[0])
+    of_singles = _loss(without.left_out_each()[0])
     left_out = without.left_out(list(groups))[0]
     of_groups, of_each = _loss(left_out), _errors(left_out, groups)
 
     def tried(share: float) -> tuple[float, Above] | None:
         """Return the change of both losses and the model, if it is proved."""
         above = Above.fit(data, share * shortest)
-        single = _loss(above.left_out(singles)[0]) - of_singles
+        single = _loss(above.left_out()[0]) - of_singles
         left_out = above.left_out(groups)[0]
         group = _loss(left_out) - of_groups
         proved = single + group < -PROVED and group < -OF_CONTEXTS and single < WORSE

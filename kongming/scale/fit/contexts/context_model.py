@@ -17,6 +17,7 @@ from kongming.scale.fit.contexts.context_columns import (
     Column,
     Context,
     Value,
+    by_name,
     complete,
     describe,
     show,
@@ -235,10 +236,11 @@ class ContextModel:
         )
         numbers = encode(self.columns, [varied])[0]
         beyond = sum(self._beyond(i, value) for i, value in enumerate(context))
-        own = self._own_at(owner, step_at(self.cliff, varied, self.columns))
+        step = step_at(self.cliff, varied, self.columns)
+        own = self._own_at(owner, step)
         fit = ContextFit(
             self.trend,
-            step_at(self.cliff, varied, self.columns),
+            step,
             self.process,
             self.center,
             numbers,
@@ -381,9 +383,8 @@ class ContextModel:
 def encode(columns: Sequence[Column], contexts: Sequence[Context]) -> Floats:
     """(n, p) encoded columns of some contexts, in the order of the columns' names: sums over them
     have the same digits in whatever order they are named."""
-    places = sorted(range(len(columns)), key=lambda i: columns[i].name)
     return np.column_stack(
-        [columns[i].encode([context[i] for context in contexts]) for i in places]
+        [columns[i].encode([context[i] for context in contexts]) for i in by_name(columns)]
     )
 
 

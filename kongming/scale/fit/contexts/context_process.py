@@ -91,6 +91,15 @@ class Process:
             self.sizes,
         )
 
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON types, without its inputs."""
+        return {
+            "values": self.values.tolist(),
+            "noise": self.noise.tolist(),
+            "extra": self.extra.tolist(),
+            "sizes": self.sizes.tolist(),
+        }
+
     def mean(self, at: Inputs) -> Floats:
         """(m,) predicted values."""
         return np.asarray(_covariance(at, self.inputs, self.sizes) @ self.dual)
@@ -114,6 +123,11 @@ class Process:
         for fold in folds:
             residuals[fold], variances[fold] = self.left_out_fold(fold)
         return residuals, variances
+
+    def left_out_each(self) -> tuple[Floats, Floats]:
+        """As ``left_out``, each point alone."""
+        variances = 1.0 / np.diag(self.inverse)
+        return variances * self.dual, variances
 
     def left_out_fold(self, fold: Integers) -> tuple[Floats, Floats]:
         """The same of the points of one fold alone."""
