@@ -59,26 +59,29 @@ def sized_executors(application: Application) -> list[Executor]:
         return executors
     arrays = [stage.tasks for stage in application.stages if len(stage.tasks)]
     owners = np.concatenate([np.zeros(0, int), *(tasks["executor"] for tasks in arrays)])
-    moments = [
-        np.concatenate([np.zeros(0), *(tasks[name] for tasks in arrays)])
+    order = np.argsort(owners, kind="stable")
+    launched, finished = (
+        np.concatenate([np.zeros(0), *(tasks[name] for tasks in arrays)])[order]
         for name in ("launch_s", "finish_s")
-    ]
-    for place in np.unique(owners[owners >= 0]).tolist():
-        if cpus[place] <= 1.0:
+    )
+    places, begins = np.unique(owners[order], return_index=True)
+    bounds = itertools.pairwise([*begins.tolist(), len(order)])
+    for place, (begin, end) in zip(places.tolist(), bounds, strict=True):
+        if place < 0 or cpus[place] <= 1.0:
             continue
-        own = owners == place
-        at_once = _usually_at_once(moments[0][own], moments[1][own])
+        at_once = _usually_at_once(launched[begin:end], finished[begin:end])
         if at_once > slots_of(executors[place], cpus[place]):
             cores = math.ceil(at_once * cpus[place])
             executors[place] = replace(executors[place], cores=cores)
     return executors
 
 
-def executor_slots(application: Application) -> list[int]:
-    """Return the slots of each executor, by its place."""
+def executor_slots(application: Application, sized: Sequence[Executor] | None = None) -> list[int]:
+    """Return the slots of each executor, by its place; ``sized``: its ``sized_executors``, where
+    they are known."""
     return [
         slots_of(each, profile_cpus(application, each.resource_profile))
-        for each in sized_executors(application)
+        for each in (sized_executors(application) if sized is None else sized)
     ]
 
 
@@ -86,7 +89,7 @@ def core_remarks(application: Application) -> list[str]:
     """Return sentences on executors whose cores and ``spark.task.cpus`` do not fit together."""
     cpus, sized = task_cpus(application), sized_executors(application)
     grown = sum(a.cores != b.cores for a, b in zip(application.executors, sized, strict=True))
-    idle = sum(slots == 0 for slots in executor_slots(application))
+    idle = sum(slots == 0 for slots in executor_slots(application, sized))
     remarks = []
     if grown:
         remarks.append(
@@ -110,7 +113,8 @@ def other_cores_share(application: Application, cores: int, end_s: float) -> flo
     """Return the share of the slot-seconds of the default resource profile, until ``end_s``, that
     executors of other than these ``cores`` held."""
     held = other = 0.0
-    for each, slots in zip(sized_executors(application), executor_slots(application), strict=True):
+    sized = sized_executors(application)
+    for each, slots in zip(sized, executor_slots(application, sized), strict=True):
         if each.resource_profile != 0:
             continue
         left = end_s if each.removed_s is None else min(each.removed_s, end_s)

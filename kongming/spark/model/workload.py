@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError
-from kongming.spark.application import SUCCEEDED, Application, Job, StageAttempt
+from kongming.spark.application import SUCCEEDED, Application, Executor, Job, StageAttempt
 from kongming.spark.model.cluster import Cluster, recorded_cluster
 from kongming.spark.model.driver import job_end, measured_s
 from kongming.spark.model.executors import (
@@ -141,9 +141,11 @@ def workload_of(application: Application) -> Workload:
             "the log.",
             hint="Give all files of the log, from the application's start.",
         )
-    aparts = _aparts(application, attempts, cluster)
+    executors = sized_executors(application)
+    own_slots = executor_slots(application, executors)
+    aparts = _aparts(application, attempts, cluster, own_slots)
     busy = _Busy([each for each in attempts if each.resource_profile not in aparts] or attempts)
-    slots = np.maximum([*executor_slots(application), cluster.slots_each], 1)
+    slots = np.maximum([*own_slots, cluster.slots_each], 1)
     first_of_app = _first_together(attempts, slots)
     readers = _readers(attempts)
     kinds = _kinds(attempts, readers)
@@ -151,7 +153,7 @@ def workload_of(application: Application) -> Workload:
     placed: dict[int, int] = {}
     stage_ends: list[float] = []
     stages: list[StageWork] = []
-    slots_by_profile = _slots_by_profile(application, aparts, slots)
+    slots_by_profile = _slots_by_profile(application, executors, aparts, slots)
     turnovers = _turnovers(attempts, slots_by_profile)
     for attempt, reads, kind, turnover in zip(attempts, readers, kinds, turnovers, strict=True):
         job = owners[id(attempt)]
@@ -271,10 +273,12 @@ def _lag(
 
 
 def _slots_by_profile(
-    application: Application, aparts: Mapping[int, Apart], slots: SlotCounts
+    application: Application,
+    executors: Sequence[Executor],
+    aparts: Mapping[int, Apart],
+    slots: SlotCounts,
 ) -> dict[int, SlotCounts]:
     """``slots`` of the default resource profile; others that share its executors have their own."""
-    executors = sized_executors(application)
     counts = {0: slots}
     for profile, apart in aparts.items():
         if apart.slots is None:
@@ -404,10 +408,13 @@ def _first_of_kinds(
 
 
 def _aparts(
-    application: Application, attempts: Sequence[StageAttempt], cluster: Cluster
+    application: Application,
+    attempts: Sequence[StageAttempt],
+    cluster: Cluster,
+    slots: Sequence[int],
 ) -> dict[int, Apart]:
     """The resource profiles of stages, but for the default one."""
-    executors, slots = application.executors, executor_slots(application)
+    executors = application.executors
     aparts = {}
     for profile in {attempt.resource_profile for attempt in attempts} - {0}:
         own = [place for place, each in enumerate(executors) if each.resource_profile == profile]

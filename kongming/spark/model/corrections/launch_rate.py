@@ -82,10 +82,10 @@ def _mean_intervals(workload: Workload) -> Floats:
     moments, registered = registered_slots(workload.application)
     slots = registered[np.searchsorted(moments, launched, side="right")]
     free = (slots - running >= np.maximum(SPARE * slots, 1.0))[:-1]
-    rank, begun = _within(owner, launched, len(arrays))
+    rank = _ranks(owner, len(arrays))
     # A stage's first launch waits for the driver to plan it, and its last for data to be near.
     burst = (rank > 0) & (rank < workload.cluster.slots)
-    counted = free & burst[1:] & (begun[owner[1:]] <= launched[:-1]) & (freed[1:] <= launched[:-1])
+    counted = free & burst[1:] & (freed[1:] <= launched[:-1])
     stages, intervals = owner[1:][counted], np.diff(launched)[counted]
     counts = np.bincount(stages, minlength=len(arrays))
     sums = np.bincount(stages, intervals, minlength=len(arrays))
@@ -104,12 +104,10 @@ def _last_finish(executor: np.ndarray, moments: Floats, finished: Floats) -> Flo
     return last
 
 
-def _within(owner: np.ndarray, launched: Floats, stages: int) -> tuple[np.ndarray, Floats]:
-    """(n,) number of a launch in its stage, and (stages,) the moment of each stage's first one."""
+def _ranks(owner: np.ndarray, stages: int) -> np.ndarray:
+    """(n,) number of each launch in its stage."""
     order = np.argsort(owner, kind="stable")
     first = np.searchsorted(owner[order], np.arange(stages))
     rank = np.empty(len(owner), dtype=np.intp)
     rank[order] = np.arange(len(owner)) - first[owner[order]]
-    begun = np.full(stages, np.inf)
-    np.minimum.at(begun, owner, launched)
-    return rank, begun
+    return rank
