@@ -31,10 +31,10 @@ import numpy as np
 from kongming.campaigns.adaptive_levels import LevelChooser
 from kongming.profiling.plans.campaign_plan import (
     ADAPTIVE,
-    Step,
     levels_of,
     make_adaptive_plan,
 )
+from kongming.profiling.plans.steps import Step
 from kongming.records.run import LoadLevel, Run
 from kongming.store import Store
 

@@ -13,7 +13,7 @@ from kongming.records.run import Run
 
 if TYPE_CHECKING:
     from kongming.arrays import Floats
-    from kongming.profiling.plans.campaign_plan import Step
+    from kongming.profiling.plans.steps import Step
     from kongming.records.run import LoadLevel
 
     Levels = tuple[LoadLevel, ...]

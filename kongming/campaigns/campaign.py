@@ -19,7 +19,7 @@ from kongming.records.run import Run, Signature
 
 if TYPE_CHECKING:
     from kongming.profiling.events import Event
-    from kongming.profiling.plans.campaign_plan import Step
+    from kongming.profiling.plans.steps import Step
     from kongming.records.fingerprint import Fingerprint, NodeFacts
 
 

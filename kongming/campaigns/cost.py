@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kongming.campaigns.profile_campaign import ProfileSettings
     from kongming.probes.suite import Suite
-    from kongming.profiling.plans.campaign_plan import Estimate, Plan
+    from kongming.profiling.plans.campaign_plan import Estimate
+    from kongming.profiling.plans.steps import Plan
     from kongming.records.application import Application
     from kongming.store import Store
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kongming.campaigns.adaptive_levels import LevelChooser
     from kongming.probes.suite import Suite
     from kongming.profiling.events import Event
-    from kongming.profiling.plans.campaign_plan import Plan
+    from kongming.profiling.plans.steps import Plan
     from kongming.profiling.write_limit import WriteLimit
     from kongming.records.application import Application
     from kongming.records.fingerprint import NodeFacts

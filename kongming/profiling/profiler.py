@@ -14,9 +14,9 @@ from kongming.profiling.blocks.signature import signature_block
 from kongming.profiling.blocks.state import UNKNOWN_ITERATION_S, CampaignState
 from kongming.profiling.blocks.timed_run import unmeasured
 from kongming.profiling.events import Between, Dropped, Event
-from kongming.profiling.plans.campaign_plan import Plan, Step
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
+from kongming.profiling.plans.steps import Plan, Step
 from kongming.profiling.runs.runner import open_runner
 from kongming.profiling.site import Site
 from kongming.profiling.write_limit import WriteLimit

@@ -18,8 +18,8 @@ from kongming.campaigns.journal import Journal
 from kongming.campaigns.journaled_store import JournaledStore
 from kongming.cli import main
 from kongming.profiling.events import Event
-from kongming.profiling.plans.campaign_plan import Plan
 from kongming.profiling.plans.identity import identity
+from kongming.profiling.plans.steps import Plan
 from kongming.records.application import Application
 from kongming.records.errors import IncompatibleError, InputError
 from kongming.records.fingerprint import NodeFacts

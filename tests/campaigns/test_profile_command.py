@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kongming.profiling.plans.campaign_plan import SIGNATURE_ITERATIONS
 from kongming.profiling.plans.placement import available
+from kongming.profiling.plans.steps import SIGNATURE_ITERATIONS
 from kongming.profiling.runs.seat_groups import SiblingGroups
 from kongming.records.fingerprint import COUPLING, PLACEMENTS
 from kongming.store import Store

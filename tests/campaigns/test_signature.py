@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kongming.probes.aggregation import Chunk, aggregate
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
-from kongming.profiling.plans.campaign_plan import SIGNATURE_ITERATIONS
 from kongming.profiling.plans.placement import choose
+from kongming.profiling.plans.steps import SIGNATURE_ITERATIONS
 from kongming.profiling.runs.runner import open_runner
 from kongming.profiling.runs.signature import (
     SHORTEST_SLICE_S,

@@ -14,7 +14,7 @@ import pytest
 from kongming.probes.suite import Suite
 from kongming.profiling import profiler
 from kongming.profiling.blocks import loaded
-from kongming.profiling.plans.campaign_plan import Plan, Step
+from kongming.profiling.plans.steps import Plan, Step
 from kongming.profiling.runs.outcome import Outcome
 from kongming.records import moments
 from kongming.records.application import Application

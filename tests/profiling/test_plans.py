@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kongming.profiling.plans.campaign_plan import (
     BLOCK_APPS,
     PAPER_SURROGATES,
-    Step,
     estimate,
     levels_of,
     make_plan,
 )
+from kongming.profiling.plans.steps import Step
 from kongming.records.errors import InputError
 
 FAMILY = {"iobench.read": "read", "iobench.write": "write", "metadata": "metadata"}

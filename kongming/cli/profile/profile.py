@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kongming.campaigns.campaign import Sink
     from kongming.campaigns.profile_campaign import ProfileCampaign, ProfileSettings
     from kongming.cli.profile.campaign_view import CampaignView
-    from kongming.profiling.plans.campaign_plan import Plan
+    from kongming.profiling.plans.steps import Plan
     from kongming.records.judgement import Judgement
     from kongming.store import Store
 

@@ -13,7 +13,7 @@ from kongming.inducers import Mix, induce_all
 from kongming.profiling.blocks.state import CampaignState
 from kongming.profiling.blocks.timed_run import timed_run, unmeasured
 from kongming.profiling.events import Dropped, Event, Measured, Short
-from kongming.profiling.plans.campaign_plan import Step
+from kongming.profiling.plans.steps import Step
 from kongming.profiling.runs.load_loop import LoadLoop, loop
 from kongming.profiling.runs.settle import settle
 from kongming.profiling.runs.site_run import QUICK, site_fingerprint

@@ -10,7 +10,7 @@ from statistics import median
 from kongming.profiling.blocks.state import UNKNOWN_ITERATION_S, CampaignState
 from kongming.profiling.blocks.timed_run import unmeasured
 from kongming.profiling.events import Event
-from kongming.profiling.plans.campaign_plan import Step
+from kongming.profiling.plans.steps import Step
 from kongming.profiling.runs.retake import least_disturbed
 from kongming.profiling.runs.settle import settle
 from kongming.profiling.runs.signature import take_signature

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kongming.profiling.events import Doing
-from kongming.profiling.plans.campaign_plan import Plan
 from kongming.profiling.plans.run_limit import overtime_s
+from kongming.profiling.plans.steps import Plan
 from kongming.profiling.runs.coupling import CouplingLog
 from kongming.profiling.runs.runner import AnyRunner, open_runner
 from kongming.profiling.runs.signature import needed_seconds

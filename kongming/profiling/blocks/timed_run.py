@@ -9,8 +9,8 @@ from statistics import median
 
 from kongming.probes import passive
 from kongming.profiling.blocks.state import CampaignState
-from kongming.profiling.plans.campaign_plan import Step
 from kongming.profiling.plans.run_limit import limit_s
+from kongming.profiling.plans.steps import Step
 from kongming.profiling.runs.outcome import Outcome
 from kongming.profiling.runs.site_run import as_run
 from kongming.profiling.site import Site

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kongming.probes.aggregation import Chunk, within
 from kongming.probes.fingerprinting import schedule
 from kongming.probes.watching import watch
-from kongming.profiling.plans.campaign_plan import SIGNATURE_ITERATIONS
+from kongming.profiling.plans.steps import SIGNATURE_ITERATIONS
 from kongming.profiling.runs.load_loop import loop
 from kongming.profiling.runs.runner import AnyRunner
 from kongming.profiling.site import Site
