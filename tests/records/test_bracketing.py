@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.learning.bracketing import bracket, slowdowns
+from kongming.learning.bracketing import TRAINING_WIDTH_S, Bracket, bracket, slowdowns
 from kongming.records.moments import unix
 from kongming.records.run import Run
 from tests import builders
@@ -41,6 +41,16 @@ def test_one_solo_run_serves_all_and_failed_ones_none() -> None:
     assert solos is not None
     assert slowdowns([corun(90_000, 6.0)], solos) == pytest.approx([1.5])
     assert bracket([solo(100, None), corun(100, 2.0)]) is None
+
+
+def test_a_training_run_far_from_all_solo_runs_is_over_several_of_them() -> None:
+    """One beside it is its reference; where the next is ten minutes away, so are its neighbours."""
+    times, logs = (0.0, 1200.0, 2400.0), (0.0, 1.0, 0.0)
+    training = Bracket(times, logs, TRAINING_WIDTH_S)
+    assert math.log(training.at(1230.0)) > 0.99
+    assert 0.4 < math.log(training.at(600.0)) < 0.5
+    assert 0.4 < math.log(training.at(1500.0)) < 0.5
+    assert 0.85 < math.log(Bracket(times, logs).at(1500.0)) < 0.95
 
 
 @given(
