@@ -100,10 +100,10 @@ class InterleavedCampaign:
         """Run the remaining steps of both, until ``stop_when``."""
         # They may have been cut off after the last of them, and their turns come late.
         self.profiles.finish()
-        blocks = list(self.profiles.plan.blocks())
-        first = sum(block[0].kind == "solo" and block[0].repeat == 0 for block in blocks)
+        units = [block for block in self.profiles.plan.blocks() if not block[0].follows]
+        first = sum(block[0].kind == "solo" and block[0].repeat == 0 for block in units)
         # One turn more each: a source ends in the turn after its last ``Between``.
-        order = turns(first + 1, len(blocks) + 1, self.tasks, self.profiles.plan.seed)
+        order = turns(first + 1, len(units) + 1, self.tasks, self.profiles.plan.seed)
         events = interleave((self._profiles(stop_when), self._pairs(stop_when)), order)
         drive(events, self.store, self.profiles.seeing(observe))
         if self.pairs is not None:

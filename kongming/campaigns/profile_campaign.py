@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from kongming.records.run import Run, Signature
 
 
+ORDER = "solo runs beside loads"
+"""The order of the steps of a plan, in the settings: a campaign that was begun in another order is
+not resumed in this one, as its steps have other numbers."""
+
+
 @dataclass(frozen=True)
 class ProfileSettings:
     """The settings of a profile. ``suite_name`` None: the default of the placement; ``levels``
@@ -58,6 +63,7 @@ class ProfileSettings:
 
         return {
             "plan": self.plan_name,
+            "order": ORDER,
             "placement": self.placement,
             "suite": self.timed,
             "suite_version": self.suite.version,

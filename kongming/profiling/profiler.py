@@ -100,7 +100,8 @@ def profile(
                 yield unmeasured(state, sites[name], first, str(error))
                 yield Dropped(name, str(error))
         for block in plan.blocks():
-            yield Between()
+            if not block[0].follows:
+                yield Between()
             steps = [
                 s
                 for s in block

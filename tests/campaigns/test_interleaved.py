@@ -71,7 +71,7 @@ def test_complete_profiles_are_finished_where_the_pairs_are_cut_off() -> None:
         yield from source("pairs", 5, [])
         raise KeyboardInterrupt
 
-    blocks = [[SimpleNamespace(kind="solo", repeat=0)]] * 2
+    blocks = [[SimpleNamespace(kind="solo", repeat=0, follows=False)]] * 2
     profiles: Any = SimpleNamespace(
         plan=SimpleNamespace(blocks=lambda: blocks, seed=1),
         dropped={},

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kongming.profiling.plans.campaign_plan import (
-    BLOCK_APPS,
     PAPER_SURROGATES,
     estimate,
     levels_of,
     make_plan,
 )
+from kongming.profiling.plans.order import BLOCK_APPS
 from kongming.profiling.plans.steps import Step
 from kongming.records.errors import InputError
 
@@ -138,13 +138,50 @@ def test_paper_observes_each_of_table_one_ten_times() -> None:
     assert seen == {(app, name): 10 for app in "ab" for name in PAPER_SURROGATES}
 
 
-def test_solo_runs_are_first_and_spread_through_the_campaign() -> None:
-    planned = plan(["a"])
-    places = [step.index for step in planned.steps if step.kind == "solo"]
-    assert places[0] == 0
-    assert places[-1] == len(planned.steps) - 1
-    gaps = [later - sooner for sooner, later in itertools.pairwise(places)]
-    assert max(gaps) <= 2 * min(gaps)
+@given(
+    st.integers(1, 12),
+    st.integers(0, 1000),
+    st.sampled_from(["cross-core", "same-core"]),
+    st.sampled_from([None, 2, 3, 7, 12]),
+)
+def test_solo_runs_are_first_spread_and_beside_the_runs_under_a_load(
+    count: int, seed: int, placement: str, levels: int | None
+) -> None:
+    planned = plan([f"app{i}" for i in range(count)], seed, placement=placement, levels=levels)
+    blocks = list(planned.blocks())
+    for app in {step.app for step in planned.steps}:
+        mine = [step for step in planned.steps if step.app == app]
+        solos = [step for step in mine if step.kind == "solo"]
+        assert [step.repeat for step in solos] == list(range(len(solos)))
+        assert mine[0] == solos[0]
+        if levels is None:
+            shares = [step.index / len(planned.steps) for step in solos]
+            gaps = [later - sooner for sooner, later in itertools.pairwise(shares)]
+            assert shares[-1] > 0.9
+            assert max(gaps) < 0.25
+    near = {place for place, block in enumerate(blocks) if block[0].kind == "solo"}
+    loads = [place for place, block in enumerate(blocks) if block[0].kind == "induced"]
+    beside = [
+        place
+        for place in loads
+        if (blocks[place][0].follows and place - 1 in near)
+        or (place + 1 in near and blocks[place + 1][0].follows)
+    ]
+    for place in loads:
+        if blocks[place][0].follows:
+            assert {s.app for s in blocks[place]} == {s.app for s in blocks[place - 1]}
+    if levels is None:
+        assert len(beside) >= 0.7 * len(loads)
+
+
+def test_a_campaign_waits_between_units_only() -> None:
+    planned = plan(["a", "b", "c", "d"])
+    for sooner, later in itertools.pairwise(planned.blocks()):
+        if later[0].follows:
+            assert {step.app for step in later} == {step.app for step in sooner}
+            assert {sooner[0].kind, later[0].kind} <= {"solo", "induced"}
+    first = next(iter(planned.blocks()))
+    assert not first[0].follows
 
 
 def test_fewer_levels_keep_several_families() -> None:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kongming.profiling.plans.order import Block, Load, ordered, parts, rounds_of
 from kongming.profiling.plans.run_limit import most_overtime, usual_limit_s
 from kongming.profiling.plans.steps import SIGNATURE_ITERATIONS, Mixed, Plan, Step
 from kongming.records.errors import InputError
@@ -18,9 +19,6 @@ from kongming.records.run import LoadLevel
 
 ADAPTIVE = "adaptive"
 PLANS = ("quick", "paper", ADAPTIVE)
-
-BLOCK_APPS = 3
-"""Number of applications timed under one load before the next load."""
 
 PAPER_OBSERVATIONS = 10
 """Observations of each combination of application and inducer (paper, section IV.B)."""
@@ -203,8 +201,8 @@ def make_plan(
     """Plan all steps of a campaign over ``apps``.
 
     The first steps run each application once on the idle node, to detect broken ones early.
-    Then come the load levels in random order, with solo blocks spread evenly between them to
-    detect slow drift, and the signatures.
+    Then come the load levels in random order, two at a time with solo runs between them, which are
+    spread evenly over the campaign, and the signatures.
 
     Args:
         repeats: observations of every load level (``paper``: times ten).
@@ -228,21 +226,24 @@ def make_plan(
     complete = name == "quick" and levels is None
     often = heaviest(ladder, placement) if complete else ()
 
-    groups: list[_Group] = []
-    for level in ladder:
-        for repeat in range(observations * (_HEAVY_OBSERVATIONS if level in often else 1)):
-            for part in _parts(apps, rng):
-                groups.append([Step(0, 0, "induced", app, level, repeat) for app in part])
+    loads = [
+        Load(level, repeat)
+        for level in ladder
+        for repeat in range(observations * (_HEAVY_OBSERVATIONS if level in often else 1))
+    ]
+    rng.shuffle(loads)
+    others: list[Block] = []
     for neighbour in inducer_apps:
         for repeat in range(observations * (_HEAVY_OBSERVATIONS if complete else 1)):
-            for part in _parts([app for app in apps if app != neighbour], rng):
-                groups.append([Step(0, 0, "induced", app, (), repeat, neighbour) for app in part])
+            for part in parts([app for app in apps if app != neighbour], rng):
+                others.append([Step(0, 0, "induced", app, (), repeat, neighbour) for app in part])
     for repeat in range(signatures):
-        groups.extend([Step(0, 0, "signature", app, (), repeat)] for app in apps)
-    rng.shuffle(groups)
+        others.extend([Step(0, 0, "signature", app, (), repeat)] for app in apps)
+    rng.shuffle(others)
 
-    first: list[_Group] = [[Step(0, 0, "signature", app)] for app in unsigned]
-    return Plan(name, placement, suite, seed, _in_order(groups, apps, solos, rng, first))
+    first: list[Block] = [[Step(0, 0, "signature", app)] for app in unsigned]
+    steps = ordered(rounds_of(loads, apps, rng), others, apps, solos, rng, first)
+    return Plan(name, placement, suite, seed, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,50 +292,13 @@ def make_adaptive_plan(
     left = runs - (SIGNATURE_ITERATIONS[1] + 1)
     solos = min(_QUICK_SOLO, max(2, left // 5))
     count = min(left - solos, len(ladder))
+    loads = [Load(levels) for levels in ladder[:count]]
     # The same applications share all their loads, so that each load is new to all of them.
-    parts = _parts(apps, rng)
-    groups: list[_Group] = [
-        [Step(0, 0, "induced", app, ladder[place]) for app in part]
-        for place in range(count)
-        for part in parts
-    ]
-    groups += [[Step(0, 0, "signature", app)] for app in apps]
-    rng.shuffle(groups)
-    steps = _in_order(groups, apps, solos, rng)
+    rounds = rounds_of(loads, apps, rng, same_parts=True)
+    signed: list[Block] = [[Step(0, 0, "signature", app)] for app in apps]
+    rng.shuffle(signed)
+    steps = ordered(rounds, signed, apps, solos, rng)
     return AdaptivePlan(ADAPTIVE, placement, suite, seed, steps, choose)
-
-
-_Group = list[Step]
-
-
-def _in_order(
-    groups: Sequence[_Group],
-    apps: Sequence[str],
-    solos: int,
-    rng: random.Random,
-    first: Sequence[_Group] = (),
-) -> tuple[Step, ...]:
-    """Number the groups, with solo runs spread evenly between them; the first solo round comes
-    first, then the groups ``first``."""
-    # Position of each group in the campaign, 0 to 1.
-    positioned = [((number + 0.5) / len(groups), group) for number, group in enumerate(groups)]
-    for repeat in range(solos):
-        position = repeat / max(1, solos - 1)
-        for part in _parts(apps, rng):
-            positioned.append((position, [Step(0, 0, "solo", app, (), repeat) for app in part]))
-    positioned.extend((0.0, group) for group in first)
-    positioned.sort(key=lambda entry: entry[0])
-    numbered = [
-        replace(step, block=block) for block, (_, group) in enumerate(positioned) for step in group
-    ]
-    return tuple(replace(step, index=index) for index, step in enumerate(numbered))
-
-
-def _parts(apps: Sequence[str], rng: random.Random) -> list[list[str]]:
-    """Split the applications, in random order, into parts of at most BLOCK_APPS."""
-    order = list(apps)
-    rng.shuffle(order)
-    return [order[start : start + BLOCK_APPS] for start in range(0, len(order), BLOCK_APPS)]
 
 
 @dataclass(frozen=True, slots=True)

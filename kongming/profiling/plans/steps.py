@@ -28,6 +28,8 @@ class Step:
     repeat: int = 0
     neighbour: str | None = None
     """Program that loops as the load of an induced run, instead of surrogates."""
+    follows: bool = False
+    """Whether its block is measured right after the one before it, with nothing between them."""
 
 
 @dataclass(frozen=True, slots=True)
