@@ -84,7 +84,10 @@ class PairCampaign(StoredCampaign):
         if "precision" not in self.stored.document:
             return False
         progress = self.progress
-        return not any(progress.wants(app, other, ()) for app, other in self.pairs)
+        return not any(
+            progress.attempts.get(pair, 0) < self.repeats and progress.wants(*pair, ())
+            for pair in self.pairs
+        )
 
     def events(self, stop_when: Callable[[], bool]) -> Generator[Event, None, None]:
         """Measure the remaining steps, until ``stop_when``."""
