@@ -73,18 +73,37 @@ def _chunk_seconds(suite: str, surrogates: int, shared_core: bool) -> float:
 def solo_seconds(
     store: Store, apps: Mapping[str, Application], node_id: str
 ) -> tuple[dict[str, float], list[str]]:
-    """Return the solo seconds of each application, and the applications that never ran here
-    (assumed to take ``ASSUMED_APP_S``)."""
-    from kongming.records.run import solo_time
-
+    """Return the solo seconds of each application, of another version of it where this one never
+    ran here, and the applications that never did (assumed to take ``ASSUMED_APP_S``)."""
     seconds, assumed = {}, []
-    for name in apps:
-        solo = solo_time(
-            run
-            for run in store.runs(app=name, node_id=node_id, fingerprints=False)
-            if run.metric_unit == "s"
-        )
-        if solo is None:
+    for name, app in apps.items():
+        alone = own_seconds(store, name, app, node_id)
+        if alone is None:
+            alone = _median_wall_s(store, name, node_id, None)
+        if alone is None:
             assumed.append(name)
-        seconds[name] = ASSUMED_APP_S if solo is None else solo.median
+        seconds[name] = ASSUMED_APP_S if alone is None else alone
     return seconds, assumed
+
+
+def own_seconds(store: Store, name: str, app: Application, node_id: str) -> float | None:
+    """Return the solo seconds of an application as it is now, whatever its metric is; None where
+    it never ran here."""
+    from kongming.profiling.plans.identity import identity
+
+    return _median_wall_s(store, name, node_id, identity(app))
+
+
+def _median_wall_s(store: Store, name: str, node_id: str, identity: str | None) -> float | None:
+    from kongming.records.run import median_wall_s
+
+    return median_wall_s(
+        store.runs(
+            app=name,
+            identity=identity,
+            node_id=node_id,
+            kind="solo",
+            ok=True,
+            fingerprints=False,
+        )
+    )

@@ -52,7 +52,7 @@ def with_signatures(store: Store, settings: ProfileSettings) -> ProfileSettings:
     Raises:
         InputError: one of them, by its runs in the store, is too short.
     """
-    from kongming.campaigns.cost import solo_seconds
+    from kongming.campaigns.cost import own_seconds
     from kongming.profiling.runs.signature import needed_seconds
 
     apps = settings.inducer_apps
@@ -61,13 +61,13 @@ def with_signatures(store: Store, settings: ProfileSettings) -> ProfileSettings:
         len(settings.suite.names_of(settings.timed)),
         shared_core=settings.placement == "same-core",
     )
-    seconds, assumed = solo_seconds(store, apps, settings.node.id)
-    for name in apps.keys() - set(assumed):
-        if seconds[name] < needed:
+    for name, app in apps.items():
+        alone = own_seconds(store, name, app, settings.node.id)
+        if alone is not None and alone < needed:
             raise InputError(
                 "is too short: a program next to it would see little but its start.",
                 field=OPTION,
-                value=f"{name}, {seconds[name]:.2g} s alone",
+                value=f"{name}, {alone:.2g} s alone",
                 allowed=f"programs that run for {needed:.2g} s or more",
                 hint="Give it a larger input, or a loop in its command, or choose another one.",
             )

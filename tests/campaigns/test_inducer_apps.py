@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kongming.profiling.plans.identity import identity
+from kongming.records.application import Application
 from kongming.store import Store
 from tests import builders
 from tests.campaigns.conftest import QUICK, steps
@@ -105,7 +107,8 @@ def test_a_program_that_fails_or_is_too_short_as_a_load_is_reported(
         for word in expected:
             assert word in refused.stderr
     with Store.open(store_url) as store:
-        store.add_run(builders.run("blink", 0.01, node_id=failed[0].node_id))
+        its = identity(Application("blink", "sleep 0.01"))
+        store.add_run(builders.run("blink", 0.01, node_id=failed[0].node_id, identity=its))
     known = kongming("profile", file, "--app", "rate", "--inducer-app", "blink", *SAME_CORE[4:])
     assert known.returncode == 2
     assert "--inducer-app" in known.stderr
