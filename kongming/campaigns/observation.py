@@ -286,7 +286,7 @@ def _site(settings: ObservationSettings, apps: Mapping[str, Application]) -> Sit
 
     if settings.cpu is not None:
         raise InputError("is chosen by --placement: give one of them.", field="--cpu")
-    node = measured_node(settings.placement)
+    node = measured_node(settings.placement, [app.cpus for app in apps.values()])
     cpus = {name: choose(node, settings.placement, app.cpus).app for name, app in apps.items()}
     return Site(node, cpus, directory, settings.suite_name)
 

@@ -178,8 +178,9 @@ def profile_settings(
     from kongming.profiling.plans.placement import choose
 
     io_dir = work_folder(directory)
-    node = identified(measured_node(placement))
-    for app in (*apps.values(), *more.get("inducer_apps", {}).values()):
+    everybody = (*apps.values(), *more.get("inducer_apps", {}).values())
+    node = identified(measured_node(placement, [app.cpus for app in everybody]))
+    for app in everybody:
         choose(node, placement, app.cpus)
     return ProfileSettings(apps, node, load_suite(node, io_dir), placement, io_dir, **more)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from kongming.records.fingerprint import NodeFacts
 
 
-def measured_node(placement: str) -> NodeFacts:
+def measured_node(placement: str, sizes: Iterable[int] = (1,)) -> NodeFacts:
     """Return the facts of this node; for two CPUs, measure whether they share a core. Virtual
-    machines hide this, so the kernel's topology is checked once (about a second; the result is
-    stored) for the CPUs of the placement.
+    machines hide this, so the kernel's topology is checked once (about a second a pair; the result
+    is stored) for the CPUs of the placement, of applications with so many CPUs (``sizes``).
 
     Raises:
         InputError: this node does not have the placement.
@@ -23,11 +24,17 @@ def measured_node(placement: str) -> NodeFacts:
     node = node_facts()
     if placement == "same-core":
         return node
-    # If the measurement rejects a candidate, the next one is checked.
-    for _ in range(len(node.cpus)):
-        seats = choose(node, placement)
-        pair = tuple(sorted((seats.app[0], seats.neighbour)))
-        if f"{pair[0]},{pair[1]}" in node.siblings:
-            break
-        node = replace(node, siblings=measure_siblings(node.id, pair))
+    for size in sorted(set(sizes)):
+        # If the measurement rejects a candidate, the next one is checked.
+        for _ in range(len(node.cpus) ** 2):
+            seats = choose(node, placement, size)
+            # Of the others only the first CPU has to share a core with its neighbour, or not to.
+            cpus = seats.app if placement == "cross-core" else seats.app[:1]
+            pairs = [tuple(sorted((cpu, seats.neighbour))) for cpu in cpus]
+            unknown = next((p for p in pairs if f"{p[0]},{p[1]}" not in node.siblings), None)
+            if unknown is None:
+                break
+            # Results that could not be stored are not among those that come back.
+            siblings = {**node.siblings, **measure_siblings(node.id, unknown)}
+            node = replace(node, siblings=siblings)
     return node

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kongming.campaigns.this_node import measured_node
 from kongming.profiling.plans.placement import Seats, available, choose, shares_cache, shares_core
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.records.fingerprint import PLACEMENTS, NodeFacts
@@ -95,6 +96,30 @@ def test_too_many_cpus() -> None:
 def test_an_unknown_placement_is_suggested() -> None:
     with pytest.raises(UnknownNameError, match="cross-core"):
         choose(machine(1, 2, 1), "crosscore")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("sizes", [(1,), (2,), (1, 2)])
+def test_no_cpu_of_a_program_is_a_hidden_thread_of_its_neighbours_core(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], stored: bool
+) -> None:
+    """The kernel of a virtual machine says four cores, the CPUs are two; also where results cannot
+    be stored."""
+    hidden = ({0, 1}, {2, 3})
+    known: dict[str, dict[str, Any]] = {}
+
+    def measured(_: str, pair: tuple[int, ...]) -> dict[str, dict[str, Any]]:
+        here = {f"{pair[0]},{pair[1]}": {"shares_core": set(pair) in hidden}}
+        if stored:
+            known.update(here)
+        return {**known, **here}
+
+    monkeypatch.setattr("kongming.probes.node.node_facts", lambda: machine(1, 4, 1))
+    monkeypatch.setattr("kongming.probes.topology.measure_siblings", measured)
+    here = measured_node("cross-core", sizes)
+    for size in sizes:
+        seats = choose(here, "cross-core", size)
+        assert not any({cpu, seats.neighbour} in hidden for cpu in seats.app)
 
 
 @st.composite
