@@ -112,8 +112,8 @@ def command(
         view = CampaignView(sorted(apps), title)
         with measuring("kongming corun", anyway=anyway), view:
             runs = drive(events, store, view.see)
-        predictions = [_predicted(store, a, b, placement, model) for a, b in ordered]
-    measured = [measured_slowdown(runs, a, b) for a, b in ordered]
+        predictions = [_predicted(store, a, b, placement, model) for a, b in pairs]
+    measured = [measured_slowdown(runs, a, b) for a, b in pairs]
     document = compared(placement, predictions, measured)
     if as_json:
         output.emit_json(document)
