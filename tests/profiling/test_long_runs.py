@@ -11,7 +11,7 @@ import pytest
 from kongming.profiling.plans.run_limit import LONGEST_SLOWDOWN, MOST_SLOWDOWN, PATIENCE
 from kongming.profiling.write_limit import WriteLimit
 from kongming.records.run import LoadLevel
-from tests.profiling.scripted import campaign, plan_of
+from tests.profiling.scripted import Runner, campaign, plan_of
 
 ALONE = 4.0
 
@@ -92,6 +92,20 @@ def test_a_long_run_ends_before_the_load_that_may_write_no_more(
     assert run.metric >= load_s - 3.0
     # It was disturbed, but there is no time for another.
     assert len(limits) == 2
+
+
+def test_the_time_that_ending_a_run_takes_is_no_part_of_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have ended by itself meanwhile."""
+    monkeypatch.setattr(Runner, "ending_s", 0.2)
+    runs, limits = campaign(
+        monkeypatch,
+        plan_of(["solo", *["stream.add"] * 6]),
+        lambda number: 100.0 * ALONE if number else ALONE,
+    )
+    assert all(run.cut_off for run in runs[1:])
+    assert [run.metric for run in runs[1:]] == limits[1:]
 
 
 def test_a_run_too_short_for_a_bound_fails_where_its_load_may_write_no_more(

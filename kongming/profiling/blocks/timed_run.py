@@ -42,7 +42,8 @@ def timed_run(
         times = limit / median(state.alone[step.app])
         outcome = replace(
             outcome,
-            metric=outcome.wall_s,
+            # Ending it takes a while as well, and it may have ended meanwhile.
+            metric=min(outcome.wall_s, limit),
             error=None,
             warnings=(*outcome.warnings, f"cut off at {times:.3g} times its runtime alone"),
         )
