@@ -4,6 +4,7 @@ run time: the job itself reports when it began and ended.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -82,10 +83,11 @@ class SlurmRunner(_Cluster):
             script.write_text(timed_script(self._app, experiment), encoding="utf-8")
             minutes = max(1, round(self._app.timeout_s / 60.0 + 0.5))
             try:
-                _call(
+                _wait_for_job(
                     [
                         "sbatch",
                         "--wait",
+                        "--parsable",
                         f"--nodes={experiment.machines}",
                         "--ntasks-per-node=1",
                         f"--time={minutes}",
@@ -102,6 +104,8 @@ class SlurmRunner(_Cluster):
         lines = _SECONDS.findall(text)
         if not lines:
             return Measured(None, "slurm", started_at, "the job did not report its run time.")
+        if (problem := _unchecked(self._app, _SECONDS.sub("", text))) is not None:
+            return Measured(None, "slurm", started_at, problem)
         return Measured(float(lines[-1]), "slurm", started_at)
 
 
@@ -118,6 +122,7 @@ class KubernetesRunner(_Cluster):
         name = f"kongming-{re.sub('[^a-z0-9-]', '-', self._app.name.lower())}"
         name = f"{name[:40]}-{experiment.machines}-{experiment.repeat}".strip("-")
         manifest = json.dumps(job_manifest(self._app, experiment, name, self._image))
+        problem: str | None = None
         try:
             _call(["kubectl", "apply", "-f", "-"], 60.0, given=manifest)
             try:
@@ -132,10 +137,15 @@ class KubernetesRunner(_Cluster):
                     self._app.timeout_s + 660.0,
                 )
                 pods = _call(["kubectl", "get", "pods", "-l", f"job-name={name}", "-o", "json"], 60)
+                if self._app.check is not None:
+                    logs = _call(["kubectl", "logs", "-l", f"job-name={name}", "--tail=-1"], 60.0)
+                    problem = _unchecked(self._app, logs)
             finally:
                 _call(["kubectl", "delete", "job", name, "--ignore-not-found"], 120.0)
         except ApplicationRunError as error:
             return Measured(None, "kubernetes", started_at, str(error))
+        if problem is not None:
+            return Measured(None, "kubernetes", started_at, problem)
         seconds = pod_seconds(json.loads(pods))
         problem = None if seconds is not None else "the pods have no start and end times."
         return Measured(seconds, "kubernetes", started_at, problem)
@@ -202,6 +212,48 @@ def pod_seconds(document: Any) -> float | None:
         return None
     seconds = (max(ended) - min(begun)).total_seconds()
     return seconds if seconds > 0.0 else None
+
+
+def _unchecked(app: Application, text: str) -> str | None:
+    """Return why the output of a job is not that of a success; None if it is."""
+    if app.check is None or re.search(app.check, text, re.MULTILINE):
+        return None
+    return f"nothing in the output matches its check {app.check!r}. Its end: {text[-500:].strip()}"
+
+
+def _wait_for_job(argv: list[str], timeout_s: float) -> None:
+    """Submit a job and wait for its end; it is cancelled if nobody waits any longer (Ctrl-C, or
+    after ``timeout_s``): Slurm would run it all the same.
+
+    Raises:
+        ApplicationRunError: it could not be submitted, failed, or took too long.
+    """
+    try:
+        process = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
+    except FileNotFoundError as error:
+        raise ApplicationRunError(f"{argv[0]} is not installed here.") from error
+    number, ended = "", False
+    with process:
+        try:
+            assert process.stdout is not None
+            number = process.stdout.readline().partition(";")[0].strip()
+            _, problem = process.communicate(timeout=timeout_s)
+            ended = True
+        except subprocess.TimeoutExpired as error:
+            raise ApplicationRunError(f"{argv[0]} did not end within {timeout_s:g} s.") from error
+        finally:
+            if not ended:
+                process.kill()
+                if number.isdigit():
+                    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                        subprocess.run(
+                            ["scancel", number], capture_output=True, timeout=60.0, check=False
+                        )
+    if process.returncode != 0:
+        message = (problem or number).strip()[-500:]
+        raise ApplicationRunError(f"{argv[0]} failed ({process.returncode}): {message}")
 
 
 def _call(argv: list[str], timeout_s: float, given: str | None = None) -> str:

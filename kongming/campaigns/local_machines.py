@@ -106,7 +106,9 @@ class LocalRunner:
                 env=env,
             )
             outcome = runner.run((), cgroup_procs=(groups.together,) if groups.active else ())
-            return Measured(outcome.metric, how, started_at, outcome.error)
+            seconds = outcome.wall_s if outcome.ok else None
+            metric = None if self._app.metric is None else outcome.metric
+            return Measured(seconds, how, started_at, outcome.error, metric)
 
     def _ranks(
         self, runner: Runner, experiment: Experiment, groups: MachineGroups

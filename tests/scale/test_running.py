@@ -16,7 +16,7 @@ from kongming.campaigns.cluster_jobs import (
     timed_script,
 )
 from kongming.campaigns.local_machines import PROCS, LocalRunner, MachineGroups
-from kongming.records.application import Application
+from kongming.records.application import Application, Metric
 from kongming.records.errors import InputError
 from kongming.scale.design.experiments import (
     Experiment,
@@ -74,6 +74,16 @@ def test_one_machine_that_fails_fails_the_run(tmp_path: Path) -> None:
         measured = runner.run(Experiment(AT))
     assert measured.seconds is None
     assert "exit status 1" in str(measured.error)
+
+
+def test_scale_runs_are_in_seconds_whatever_the_program_reports(tmp_path: Path) -> None:
+    metric = Metric("rate ([0-9.]+)", "ops/s", "higher")
+    app = Application("job", "sleep 0.05; echo rate 5000", metric=metric)
+    with LocalRunner(app, tmp_path, root=tmp_path) as runner:
+        measured = runner.run(Experiment(Configuration(1, 1.0)))
+    assert measured.seconds is not None
+    assert 0.05 <= measured.seconds < 50.0
+    assert measured.metric == 5000.0
 
 
 @pytest.mark.real
@@ -134,6 +144,22 @@ def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with SlurmRunner(Application("job", "exit 3")) as runner:
         assert "sbatch failed" in str(runner.run(Experiment(AT)).error)
     assert "srun" not in timed_script(Application("job", "mpirun job"), Experiment(AT))
+    with SlurmRunner(Application("job", "echo wrong", check="^right$")) as runner:
+        measured = runner.run(Experiment(AT))
+    assert measured.seconds is None
+    assert "check '^right$'" in str(measured.error)
+
+
+def test_a_job_that_nobody_waits_for_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _on_path(tmp_path, "sbatch", "echo '417;here'; exec sleep 60\n", monkeypatch)
+    _on_path(tmp_path, "scancel", f'echo "$1" > {tmp_path}/cancelled\n', monkeypatch)
+    monkeypatch.setattr("kongming.campaigns.cluster_jobs.QUEUE_S", 0.3)
+    with SlurmRunner(Application("job", "true")) as runner:
+        assert "did not end within" in str(runner.run(Experiment(AT)).error)
+    assert (tmp_path / "cancelled").read_text() == "417\n"
 
 
 def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,12 +36,14 @@ class Experiment:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Result of a run. ``seconds`` is None if it failed, with the reason in ``error``. ``how``:
-    cgroup, process, slurm, ...; ``started_at`` is UTC in ISO 8601."""
+    cgroup, process, slurm, ...; ``started_at`` is UTC in ISO 8601. ``metric`` is what the program
+    reports of itself, in its own unit; None where that was not read."""
 
     seconds: float | None
     how: str
     started_at: str
     error: str | None = None
+    metric: float | None = None
 
 
 class ExperimentRunner(Protocol):
