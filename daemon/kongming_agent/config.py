@@ -190,7 +190,9 @@ class Profile:
         "quick", "Plan of load levels.", (lambda value: value in ("quick", "paper"), "quick, paper")
     )
     minutes: float = setting(
-        60.0, "Time limit of a requested profile in minutes; resumable.", ABOVE_ZERO
+        60.0,
+        "Time limit of a requested profile in minutes, set-up not counted; resumable.",
+        ABOVE_ZERO,
     )
     pause_s: float = setting(
         3600.0,

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -145,20 +146,26 @@ def profile_cli(
     """Profile APP... now; the agent delivers the runs. Only names in profile.allow of the settings
     are permitted. Exit status 1 if runs failed.
     """
+    from kongming.campaigns.campaign import budget
+    from kongming.probes.measuring import BusyError
+    from kongming.records.errors import CampaignBusyError, StoreError
+
     if requested:
         _end_with_parent()
     settings = declared.load(Settings, file, {"files.state": state})
     folder = settings.files.state_path()
     profile.allowed(settings, apps)
-    deadline = time.monotonic() + 60.0 * settings.profile.minutes
-    spool = Spool(folder / "spool.db", settings.files.spool_bytes)
     try:
-        with profile.sole(folder):
+        spool = Spool(folder / "spool.db", settings.files.spool_bytes)
+        with closing(spool), profile.sole(folder):
             done = profile.profile_allowed(
-                settings, apps, spool, lambda: time.monotonic() > deadline, campaign
+                settings, apps, spool, budget(60.0 * settings.profile.minutes), campaign
             )
-    finally:
-        spool.close()
+    except (BusyError, CampaignBusyError, StoreError) as error:
+        if not requested:
+            raise
+        click.echo(f"{error} {', '.join(apps)}: profiled later.", err=True)
+        return profile.LATER
     if as_json:
         click.echo(json.dumps(done.to_dict()))
     else:

@@ -27,6 +27,9 @@ STARTS = "profiles asked for"
 _STARTS = 5
 """Maximum number of killed attempts of a campaign: it may be the cause of the agent's end."""
 
+_LATER_S = 600.0
+"""Wait after a campaign that found the CPUs taken, or the spool's disk full."""
+
 _LAST_WORDS_S = 3.0
 
 _SHOWN = 5
@@ -39,7 +42,8 @@ _REFUSED_S = 600.0
 class Campaigns:
     """A request is on disk when ``ask`` returns, and stays there until its campaign has ended by
     itself. ``command``, followed by the application's name, starts a campaign. One that has ended
-    is not begun again before ``pause_s``: a server may ask for it all day."""
+    is not begun again before ``pause_s``: a server may ask for it all day. One that ends with the
+    status ``profiling.LATER`` stays, and is begun again later."""
 
     def __init__(
         self,
@@ -132,6 +136,12 @@ class Campaigns:
             starts = self._starts.pop(self._at_work, 0)
             # Ended by a signal; the campaign itself reports this as 128 and more.
             cut_short = status < 0 or status >= 128
+            if status == profile.LATER:
+                # Nothing of it went wrong: it has its turn once more, however often.
+                self._starts[self._at_work] = max(starts - 1, 0)
+                self._not_before[self._at_work] = time.monotonic() + _LATER_S
+                self._keep()
+                return
             if cut_short and starts < _STARTS:
                 # Moved behind the others: it may be the cause of the kill.
                 self._starts[self._at_work] = starts

@@ -11,17 +11,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kongming.campaigns.journal import Journal, JournalEntry
-from kongming.records.errors import InputError, StoreError
+from kongming.records.errors import CampaignBusyError, InputError, StoreError
 from kongming.records.run import Run, Signature
 from kongming_agent.config import Settings
-from kongming_agent.reporting.spool import Spool
+from kongming_agent.reporting.spool import DuplicateError, Spool
 
 if TYPE_CHECKING:
     from kongming.profiling.events import Event
@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 _LOCK = "profiling.lock"
 _FULL_DISK_PATIENCE_S = 120.0
 _BUSY_PATIENCE_S = 60.0
+
+LATER = os.EX_TEMPFAIL
+"""Exit status of a requested campaign that could not be measured or written now."""
 
 JOURNALS = "campaigns"
 """Folder in the state folder through which ``kongming profile --journal`` shares campaigns."""
@@ -89,7 +92,7 @@ def sole(folder: Path) -> Iterator[None]:
     """Lock the node for one campaign; the agent sees the lock and does not probe meanwhile.
 
     Raises:
-        InputError: another one is running.
+        CampaignBusyError: another one is running.
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -97,7 +100,7 @@ def sole(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise InputError(
+            raise CampaignBusyError(
                 "Another campaign is running on this node.", hint="Wait until it has ended."
             ) from error
         yield
@@ -169,6 +172,10 @@ class SpoolSink:
         known = self._journal.records if self._journal is not None else []
         return [record for record in known if isinstance(record, Run)]
 
+    def signatures(self, *, campaign: str) -> Sequence[Signature]:
+        known = self._journal.records if self._journal is not None else []
+        return [record for record in known if isinstance(record, Signature)]
+
     def finish_campaign(self, campaign_id: str) -> None:
         self._spool.forget_steps(self._name)
         if self._journal is not None:
@@ -213,26 +220,25 @@ def profile_allowed(
         InputError: as for ``allowed``; or the node has no such placement.
         StoreError: the spool could not be written for two minutes.
         ProbeError: the micro-benchmarks cannot be run.
-        BusyError: something else measures on this node.
+        BusyError, CampaignBusyError: something else measures on this node, or this campaign.
     """
     from kongming.campaigns.profile_campaign import ProfileCampaign, profile_settings
     from kongming.probes.measuring import measuring
 
-    measured = profile_settings(
-        allowed(settings, names),
-        settings.profile.placement,
-        settings.files.io or None,
-        identified=settings.node.identified,
-        plan_name=settings.profile.plan,
-    )
+    apps = allowed(settings, names)
     sink = SpoolSink(spool, settings.files.state_path() / JOURNALS, wanted)
-    try:
+    # Before anything else: which CPUs share a core is measured, too.
+    with closing(sink), measuring("kongming-agent profile", patience_s=_BUSY_PATIENCE_S):
+        measured = profile_settings(
+            apps,
+            settings.profile.placement,
+            settings.files.io or None,
+            identified=settings.node.identified,
+            plan_name=settings.profile.plan,
+        )
         campaign = ProfileCampaign.begin(measured, sink)
         done = Profiled(campaign.id)
-        with measuring("kongming-agent profile", patience_s=_BUSY_PATIENCE_S):
-            campaign.drive(stop_when, done.count)
-    finally:
-        sink.close()
+        campaign.drive(stop_when, done.count)
     done.complete, done.dropped = campaign.complete, campaign.dropped
     return done
 
@@ -243,6 +249,8 @@ def _patiently(keep: Callable[[], object]) -> None:
     while True:
         try:
             keep()
+        except DuplicateError:
+            return
         except StoreError as error:
             if time.monotonic() >= deadline:
                 raise

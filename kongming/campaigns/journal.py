@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.line_file import LineFile
-from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
+from kongming.records.errors import MALFORMED, CampaignBusyError, IncompatibleError, StoreError
 from kongming.records.run import Run, Signature
 
 FORMAT = 1
@@ -38,7 +38,7 @@ class Journal:
     store.
 
     Raises:
-        InputError: another command measures this campaign now.
+        CampaignBusyError: another command measures this campaign now.
         IncompatibleError: the file was written by a newer version.
         StoreError: it cannot be created.
     """
@@ -55,7 +55,7 @@ class Journal:
         try:
             self._lines = LineFile(self.path)
         except OSError as error:
-            raise InputError(
+            raise CampaignBusyError(
                 "Another command measures this campaign now.", hint="Wait until it has ended."
             ) from error
         try:

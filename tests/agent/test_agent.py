@@ -264,16 +264,18 @@ def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(
             )
             arguments = ("profile", "nap", "--config", file, "--state", tmp_path, "--json")
             documents.append(json.loads(warm_start.run("kongming_agent.main", *arguments).stdout))
-        _, unbegun, last = documents
-        assert (unbegun["complete"], unbegun["runs"]) == (False, 0)
+        _, brief, last = documents
+        # However short the time is, each command goes on by a step.
+        assert (brief["complete"], brief["runs"]) == (False, 1)
         assert last["complete"]
         assert {document["campaign"] for document in documents} == {first.campaign}
         entries = spool.oldest(limit=1000, most_bytes=1 << 30)
     records = [record_of(entry) for entry in entries if entry.kind in ("run", "signature")]
     # Nothing can be run by this binary, and a first run that failed is tried again.
-    assert isinstance(records[0], Run)
-    assert (records[0].step, records[0].ok) == (0, False)
-    steps = [record.step for record in records[1:]]  # type: ignore[union-attr]
+    for record in records[:2]:
+        assert isinstance(record, Run)
+        assert (record.step, record.ok) == (0, False)
+    steps = [record.step for record in records[2:]]  # type: ignore[union-attr]
     assert sorted(steps) == list(range(len(steps)))
     assert len(records) == sum(d["runs"] + d["signatures"] for d in documents)
 

@@ -94,6 +94,19 @@ def test_one_that_is_killed_again_and_again_is_given_up(spool: Spool, done: Path
     assert campaigns(spool, done).watch() == (False, False)
 
 
+def test_one_that_could_not_be_measured_now_is_begun_later(
+    spool: Spool, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More often than one that is killed: nothing of it went wrong."""
+    monkeypatch.setattr("kongming_agent.profile_orders._LATER_S", 0.0)
+    later = f"{WRITES}; sys.exit(75 if len(open(sys.argv[1]).readlines()) < 8 else 0)"
+    command = [sys.executable, "-SE", "-c", later, str(done)]
+    runner = Campaigns(("sort",), done.parent / "state", spool, command, pause_s=3600.0)
+    runner.ask(["sort"])
+    wait_until(lambda: not runner.watch()[0] and len(names(done)) == 8)
+    assert runner.watch() == (False, False)
+
+
 def test_what_the_node_no_longer_allows_is_forgotten(spool: Spool, done: Path) -> None:
     campaigns(spool, done, SLEEPS).ask(["sort"])
     runner = Campaigns(("scan",), done.parent / "state", spool, [sys.executable])

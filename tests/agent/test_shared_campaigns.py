@@ -181,6 +181,28 @@ def test_what_was_delivered_before_an_interruption_still_counts(tmp_path: Path) 
     spool.close()
 
 
+def test_a_campaign_that_was_killed_as_it_ended_is_over(tmp_path: Path) -> None:
+    """Between its two notes; what the spool holds is not delivered twice."""
+    spool = Spool(tmp_path / "spool.db")
+    record = run("nap", 1.0)
+    sink = SpoolSink(spool, tmp_path / "campaigns")
+    first = sink.open_campaign("key", {})
+    sink.add_run(record)
+    # Killed between the two steps of its end.
+    spool.forget_steps("campaign:key")
+    sink.close()
+    again = SpoolSink(spool, tmp_path / "campaigns")
+    assert again.open_campaign("key", {}).id == first.id
+    assert len(spool.oldest()) == 1
+    again.finish_campaign(first.id)
+    again.close()
+    new = SpoolSink(spool, tmp_path / "campaigns")
+    assert new.open_campaign("key", {}).id != first.id
+    assert new.campaign_steps_done("") == frozenset()
+    new.close()
+    spool.close()
+
+
 def test_what_a_server_asked_for_is_reported_under_its_id(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.db")
     sink = SpoolSink(spool, tmp_path / "campaigns", "id-1")
