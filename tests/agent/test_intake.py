@@ -217,6 +217,22 @@ def test_what_is_no_report_is_told_and_removed(
     assert (tmp_path / "local").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_report_of_which_no_record_can_be_made_does_not_stand_before_others(
+    tmp_path: Path,
+    spool: Spool,
+    intake: Callable[..., Intake],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    taking = intake()
+    # Milliseconds for seconds: in the year 55,000.
+    handover.leave(tmp_path / "local", ended("slurm:c:1:0:n1", at=1.7e12))
+    handover.leave(tmp_path / "local", ended("slurm:c:2:0:n1"))
+    taking.turn()
+    assert spool.counts()["run"] == 1
+    assert "is left out" in caplog.text
+    assert left(tmp_path) == []
+
+
 def test_files_of_earlier_versions_are_read_and_newer_ones_named(tmp_path: Path) -> None:
     common = {"kind": "run", "app": "xz", "at": 1.0, "wall_s": 2.5}
     for name, document in (

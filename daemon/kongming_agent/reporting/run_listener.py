@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import grpc
@@ -99,12 +100,22 @@ class Intake:
             if isinstance(report, str):
                 _log.warning("%s is left out: %s", path.name, report)
                 path.unlink(missing_ok=True)
-            elif report.kind == "assignment":
-                self._hold(report)
-                if self._bound(report) or report.assignment_id in ended:
-                    path.unlink(missing_ok=True)
-            elif self._add_to_spool(report):
+                continue
+            try:
+                taken = self._take(report, ended)
+            except (KongmingError, ValueError) as error:
+                # Nobody can make a record of it, and it would stand before all that come after.
+                _log.warning("%s is left out: %s", path.name, error)
+                taken = True
+            if taken:
                 path.unlink(missing_ok=True)
+
+    def _take(self, report: Report, ended: AbstractSet[str]) -> bool:
+        """Return whether the report is done with."""
+        if report.kind == "assignment":
+            self._hold(report)
+            return self._bound(report) or report.assignment_id in ended
+        return self._add_to_spool(report)
 
     def close(self) -> None:
         channel, self._channel = self._channel, None
