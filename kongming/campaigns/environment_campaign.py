@@ -77,6 +77,13 @@ class EnvironmentCampaign(StoredCampaign):
         )
 
     @property
+    def done(self) -> frozenset[int]:
+        """Return the steps that are not measured again; an application that failed on the idle node
+        is tried again, as nothing can be said without that run."""
+        idle = {task.step for task in self.steps if task.environment.kind == "idle"}
+        return super().done - (idle - {run.step for run in self.earlier if run.ok})
+
+    @property
     def complete(self) -> bool:
         done = self.done
         return all(task.step in done or task.app in self.dropped for task in self.steps)

@@ -96,8 +96,10 @@ def profile(
             try:
                 state.runners[name] = stack.enter_context(open_runner(apps[name], work_dir))
             except ApplicationRunError as error:
+                state.failed[name] = str(error)
                 first = next(s for s in plan.steps if s.app == name and s.kind == "solo")
-                yield unmeasured(state, sites[name], first, str(error))
+                if first.index not in done:
+                    yield unmeasured(state, sites[name], first, str(error))
                 yield Dropped(name, str(error))
         for block in plan.blocks():
             if not block[0].follows:

@@ -272,6 +272,8 @@ def test_failures_are_kept_with_their_reason_and_the_rest_goes_on(hasty: Path) -
         if where == "cpuset-none" and each.app == "good":
             assert "cpuset" in str(each.error)
     assert sum(run.app == "good" for run in runs) == len(planned)
+    # No step of a program that was never set up is used up.
+    assert not any(run.app == "unset" for run in runs)
 
 
 SCRIPT = """

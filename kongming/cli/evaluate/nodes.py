@@ -149,7 +149,7 @@ def _measure(
         settings.node,
         campaign.stored,
         sorted(settings.apps),
-        store.runs(campaign=campaign.stored.id),
+        _standing(store.runs(campaign=campaign.stored.id)),
         campaign.complete,
         campaign.dropped,
     )
@@ -168,9 +168,16 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
         store.node(campaign.document["node"]),
         campaign,
         sorted(apps),
-        [run for run in store.runs(campaign=campaign.id) if run.app in apps],
+        _standing(run for run in store.runs(campaign=campaign.id) if run.app in apps),
         campaign.finished_at is not None,
     )
+
+
+def _standing(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs without the failed ones that were repeated with success."""
+    every = list(runs)
+    answered = {run.step for run in every if run.ok}
+    return [run for run in every if run.ok or run.step not in answered]
 
 
 def _score(held: Held, request: Request) -> dict[str, Any]:

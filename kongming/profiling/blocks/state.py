@@ -47,6 +47,8 @@ class CampaignState:
     signatures: dict[str, list[Signature]] = field(default_factory=dict)
     watch: control.Watch = field(default_factory=lambda: control.Watch(""))
     couplings: CouplingLog = field(default_factory=CouplingLog)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why the set-up of a program failed, which is not tried again for each of its blocks."""
     completed: int = 0
 
     def as_neighbour(self, app: str) -> AnyRunner:
@@ -58,10 +60,16 @@ class CampaignState:
         """
         if self.apps[app].kind != "service" and app in self.runners:
             return self.runners[app]
+        if app in self.failed:
+            raise ApplicationRunError(self.failed[app])
         if app not in self.neighbours:
-            self.neighbours[app] = self.stack.enter_context(
-                open_runner(self.apps[app], self.work_dir, evict_node=False)
-            )
+            try:
+                self.neighbours[app] = self.stack.enter_context(
+                    open_runner(self.apps[app], self.work_dir, evict_node=False)
+                )
+            except ApplicationRunError as error:
+                self.failed[app] = str(error)
+                raise
         return self.neighbours[app]
 
     def environment_of(self, app: str) -> Fingerprint:
@@ -93,7 +101,9 @@ class CampaignState:
             if run.waiting_share is not None:
                 self.waits.setdefault(run.app, []).append(run.waiting_share)
         elif run.kind == "induced" and run.app in self.alone:
-            beyond = overtime_s(self.alone[run.app], run.wall_s)
+            # Of what was ended only the time until then: ending it is not the program's doing.
+            took_s = run.cost if run.cut_off else run.wall_s
+            beyond = overtime_s(self.alone[run.app], took_s)
             self.overtime_s[run.app] = self.overtime_s.get(run.app, 0.0) + beyond
 
     @property

@@ -11,7 +11,7 @@ from kongming.probes.suite import Suite
 from kongming.profiling.environments.environment import Environment
 from kongming.profiling.environments.limits import sweep_leftovers
 from kongming.profiling.environments.tasks import tasks
-from kongming.profiling.environments.visits import Campaign, unmeasured, visit_environment
+from kongming.profiling.environments.visits import Campaign, visit_environment
 from kongming.profiling.events import Dropped, Event
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
@@ -75,8 +75,7 @@ def measure_environments(
         )
         for name, app in apps.items():
             choose(node, placement, app.cpus)
-            first = next((t for t in plan if t.app == name and t.step not in done), None)
-            if first is None:
+            if all(t.app != name or t.step in done for t in plan):
                 continue
             yield state.doing(f"setting up {name}", name)
             try:
@@ -84,7 +83,7 @@ def measure_environments(
                 runner = open_runner(app, work_dir, evict_node=False)
                 state.runners[name] = stack.enter_context(runner)
             except ApplicationRunError as error:
-                yield unmeasured(state, first, str(error))
+                # No step was begun, so the same command tries it again.
                 yield Dropped(name, str(error))
         for _, group in groupby(plan, key=lambda task: task.visit):
             remaining = [t for t in group if t.step not in done]
