@@ -41,8 +41,10 @@ class LevelChooser:
             self._use(run.app, run.levels)
 
     def add(self, run: Run) -> None:
-        """Take a run of this campaign into account."""
+        """Take a run of this campaign into account; it may be of another command."""
         self._runs.append(run)
+        self._offered.setdefault(run.step, run.levels)
+        self._use(run.app, run.levels)
 
     def __call__(self, block: Sequence[Step]) -> Levels:
         """Return the levels of a block: those that were measured in it before, else the next."""

@@ -62,6 +62,10 @@ class Sink(Recorder, Protocol):
         """Return the runs of a campaign that this sink knows."""
         ...
 
+    def signatures(self, *, campaign: str) -> Sequence[Signature]:
+        """Return the signatures of a campaign that this sink knows."""
+        ...
+
     def finish_campaign(self, campaign_id: str) -> None:
         """Mark the campaign as complete: the next one of this key is a new one."""
         ...
@@ -130,9 +134,7 @@ def drive(
     ``events``, which reaps every child; earlier records are kept. A run during which another
     measurement ran on these CPUs gets a warning.
     """
-    from kongming.probes.measuring import disturbed_since
     from kongming.profiling.events import Measured
-    from kongming.records.judging import DISTURBED
 
     runs = []
     with closing(events):
@@ -140,13 +142,25 @@ def drive(
             if isinstance(event, Measured):
                 recorder.add_fingerprint(event.fingerprint, purpose=event.purpose)
             elif isinstance(event, Run):
-                other = disturbed_since(moments.unix(event.started_at))
-                if other is not None:
-                    warning = f"{other} measured on CPU {other.cpu} {DISTURBED}"
+                if (warning := _disturbed(event.started_at)) is not None:
                     event = replace(event, warnings=(*event.warnings, warning))
                 recorder.add_run(event)
                 runs.append(event)
             elif isinstance(event, Signature):
+                taken = event.fingerprint
+                if (warning := _disturbed(taken.started_at)) is not None:
+                    taken = replace(taken, warnings=(*taken.warnings, warning))
+                    event = replace(event, fingerprint=taken)
                 recorder.add_signature(event)
             observe(event)
     return runs
+
+
+def _disturbed(started_at: str) -> str | None:
+    """Return the warning of what was measured since then while somebody else measured on these
+    CPUs; None if nobody did."""
+    from kongming.probes.measuring import disturbed_since
+    from kongming.records.judging import DISTURBED
+
+    other = disturbed_since(moments.unix(started_at))
+    return None if other is None else f"{other} measured on CPU {other.cpu} {DISTURBED}"

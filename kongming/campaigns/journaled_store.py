@@ -71,6 +71,9 @@ class JournaledStore:
     def runs(self, *, campaign: str) -> Sequence[Run]:
         return self._store.runs(campaign=campaign)
 
+    def signatures(self, *, campaign: str) -> Sequence[Signature]:
+        return self._store.signatures(campaign=campaign)
+
     def finish_campaign(self, campaign_id: str) -> None:
         self._store.finish_campaign(campaign_id)
         if self._journal is not None:

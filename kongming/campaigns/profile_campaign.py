@@ -269,7 +269,9 @@ class ProfileCampaign:
         """Measure the remaining steps, until ``stop_when``, within the limit on ``writing``."""
         from kongming.profiling.profiler import profile
 
-        return profile(
+        # Another command may have gone on with it while this one waited for the CPUs.
+        self._read_again()
+        yield from profile(
             self.settings.apps,
             self.plan,
             node=self.settings.node,
@@ -284,6 +286,16 @@ class ProfileCampaign:
             write_limit=writing,
             stop_when=stop_when,
         )
+
+    def _read_again(self) -> None:
+        known = {run.id for run in self.earlier}
+        self.earlier = self.sink.runs(campaign=self.id)
+        if self.chooser is not None:
+            for run in self.earlier:
+                if run.id not in known:
+                    self.chooser.add(run)
+        recorded = self.sink.campaign_steps_done(self.id)
+        self.done = steps_done(self.plan.steps, recorded, self.earlier)
 
     def finish(self) -> None:
         """Mark the campaign as finished if it is complete, with no application left out."""

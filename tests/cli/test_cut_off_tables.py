@@ -18,6 +18,7 @@ from kongming.cli.predict.prediction_view import (
 )
 from kongming.cli.profile.campaign_view import CampaignView, worst_text
 from kongming.records.answers import RankedNode
+from kongming.records.fingerprint import Reading
 from kongming.records.prediction import Interval
 from kongming.records.run import CUT_OFF, Run
 from kongming.store import Store
@@ -45,6 +46,20 @@ def test_the_worst_slowdown_of_a_campaign_is_a_bound_where_its_run_was_cut_off()
         row = view.rows["slow"]
         shown.append(worst_text(row.worst, row.worst_at_least))
     assert shown == [None, "4.00", ">=5.00", "14.00"]
+
+
+def test_a_signature_lacks_what_no_repeat_of_it_has() -> None:
+    view = CampaignView(["a"], "title", quiet=True)
+    both = {"stream.triad": 1e-9, "net.loopback": 1e-6}
+    for lacking in (("net.loopback",), ("net.loopback", "stream.triad"), ("net.loopback",)):
+        full = builders.fingerprint(both)
+        readings = {
+            name: Reading(name, reading.family, error="not seen") if name in lacking else reading
+            for name, reading in full.surrogates.items()
+        }
+        view.see(builders.signature("a", both, fingerprint=replace(full, surrogates=readings)))
+    row = view.rows["a"]
+    assert (row.signatures, row.lacking) == (3, {"net.loopback"})
 
 
 def test_runs_that_were_cut_off_are_listed_as_bounds(kongming: Kongming, store_url: str) -> None:

@@ -27,6 +27,7 @@ class AppRow:
     failed: int = 0
     signatures: int = 0
     lacking: set[str] = field(default_factory=set)
+    """Surrogates of which none of the signatures has a reading."""
     dropped: str | None = None
     reasons: list[str] = field(default_factory=list)
 
@@ -133,9 +134,10 @@ class CampaignView:
         elif isinstance(event, Signature):
             # That of an inducer application that is not profiled itself has no row.
             row = self.rows.get(event.app, AppRow())
-            row.signatures += 1
             readings = event.fingerprint.surrogates
-            row.lacking |= {name for name, reading in readings.items() if not reading.ok}
+            lacking = {name for name, reading in readings.items() if not reading.ok}
+            row.lacking = row.lacking & lacking if row.signatures else lacking
+            row.signatures += 1
         elif isinstance(event, Run):
             self._run(event)
 

@@ -43,6 +43,8 @@ def profile_applications(
     for run in campaign.earlier:
         if run.ok or run.step in done:
             view.see(run)
+    for signature in sink.signatures(campaign=campaign.id):
+        view.see(signature)
     with measuring("kongming profile", anyway=anyway), _resumable(view), view:
         campaign.drive(stop_when, view.see, write_limit_bytes)
     return campaign, view
