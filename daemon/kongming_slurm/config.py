@@ -134,7 +134,9 @@ class Times:
 class Slurm:
     """How Slurm is reached."""
 
-    commands: str = setting("", "Folder of scontrol, sinfo and squeue; empty: the PATH's.", ANY)
+    commands: str = setting(
+        "", "Folder of scontrol, sinfo and squeue; empty: the PATH's. Nodes need squeue.", ANY
+    )
     configuration: str = setting("", "File slurm.conf; empty: SLURM_CONF or the usual one.", ANY)
     timeout_s: float = setting(10.0, "Longest wait for one command, in seconds.", ABOVE_ZERO)
 

@@ -1,8 +1,9 @@
 """Prolog and epilog: report to the node's agent that a job has started, and how long it ran.
 
 A job must never fail or wait because of them: they work within two seconds or not at all, and end
-with status 0. Only the standard library is imported, before it is clear that there is something to
-report.
+with status 0. How a job has ended can only be read after its epilog: a process that the epilog
+leaves behind does so. Only the standard library is imported, before it is clear that there is
+something to report.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Literal, NoReturn
@@ -23,10 +24,14 @@ from kongming_slurm.tags import tag
 if TYPE_CHECKING:
     from kongming.rpc.handover import Report
     from kongming_slurm.config import Hooks
+    from kongming_slurm.config import Slurm as SlurmSettings
 
 Hook = Literal["prolog", "epilog"]
 
 LONGEST_S = 2.0
+_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Before each time that Slurm is asked how a job has ended."""
+_LONGEST_ERROR = 300
 PREFIX = "slurm"
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 
@@ -96,7 +101,8 @@ def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> 
     from kongming.settings import load
     from kongming_slurm.config import Settings
 
-    hooks = load(Settings, config).hooks
+    settings = load(Settings, config)
+    hooks = settings.hooks
     id_, node = assignment_id(environment), environment["SLURMD_NODENAME"]
     started = Path(hooks.state.replace("%n", node)) / f"{id_}.started"
     if hook == "prolog":
@@ -108,8 +114,65 @@ def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> 
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(started.unlink, missing_ok=True)
         at, begun = map(float, started.read_text(encoding="ascii").split())
-        took_s = time.monotonic() - begun
-        _write_report(hooks, node, "run", id_, job_tag.app, at, took_s, exit_status(environment))
+        took_s, status = time.monotonic() - begun, exit_status(environment)
+
+        def write(error: str = "") -> None:
+            _write_report(hooks, node, "run", id_, job_tag.app, at, took_s, status, error)
+
+        if status:
+            write()
+        else:
+            job = environment["SLURM_JOB_ID"]
+            _detach(lambda: write(_error_of(settings.slurm, job)))
+
+
+def _error_of(settings: SlurmSettings, job: str) -> str:
+    """Why a job whose exit status is 0 did not run to its end; empty where it did.
+
+    Slurm gives 0, too, for what was cancelled, preempted, put back into the queue or ended at its
+    time limit. Until the epilog has ended it tells of no job more than that it is completing.
+    """
+    from kongming.records.errors import KongmingError
+    from kongming_slurm.slurm_commands import Slurm
+
+    slurm = Slurm(
+        folder=settings.commands,
+        configuration=settings.configuration,
+        timeout_s=settings.timeout_s,
+    )
+    why = "it is completing"
+    for pause_s in _PAUSES_S:
+        time.sleep(pause_s)
+        try:
+            state = slurm.state(job)
+        except KongmingError as error:
+            why = f"{error}"
+            continue
+        if state == "COMPLETED":
+            return ""
+        if state != "COMPLETING":
+            return f"It did not run to its end: Slurm calls it {state}."
+    return f"Slurm did not say how it ended: {why}"[:_LONGEST_ERROR]
+
+
+def _detach(work: Callable[[], None]) -> None:
+    """Do it in a process of its own, which neither slurmd nor the job waits for."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        # slurmd kills the process group of an epilog that has ended.
+        os.setsid()
+        if os.fork():
+            return
+        # slurmd reads the output of an epilog to its end.
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
+        work()
+    finally:
+        os._exit(0)
 
 
 def _write_report(
@@ -121,6 +184,7 @@ def _write_report(
     at: float,
     wall_s: float = 0.0,
     status: int = 0,
+    error: str = "",
 ) -> None:
     from kongming.rpc import handover
 
@@ -132,6 +196,7 @@ def _write_report(
         wall_s=wall_s,
         exit_status=status,
         scheduler=PREFIX,
+        error=error,
     )
     handover.leave(Path(hooks.inbox.replace("%n", node)), report)
 

@@ -182,6 +182,15 @@ class Slurm:
         """The comment of a job. Raises ServiceError."""
         return self._run(["squeue", "-h", "-a", "-j", job, "-O", "comment:"])
 
+    def state(self, job: str) -> str:
+        """The state of a job, for some minutes after its end too. Raises ServiceError."""
+        words = ["squeue", "-h", "-a", "-t", "all", "-j", job, "-O", "JobID:|,State:"]
+        # Of an array's first task squeue lists them all.
+        for id_, state in _rows(self._run(words), 2):
+            if id_ == job:
+                return state
+        raise ServiceError(f"squeue did not print the job {job}.")
+
     def restores_limits(self) -> bool:
         """Whether a script runs on the controller when a job starts. Raises ServiceError."""
         return self._configured("PrologSlurmctld") not in ("", "(null)")

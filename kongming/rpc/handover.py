@@ -28,6 +28,7 @@ MOST_REPORTS = 10000
 """As many may lie there: beyond it new ones are dropped, for nobody reads them."""
 
 _MOST_BYTES = 4096
+_LONGEST_ERROR = 500
 _SUFFIX = ".report"
 _NAME = re.compile(r"[A-Za-z0-9_.:+@-]{1,200}")
 
@@ -37,7 +38,9 @@ class Report:
     """An application has started here (``assignment``), or has run (``run``).
 
     ``at`` is when it started, in unix seconds; ``wall_s``, ``exit_status`` (negative for a signal)
-    and ``scheduler`` are of a run. ``assignment_id`` is the scheduler's own.
+    and ``scheduler`` are of a run. ``assignment_id`` is the scheduler's own. ``error`` is why
+    ``wall_s`` is not how long the application takes, whatever its exit status: empty where it is,
+    and in the files of earlier versions.
     """
 
     kind: Literal["assignment", "run"]
@@ -47,6 +50,7 @@ class Report:
     wall_s: float = 0.0
     exit_status: int = 0
     scheduler: str = ""
+    error: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in ("assignment", "run"):
@@ -56,6 +60,8 @@ class Report:
                 raise ValueError(f"{name} {text[:40]!r} cannot be a name")
         if self.scheduler and _NAME.fullmatch(self.scheduler) is None:
             raise ValueError(f"scheduler {self.scheduler[:40]!r} cannot be a name")
+        if len(self.error) > _LONGEST_ERROR:
+            raise ValueError("its error is too long")
         for name, value in (("at", self.at), ("wall_s", self.wall_s)):
             if not 0.0 <= value < math.inf:
                 raise ValueError(f"{name} is {value}")
@@ -140,4 +146,5 @@ def _read(path: Path) -> Report:
         wall_s=float(document.get("wall_s", 0.0)),
         exit_status=int(document.get("exit_status", 0)),
         scheduler=str(document.get("scheduler", "")),
+        error=str(document.get("error", "")),
     )

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -141,6 +142,19 @@ def test_a_run_that_failed_says_so(
     assert isinstance(run, Run)
     assert (run.ok, run.exit_status) == (False, -9)
     assert "-9" in (run.error or "")
+
+
+def test_a_run_whose_time_is_no_runtime_says_so(
+    tmp_path: Path, spool: Spool, intake: Callable[..., Intake]
+) -> None:
+    taking = intake()
+    handover.leave(tmp_path / "local", replace(ended(), error="It was cancelled."))
+    taking.turn()
+    (entry,) = spool.oldest()
+    run = record_of(entry)
+    assert isinstance(run, Run)
+    assert (run.ok, run.metric, run.exit_status, run.error) == (False, None, 0, "It was cancelled.")
+    assert assignment_of(entry) == "slurm:c:1:0:n1"
 
 
 def test_an_assignment_waits_for_a_server_that_is_away(

@@ -241,6 +241,9 @@ class SlurmCluster:
         for pid in self.left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        # A process that an epilog has left behind is there for a moment yet.
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: not self.left(), 10.0)
 
     def left(self) -> list[int]:
         """Processes of this cluster that are there still, by what they were started with."""

@@ -24,12 +24,37 @@ JOB = {
 }
 
 
+SQUEUE = """#!/bin/sh
+test -s "{folder}/lines" || exit 1
+head -n 1 "{folder}/lines"
+sed -i 1d "{folder}/lines"
+"""
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
     handover.make(tmp_path / "n3" / "inbox")
     file = tmp_path / "slurm.toml"
-    file.write_text(f'[hooks]\ninbox = "{tmp_path}/%n/inbox"\nstate = "{tmp_path}/%n/state"\n')
+    file.write_text(
+        f'[hooks]\ninbox = "{tmp_path}/%n/inbox"\nstate = "{tmp_path}/%n/state"\n'
+        f'[slurm]\ncommands = "{tmp_path}"\n'
+    )
+    squeue = tmp_path / "squeue"
+    squeue.write_text(SQUEUE.format(folder=tmp_path))
+    squeue.chmod(0o755)
     return file
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an epilog leaves to another process is done before it returns."""
+    monkeypatch.setattr(hooks, "_detach", lambda work: work())
+    monkeypatch.setattr(hooks, "_PAUSES_S", (0.0,) * 3)
+
+
+def squeue_prints(settings: Path, *lines: str) -> None:
+    """One line each time that it is called, and then it fails."""
+    (settings.parent / "lines").write_text("".join(f"{line}\n" for line in lines))
 
 
 def reports(settings: Path) -> list[Report | str]:
@@ -73,6 +98,51 @@ def test_no_failure_of_a_hook_fails_the_job(
         assert hooks.run(hook, settings, job) == 0  # type: ignore[arg-type]
     assert bool(capsys.readouterr().err) is logs
     assert reports(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        (["12|COMPLETING", "12|COMPLETED"], ""),
+        (["13|CANCELLED", "12|COMPLETED"], ""),
+        (["12|COMPLETING", "12|CANCELLED"], "calls it CANCELLED"),
+        (["12|TIMEOUT"], "calls it TIMEOUT"),
+        (["12|PENDING"], "calls it PENDING"),
+        (["12|COMPLETING"] * 3, "it is completing"),
+        ([], "squeue"),
+    ],
+)
+def test_status_0_is_no_error_only_where_the_job_ran_to_its_end(
+    settings: Path, lines: list[str], error: str
+) -> None:
+    squeue_prints(settings, *lines)
+    assert hooks.run("prolog", settings, JOB) == 0
+    assert hooks.run("epilog", settings, JOB | {"SLURM_JOB_EXIT_CODE": "0"}) == 0
+    _, run = reports(settings)
+    assert isinstance(run, Report)
+    assert (run.kind, run.exit_status) == ("run", 0)
+    assert error in run.error
+    assert bool(run.error) is bool(error)
+
+
+def test_the_epilog_does_not_wait_for_how_the_job_ended(settings: Path) -> None:
+    from tests.slurm.cluster import eventually
+
+    squeue_prints(settings, "12|COMPLETED")
+    for hook in ("prolog", "epilog"):
+        # Its output ends with it: the process that it leaves behind holds none of it.
+        done = subprocess.run(
+            [sys.executable, "-m", "kongming_slurm.main", hook, "--config", str(settings)],
+            env=os.environ | JOB | {"PYTHONPATH": python_path()},
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+        assert (done.stdout, done.stderr) == (b"", b"")
+    eventually(lambda: len(reports(settings)) == 2)
+    _, run = reports(settings)
+    assert isinstance(run, Report)
+    assert (run.kind, run.error) == ("run", "")
 
 
 def test_an_epilog_without_its_prolog_reports_nothing(settings: Path) -> None:
@@ -158,6 +228,7 @@ def test_the_script_ends_with_0_in_time_whatever_the_command_does(
         {"app": ""},
         {"at": float("nan")},
         {"kind": "run", "wall_s": 0.0},
+        {"error": "x" * 501},
     ],
 )
 def test_reports_that_cannot_be(bad: dict[str, object]) -> None:

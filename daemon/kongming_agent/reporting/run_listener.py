@@ -194,7 +194,9 @@ class Intake:
         return True
 
     def _run(self, report: Report) -> Run:
-        failed = report.exit_status != 0
+        error = report.error or None
+        if report.exit_status != 0:
+            error = f"It ended with status {report.exit_status}."
         return Run(
             app=report.app,
             # The scheduler started it; the program was not hashed.
@@ -204,10 +206,10 @@ class Intake:
             kind="environment",
             started_at=moments.format(report.at),
             wall_s=report.wall_s,
-            metric=None if failed else report.wall_s,
+            metric=report.wall_s if error is None else None,
             before=self._held.get(report.assignment_id),
             exit_status=report.exit_status,
-            error=f"It ended with status {report.exit_status}." if failed else None,
+            error=error,
             config={
                 "environment": "in service",
                 "scheduler": report.scheduler,

@@ -1,0 +1,92 @@
+"""What the epilog reports of jobs that end in different ways, on a real Slurm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kongming.rpc import handover
+from kongming.rpc.handover import Report
+from tests.slurm.cluster import SlurmCluster, eventually, missing
+
+pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(300)]
+
+NODES = ("n1", "n2", "n3")
+TAGGED = "--comment=kongming:app=xz"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    why = missing()
+    if why is not None:
+        pytest.skip(why)
+    folder = tmp_path_factory.mktemp("ends")
+    for name in NODES:
+        handover.make(folder / f"inbox-{name}")
+    hooks = folder / "slurm.toml"
+    hooks.write_text(
+        f'[hooks]\ninbox = "{folder}/inbox-%n"\nstate = "{folder}/state-%n"\n'
+        f'[slurm]\nconfiguration = "{folder}/slurm.conf"\n'
+    )
+    cpu = min(os.sched_getaffinity(0))
+    slurm = SlurmCluster(
+        folder, dict.fromkeys(NODES, cpu), folder / "rankings" / "rankings", hooks, others=cpu
+    )
+    try:
+        slurm.start()
+        yield slurm
+    finally:
+        slurm.close()
+        assert slurm.left() == []
+
+
+def reports(cluster: SlurmCluster, id_: str, kind: str = "run") -> list[Report]:
+    """Of one job, on all nodes."""
+    folders = (Path(cluster.folder, f"inbox-{name}") for name in NODES)
+    return [
+        report
+        for folder in folders
+        for _, report in handover.waiting(folder)
+        if isinstance(report, Report)
+        and report.kind == kind
+        and report.assignment_id.split(":")[2] == id_
+    ]
+
+
+def ended(cluster: SlurmCluster, id_: str, count: int = 1) -> list[Report]:
+    """What was reported of a job's end."""
+    eventually(lambda: len(reports(cluster, id_)) == count, 60.0)
+    return reports(cluster, id_)
+
+
+def begun(cluster: SlurmCluster, id_: str, count: int = 1) -> None:
+    eventually(lambda: len(reports(cluster, id_, "assignment")) == count, 60.0)
+    eventually(lambda: cluster.job(id_)["JobState"] == "RUNNING", 60.0)
+
+
+def test_only_a_job_that_ran_to_its_end_is_reported_without_an_error(
+    cluster: SlurmCluster,
+) -> None:
+    limited = cluster.submit(TAGGED, "--time=1", script="sleep 600")
+    completed = cluster.submit(TAGGED, script="sleep 2")
+    cancelled = cluster.submit(TAGGED, script="sleep 600")
+    begun(cluster, cancelled)
+    cluster.command("scancel", cancelled)
+    (run,) = ended(cluster, completed)
+    assert (run.exit_status, run.error) == (0, "")
+    assert run.wall_s >= 2.0
+    (run,) = ended(cluster, cancelled)
+    assert "CANCELLED" in run.error
+    requeued = cluster.submit(TAGGED, "--requeue", script="sleep 600")
+    begun(cluster, requeued)
+    cluster.command("scontrol", "requeue", requeued)
+    eventually(lambda: cluster.job(requeued)["JobState"] == "PENDING", 60.0)
+    cluster.command("scancel", requeued)
+    assert all(run.error for run in reports(cluster, requeued))
+    # Slurm looks at time limits now and then.
+    eventually(lambda: cluster.job(limited)["JobState"] == "TIMEOUT", 150.0)
+    (run,) = ended(cluster, limited)
+    assert "TIMEOUT" in run.error
