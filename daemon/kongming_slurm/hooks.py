@@ -31,6 +31,9 @@ Hook = Literal["prolog", "epilog"]
 LONGEST_S = 2.0
 _PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Before each time that Slurm is asked how a job has ended."""
+_LEAST_GAP_S, _LEAST_GAP = 5.0, 0.05
+"""Seconds, and share of its time, up to which a job may have stood still: Slurm counts full
+seconds, and the epilog begins when the last process of the job has ended."""
 _LONGEST_ERROR = 300
 PREFIX = "slurm"
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
@@ -119,15 +122,32 @@ def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> 
         def write(error: str = "") -> None:
             _write_report(hooks, node, "run", id_, job_tag.app, at, took_s, status, error)
 
-        if status:
-            write()
+        error = _error_of_nodes(environment)
+        if status or error:
+            write(error)
         else:
             job = environment["SLURM_JOB_ID"]
-            _detach(lambda: write(_error_of(settings.slurm, job)))
+            _detach(lambda: write(_error_of_end(settings.slurm, job, took_s)))
 
 
-def _error_of(settings: SlurmSettings, job: str) -> str:
-    """Why a job whose exit status is 0 did not run to its end; empty where it did.
+def _error_of_nodes(environment: Mapping[str, str]) -> str:
+    """Why a job that is not of this node alone says nothing of it; empty for one that is.
+
+    It takes as long as on the slowest of its nodes, and each of them reports it.
+    """
+    # Slurm sets it to 0 for jobs that are not heterogeneous, or not at all.
+    if (environment.get("SLURM_HET_JOB_ID") or "0") != "0":
+        return "It ran as a part of a heterogeneous job: that takes as long as the slowest part."
+    from kongming_slurm.hostlist import expand
+
+    count = int(environment.get("SLURM_JOB_NUM_NODES") or 0)
+    count = count or len(expand(environment.get("SLURM_JOB_NODELIST", "")))
+    return f"It ran on {count} nodes: that takes as long as on the slowest." if count > 1 else ""
+
+
+def _error_of_end(settings: SlurmSettings, job: str, took_s: float) -> str:
+    """Why a job whose exit status is 0 did not run to its end, or not all of the time that passed
+    on the node; empty where it did.
 
     Slurm gives 0, too, for what was cancelled, preempted, put back into the queue or ended at its
     time limit. Until the epilog has ended it tells of no job more than that it is completing.
@@ -144,14 +164,17 @@ def _error_of(settings: SlurmSettings, job: str) -> str:
     for pause_s in _PAUSES_S:
         time.sleep(pause_s)
         try:
-            state = slurm.state(job)
+            state, ran_s = slurm.state(job)
         except KongmingError as error:
             why = f"{error}"
             continue
-        if state == "COMPLETED":
-            return ""
-        if state != "COMPLETING":
+        if state == "COMPLETING":
+            continue
+        if state != "COMPLETED":
             return f"It did not run to its end: Slurm calls it {state}."
+        if ran_s is not None and took_s - ran_s > max(_LEAST_GAP_S, _LEAST_GAP * took_s):
+            return f"It ran for {ran_s} of {took_s:.0f} s: it was suspended, or slow to end."
+        return ""
     return f"Slurm did not say how it ended: {why}"[:_LONGEST_ERROR]
 
 

@@ -182,13 +182,18 @@ class Slurm:
         """The comment of a job. Raises ServiceError."""
         return self._run(["squeue", "-h", "-a", "-j", job, "-O", "comment:"])
 
-    def state(self, job: str) -> str:
-        """The state of a job, for some minutes after its end too. Raises ServiceError."""
-        words = ["squeue", "-h", "-a", "-t", "all", "-j", job, "-O", "JobID:|,State:"]
+    def state(self, job: str) -> tuple[str, int | None]:
+        """The state of a job, for some minutes after its end too, and the seconds that it has run
+        for without those that it was suspended for; None where Slurm prints none.
+
+        Raises ServiceError.
+        """
+        fields = "JobID:|,State:|,TimeUsed:"
         # Of an array's first task squeue lists them all.
-        for id_, state in _rows(self._run(words), 2):
+        output = self._run(["squeue", "-h", "-a", "-t", "all", "-j", job, "-O", fields])
+        for id_, state, used in _rows(output, 3):
             if id_ == job:
-                return state
+                return state, seconds(used)
         raise ServiceError(f"squeue did not print the job {job}.")
 
     def restores_limits(self) -> bool:
@@ -260,14 +265,19 @@ def _usable(state: str) -> bool:
     return state.rstrip("*~#!%$@^-+").upper() in _USABLE and not state.endswith("*")
 
 
-def minutes(text: str) -> int:
-    """Slurm's ``1-02:05:00`` or ``8:00`` in minutes, a part of one counted as a whole; 0 for
-    UNLIMITED and whatever else is no time."""
+def seconds(text: str) -> int | None:
+    """Slurm's ``1-02:05:00`` or ``8:00`` in seconds; None for whatever is no time."""
     match = _TIME.fullmatch(text)
     if match is None:
-        return 0
-    days, hours, mins, seconds = (int(part or 0) for part in match.groups())
-    return (days * 24 + hours) * 60 + mins + (seconds > 0)
+        return None
+    days, hours, mins, rest = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + mins) * 60 + rest
+
+
+def minutes(text: str) -> int:
+    """The same in minutes, a part of one counted as a whole; 0 for UNLIMITED and whatever else is
+    no time."""
+    return -(-(seconds(text) or 0) // 60)
 
 
 def _integer(text: str) -> int:

@@ -103,12 +103,12 @@ def test_no_failure_of_a_hook_fails_the_job(
 @pytest.mark.parametrize(
     ("lines", "error"),
     [
-        (["12|COMPLETING", "12|COMPLETED"], ""),
-        (["13|CANCELLED", "12|COMPLETED"], ""),
-        (["12|COMPLETING", "12|CANCELLED"], "calls it CANCELLED"),
-        (["12|TIMEOUT"], "calls it TIMEOUT"),
-        (["12|PENDING"], "calls it PENDING"),
-        (["12|COMPLETING"] * 3, "it is completing"),
+        (["12|COMPLETING|0:00", "12|COMPLETED|0:00"], ""),
+        (["13|CANCELLED|0:00", "12|COMPLETED|0:00"], ""),
+        (["12|COMPLETING|0:00", "12|CANCELLED|0:00"], "calls it CANCELLED"),
+        (["12|TIMEOUT|1:00"], "calls it TIMEOUT"),
+        (["12|PENDING|0:00"], "calls it PENDING"),
+        (["12|COMPLETING|0:00"] * 3, "it is completing"),
         ([], "squeue"),
     ],
 )
@@ -125,10 +125,54 @@ def test_status_0_is_no_error_only_where_the_job_ran_to_its_end(
     assert bool(run.error) is bool(error)
 
 
+@pytest.mark.parametrize(
+    ("used", "error"),
+    [
+        ("1:38", ""),
+        ("1-00:00:00", ""),
+        ("INVALID", ""),
+        ("0:30", "It ran for 30 of 100 s: it was suspended, or slow to end."),
+    ],
+)
+def test_time_that_a_job_was_suspended_for_is_no_runtime(
+    settings: Path, used: str, error: str
+) -> None:
+    squeue_prints(settings, f"12|COMPLETED|{used}")
+    hooks.run("prolog", settings, JOB)
+    (started,) = (settings.parent / "n3" / "state").iterdir()
+    started.write_text(f"{time.time() - 100.0:.6f} {time.monotonic() - 100.0:.6f}\n")
+    hooks.run("epilog", settings, JOB)
+    _, run = reports(settings)
+    assert isinstance(run, Report)
+    assert run.error == error
+
+
+@pytest.mark.parametrize(
+    ("job", "error"),
+    [
+        ({"SLURM_JOB_NUM_NODES": "4"}, "on 4 nodes"),
+        ({"SLURM_JOB_NODELIST": "n[3-5]"}, "on 3 nodes"),
+        ({"SLURM_HET_JOB_ID": "11"}, "heterogeneous"),
+        ({"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n3", "SLURM_HET_JOB_ID": "0"}, ""),
+    ],
+)
+def test_the_time_of_a_job_of_several_nodes_is_of_none_of_them(
+    settings: Path, job: dict[str, str], error: str
+) -> None:
+    if not error:
+        squeue_prints(settings, "12|COMPLETED|0:00")
+    for hook in ("prolog", "epilog"):
+        assert hooks.run(hook, settings, JOB | job) == 0  # type: ignore[arg-type]
+    _, run = reports(settings)
+    assert isinstance(run, Report)
+    assert error in run.error
+    assert bool(run.error) is bool(error)
+
+
 def test_the_epilog_does_not_wait_for_how_the_job_ended(settings: Path) -> None:
     from tests.slurm.cluster import eventually
 
-    squeue_prints(settings, "12|COMPLETED")
+    squeue_prints(settings, "12|COMPLETED|0:00")
     for hook in ("prolog", "epilog"):
         # Its output ends with it: the process that it leaves behind holds none of it.
         done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +91,18 @@ def test_only_a_job_that_ran_to_its_end_is_reported_without_an_error(
     eventually(lambda: cluster.job(limited)["JobState"] == "TIMEOUT", 150.0)
     (run,) = ended(cluster, limited)
     assert "TIMEOUT" in run.error
+
+
+def test_jobs_of_several_nodes_and_suspended_ones_are_reported_with_an_error(
+    cluster: SlurmCluster,
+) -> None:
+    wide = cluster.submit(TAGGED, "-N", "2", script="sleep 1")
+    suspended = cluster.submit(TAGGED, script="sleep 3")
+    begun(cluster, suspended)
+    cluster.command("scontrol", "suspend", suspended)
+    runs = ended(cluster, wide, count=2)
+    assert all("on 2 nodes" in run.error for run in runs)
+    time.sleep(8.0)
+    cluster.command("scontrol", "resume", suspended)
+    (run,) = ended(cluster, suspended)
+    assert "suspended" in run.error
