@@ -364,15 +364,19 @@ class Training:
             self._metrics.trained.labels(of).inc()
         if outcome.error:
             return
-        file = await asyncio.to_thread(self._read, outcome)
+        file, in_service = await asyncio.to_thread(self._read, outcome)
         if file is not None:
-            self._engine.put_model(file, outcome.version, in_service=outcome.promoted)
+            self._engine.put_model(file, outcome.version, in_service=in_service)
         log.info(
             "Version %d of %s at %s %s: %s. It is trained on %d runs of the node %s because %s.",
             outcome.version,
             outcome.app,
             outcome.placement,
-            "is in service" if outcome.promoted else "is kept",
+            "is in service"
+            if in_service
+            else "was in service and is kept"
+            if outcome.promoted
+            else "is kept",
             outcome.reason,
             outcome.runs,
             outcome.node_id,
@@ -380,10 +384,15 @@ class Training:
         )
         self.trained(outcome)
 
-    def _read(self, outcome: Outcome) -> persist.ModelFile | None:
-        document = self._store.model(outcome.app, outcome.placement, version=outcome.version)
-        # Deleted in the meantime.
-        return None if document is None else persist.read(document)
+    def _read(self, outcome: Outcome) -> tuple[persist.ModelFile | None, bool]:
+        """What was trained, None where it was deleted in the meantime, and whether it is in
+        service: an operator may have chosen another version since it was promoted."""
+        key = (outcome.app, outcome.placement)
+        document = self._store.model(*key, version=outcome.version)
+        if document is None:
+            return None, False
+        in_service = outcome.promoted and self._store.in_service(*key) == outcome.version
+        return persist.read(document), in_service
 
     async def _tell_store(self, operation_id: str) -> None:
         """Keep on telling how far it is, and hear whether another server was asked to cancel."""

@@ -19,7 +19,7 @@ from kongming_server.operations import Operation
 from kongming_server.settings import Training as Settings
 from kongming_server.training.process import NICE, TrainingProcess, WorkerDiedError
 from kongming_server.training.queue import Training
-from kongming_server.training.records import Task
+from kongming_server.training.records import Outcome, Task
 
 from kongming.records.errors import InputError, OverloadedError, UnknownNameError
 from kongming.store import Store
@@ -161,6 +161,32 @@ def test_a_model_trained_elsewhere_stays_in_service_next_to_a_worse_one(
     run(store_url, body)
     # Nobody had promoted it: it was merely the newest.
     assert store.in_service("prog", "cross-core") == 1
+
+
+def test_a_version_that_was_rolled_back_while_others_were_trained_stays_out_of_service(
+    store_url: str, store: Store
+) -> None:
+    from kongming.learning.training import train_application
+
+    runs = campaign("prog")
+    keep(store, runs)
+    document = train_application(runs, models=("LM", "CART"))
+    for version in (1, 2):
+        store.put_model("prog", document["identity"], "node-1", "cross-core", document)
+        store.promote("prog", "cross-core", version, "trained")
+    outcome = Outcome("prog", "cross-core", version=2, promoted=True)
+
+    async def body(training: Training, engine: Engine) -> None:
+        await training._take_over(outcome, "")
+        assert engine.served == {("prog", "cross-core"): 2}
+        engine.served.clear()
+        store.roll_back("prog", "cross-core")
+        await training._take_over(outcome, "")
+        assert engine.served == {}
+        # It can still be chosen again.
+        assert ("prog", "cross-core", 2) in engine.files
+
+    run(store_url, body)
 
 
 def test_what_cannot_be_trained_says_why_and_the_others_are(store_url: str, store: Store) -> None:
