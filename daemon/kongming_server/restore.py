@@ -234,7 +234,7 @@ class Restore:
         hub = self._hub
         app, placement = key
         loaded = self._loaded[key].get(version)
-        # The number of a version that was deleted may have been given again.
+        # The number of a version that was deleted may have been given again, if it never served.
         if loaded is not None and loaded.trained_at == trained_at:
             if serving and self._serving.get(key) != version:
                 hub.engine.promote(app, placement, version)

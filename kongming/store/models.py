@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from kongming.records import moments
 from kongming.records.errors import InputError, StoreError
 from kongming.store import schema
+from kongming.store import service_schema as tables
 from kongming.store.feed import Feed
 from kongming.store.writing import now
 
@@ -47,12 +48,14 @@ class Models(Feed):
         placement: str,
         document: Mapping[str, Any],
     ) -> int:
-        """Store a model and return its version, counted from 1 per application and placement.
+        """Store a model and return its version, counted from 1 per application and placement. The
+        number of a deleted version that was in service is not given again.
 
         Raises:
             InputError: the document has a value that JSON does not have, such as NaN.
         """
         table = schema.model
+        used = self._latest_in_use(app, placement)
         for _ in range(_ATTEMPTS):
             try:
                 with self._changing() as (connection, noted):
@@ -61,7 +64,7 @@ class Models(Feed):
                             table.c.app == app, table.c.placement == placement
                         )
                     )
-                    version = (latest or 0) + 1
+                    version = max(latest or 0, used) + 1
                     connection.execute(
                         sa.insert(table).values(
                             app=app,
@@ -133,6 +136,26 @@ class Models(Feed):
             if deleted:
                 noted.note("model", app, placement)
             return deleted
+
+    def _latest_in_use(self, app: str, placement: str) -> int:
+        """The greatest version that was promoted or has predicted something, 0 for none.
+
+        Promotions, forecasts and finished runs outlive a version, and would count for the next of
+        its number."""
+        with self._reading() as connection:
+            versions = [
+                connection.scalar(
+                    sa.select(sa.func.max(column)).where(
+                        table.c.app == app, table.c.placement == placement
+                    )
+                )
+                for table, column in (
+                    (tables.promotion, tables.promotion.c.version),
+                    (tables.forecast, tables.forecast.c.model_version),
+                    (tables.realised, tables.realised.c.model_version),
+                )
+            ]
+        return max(version or 0 for version in versions)
 
 
 def _entry(row: sa.Row[Any]) -> ModelEntry:

@@ -123,13 +123,22 @@ def test_a_model_that_is_loaded_is_not_read_again(
             assert version(hub) == 1
             assert store.read.total() == 2
 
-            # The number of a deleted version is used again.
+            # The number of a version that was in service is not used again.
             store.delete_model("prog", "cross-core", version=2)
-            assert put(documents[1]) == 2
-            store.promote("prog", "cross-core", 2)
+            assert put(documents[1]) == 3
+            store.promote("prog", "cross-core", 3)
             await restore.changes([changed])
-            assert version(hub) == 2
-            assert store.read == {("prog", 1): 1, ("prog", 2): 2}
+            assert version(hub) == 3
+            assert store.read == {("prog", 1): 1, ("prog", 2): 1, ("prog", 3): 1}
+
+            # That of another may be.
+            assert put(documents[0]) == 4
+            await restore.changes([changed])
+            store.delete_model("prog", "cross-core", version=4)
+            assert put(documents[0]) == 4
+            await restore.changes([changed])
+            assert store.read["prog", 4] == 2
+            assert version(hub) == 3
             assert restore.models_in_service == 1
 
     asyncio.run(body())

@@ -184,6 +184,28 @@ def test_the_newest_model_answers_until_one_is_promoted(store: Store) -> None:
         store.promote("sort", "cross-core", 2)
 
 
+def test_the_number_of_a_deleted_version_is_not_given_again(store: Store) -> None:
+    def put() -> int:
+        return store.put_model("sort", "i", "node-1", "cross-core", {})
+
+    for version in (1, 2):
+        assert put() == version
+        store.promote("sort", "cross-core", version, "trained")
+    store.delete_model("sort", "cross-core", version=2)
+    assert put() == 3
+    # It was not promoted, and its predecessor's promotion is not its own.
+    assert store.in_service("sort", "cross-core") == 1
+    store.add_forecast(StoredForecast("job-1", "sort", "node-1", "cross-core", 4, 100.0))
+    assert put() == 5
+    store.add_realised(
+        StoredRealised(
+            "run-1", "job-1", "sort", "cross-core", "node-1", 6, 150.0, 2.5, 2.0, 3.0, 0.9, 2.0
+        )
+    )
+    assert put() == 7
+    assert store.put_model("gzip", "i", "node-1", "cross-core", {}) == 1
+
+
 def test_forecasts_and_what_came_of_them(store: Store) -> None:
     forecast = StoredForecast("job-1", "sort", "node-1", "cross-core", 2, 100.0, {"median": 2.0})
     store.add_forecast(forecast)
