@@ -239,7 +239,7 @@ class App:
             pusher = Pusher(config.otel, self._metrics, loads.refresh)
             undo.push_async_callback(pusher.close)
             self._every.start("Pushing metrics", config.otel.period_s, pusher.push)
-        predictor = CountedPredictor(hub.engine, hub.now, self._metrics)
+        predictor = CountedPredictor(hub.engine, hub.now, self._metrics, hub.agents.id_of)
         access = NodeAccess(hub, Ownership(TokensNow(tokens, time.time)))
         assignments = AssignmentsService(hub, closed_loop, access)
         server = grpc.aio.server(

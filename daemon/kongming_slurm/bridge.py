@@ -434,10 +434,12 @@ def _own(job: PendingJob) -> tuple[str, ...] | None:
 
 def _general_slowdowns(reports: Sequence[NodeReport], names: Sequence[str]) -> dict[str, float]:
     """General slowdowns of the nodes in service, by their name in Slurm."""
-    alone = _alone(node.facts.name for node in reports)
+    # A machine that was installed anew is known by its former id, too, which is silent.
+    heard = [node for node in reports if node.state not in ("silent", "stored")]
+    alone = _alone(node.facts.name for node in heard)
     by_name = {
         node.facts.name: node.general_slowdown
-        for node in reports
+        for node in heard
         if node.state == "ready" and node.general_slowdown is not None and node.facts.name in alone
     }
     values = zip(names, _in_order(by_name, names), strict=True)

@@ -214,6 +214,26 @@ def test_a_node_without_heartbeats_falls_silent_and_comes_back(start_server: Sta
     assert next(watch).node.state == READY
 
 
+def test_a_machine_that_was_installed_anew_is_meant_by_its_name(start_server: StartServer) -> None:
+    server = start_server(settings={"fleet.heartbeat_period_s": 0.2, "fleet.silent_after_s": 5.0})
+    former, present = (FakeAgent(server.channel(), id_, name="n1") for id_ in ("a", "b"))
+    request = assignments_pb2.ReserveRequest(assignment_id="job-1", app="sort", node="n1")
+    former.register()
+    present.register()
+    with pytest.raises(grpc.RpcError) as refused:
+        present.assignments.Reserve(request)
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+    def node_id() -> str:
+        present.heartbeat()
+        try:
+            return str(present.assignments.Reserve(request).assignment.node_id)
+        except grpc.RpcError:
+            return ""
+
+    assert eventually(node_id) == "b"
+
+
 def test_a_watcher_sees_fingerprints_and_assignments(agent: FakeAgent) -> None:
     watch = agent.fleet.WatchNode(fleet_pb2.WatchNodeRequest(node="node-1"), timeout=100)
     assert not next(watch).node.HasField("last_fingerprint")

@@ -241,6 +241,22 @@ def test_weights_follow_and_are_set_once(
     assert commands.updates == []
 
 
+def test_the_former_id_of_a_node_does_not_hide_its_name(
+    bridge: Bridge, server: Server, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present = server.nodes()
+    former = replace(present[0], facts=replace(FACTS, id="former", name="n1"), state="silent")
+    monkeypatch.setattr(server, "nodes", lambda: (*present, former))
+    bridge.step()
+    assert commands.updates == ["NodeName=n1 Weight=6"]
+    # Which of two that are there is meant, nobody knows.
+    other = replace(former, state="suspect")
+    monkeypatch.setattr(server, "nodes", lambda: (*present, other))
+    commands.updates.clear()
+    bridge.step()
+    assert commands.updates == []
+
+
 def test_pending_jobs_follow_the_rankings(bridge: Bridge, commands: Commands) -> None:
     commands.pending = [
         ("1", 10, "(null)", NOTE),

@@ -39,7 +39,8 @@ class Quotas:
                 hint="Raise quotas.named_nodes."
                 if named
                 else "Give each agent its own (kongming-server token add --role agent --node NAME),"
-                " or where many are to share one raise quotas.nodes.",
+                " or where many are to share one raise quotas.nodes. A machine that was installed "
+                "anew counts by its former id, too: kongming-server token release ID.",
             )
 
     def name_application(self, holder: str, name: str) -> None:

@@ -178,13 +178,14 @@ class Agents:
         return agent
 
     def named(self, node: str, field_name: str = "node") -> Agent:
-        """By id or name: what people call it.
+        """By id or name: what people and batch systems call it. Where several have the name, it is
+        the only one that is not silent: a machine that was installed anew has another id.
 
         Raises:
             UnknownNameError: nothing is called so.
             InputError: several nodes have this name.
         """
-        agent = self._by_id.get(node)
+        agent = self._by_id.get(self.id_of(node))
         if agent is not None:
             return agent
         ids = self._by_name.get(node, set())
@@ -201,6 +202,15 @@ class Agents:
                 allowed=f"an id: {', '.join(sorted(ids)[:5])}",
             )
         return self._by_id[next(iter(ids))]
+
+    def id_of(self, node: str) -> str:
+        """The id of the node that ``named`` returns where several have this name; else ``node``."""
+        ids = self._by_name.get(node, ())
+        if len(ids) < 2 or node in self._by_id:
+            return node
+        agents = [self._by_id[id_] for id_ in ids]
+        heard = [agent.facts.id for agent in agents if agent.registered and not agent.silent]
+        return heard[0] if len(heard) == 1 else node
 
 
 _LISTED = 1000

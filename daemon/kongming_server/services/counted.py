@@ -13,8 +13,14 @@ from kongming_server.services.predictor import PredictorService
 
 
 class CountedPredictor(PredictorService):
-    def __init__(self, engine: Engine, now: Callable[[], float], metrics: Metrics) -> None:
-        super().__init__(engine, now)
+    def __init__(
+        self,
+        engine: Engine,
+        now: Callable[[], float],
+        metrics: Metrics,
+        id_of: Callable[[str], str] = str,
+    ) -> None:
+        super().__init__(engine, now, id_of)
         self._by_basis = {basis: metrics.predictions.labels(basis) for basis in get_args(Basis)}
         self._extrapolating = metrics.doubtful.labels("extrapolating")
         self._at_least = metrics.doubtful.labels("at_least")

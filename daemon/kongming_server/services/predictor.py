@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from kongming.engine.engine import Engine
 from kongming.records.answers import Forecast, Ranking
 from kongming.records.errors import KongmingError
+from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.scaling import Scaled
 from kongming.rpc import predictor_codec as codec
 from kongming.rpc.message_codec import to_message
@@ -28,11 +29,19 @@ _NODES_AT_ONCE = 256
 
 
 class PredictorService(predictor_pb2_grpc.PredictorServicer):
-    """``now`` gives unix seconds. Errors leave as KongmingError: an interceptor maps them."""
+    """``now`` gives unix seconds. ``id_of`` gives the id of the node that is meant by a name that
+    several have, and leaves other texts as they are. Errors leave as KongmingError: an interceptor
+    maps them."""
 
-    def __init__(self, engine: Engine, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        now: Callable[[], float] = time.time,
+        id_of: Callable[[str], str] = str,
+    ) -> None:
         self._engine = engine
         self._now = now
+        self._id_of = id_of
 
     async def Predict(
         self, request: predictor_pb2.PredictRequest, context: Context
@@ -52,7 +61,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
     async def PredictColocation(
         self, request: predictor_pb2.PredictColocationRequest, context: Context
     ) -> predictor_pb2.PredictColocationResponse:
-        question = codec.colocation_from_message(request)
+        question = _with_ids(codec.colocation_from_message(request), self._id_of)
         answer = self._engine.predict_colocation(question)
         response = to_message(answer, predictor_pb2.PredictColocationResponse)
         response.request_id = request.request_id
@@ -62,9 +71,8 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         self, request: predictor_pb2.RankNodesRequest, context: Context
     ) -> predictor_pb2.RankNodesResponse:
         begun = time.perf_counter()
-        ranking = await with_pauses(
-            self._engine.rank_in_steps(codec.rank_from_message(request), self._now())
-        )
+        question = _with_ids(codec.rank_from_message(request), self._id_of)
+        ranking = await with_pauses(self._engine.rank_in_steps(question, self._now()))
         ranking = replace(ranking, elapsed_s=time.perf_counter() - begun)
         response = await with_pauses(ranking_message(ranking))
         response.request_id = request.request_id
@@ -73,7 +81,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
     async def Explain(
         self, request: predictor_pb2.ExplainRequest, context: Context
     ) -> predictor_pb2.ExplainResponse:
-        question = codec.question_from_message(request.question)
+        question = _with_ids(codec.question_from_message(request.question), self._id_of)
         explanation = self._engine.explain(question, self._now())
         response = to_message(explanation, predictor_pb2.ExplainResponse)
         response.request_id = request.request_id
@@ -85,12 +93,29 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
     async def _answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
         """One question's answer, or why it has none."""
         try:
-            question = codec.question_from_message(message)
+            question = _with_ids(codec.question_from_message(message), self._id_of)
             answer = self._engine.predict_in_steps(question, self._now())
             return answer if isinstance(answer, Forecast) else await with_pauses(answer)
         except KongmingError as error:
             # One question that cannot be answered leaves the others theirs.
             return error
+
+
+_AnyQuestion = TypeVar("_AnyQuestion", Question, ColocationQuestion, RankQuestion)
+
+
+def _with_ids(question: _AnyQuestion, id_of: Callable[[str], str]) -> _AnyQuestion:
+    """The same question, with ids in the place of names that several nodes have."""
+    changes: dict[str, Any] = {}
+    for name in ("node", "driver"):
+        node = getattr(question, name, None)
+        if node and id_of(node) != node:
+            changes[name] = id_of(node)
+    nodes = getattr(question, "nodes", ())
+    ids = tuple(map(id_of, nodes))
+    if ids != nodes:
+        changes["nodes"] = ids
+    return replace(question, **changes) if changes else question
 
 
 def _add_job(

@@ -64,6 +64,18 @@ def test_a_batch_answers_each_question_or_says_why_not(service: PredictorService
     assert (invalid.failure.code, invalid.failure.field) == ("INVALID_ARGUMENT", "level")
 
 
+def test_names_are_looked_up_before_the_engine_is_asked(service: PredictorService) -> None:
+    service._id_of = lambda name: "node-2" if name == "shared" else name
+    questions = [predictor_pb2.PredictQuestion(app="memory", node="shared")]
+    response = call(service.Predict, predictor_pb2.PredictRequest(questions=questions))
+    assert response.answers[0].prediction.node_id == "node-2"
+    ranking = predictor_pb2.RankNodesRequest(app="quiet", nodes=["shared"])
+    response = call(service.RankNodes, ranking)
+    assert [node.node_id for node in response.nodes] == ["node-2"]
+    response = call(service.Explain, predictor_pb2.ExplainRequest(question=questions[0]))
+    assert response.prediction.node_id == "node-2"
+
+
 def test_a_ranking(service: PredictorService) -> None:
     response = call(
         service.RankNodes, predictor_pb2.RankNodesRequest(app="quiet", seed=1, resident_weight=0.0)

@@ -1,0 +1,27 @@
+"""Which node is meant by a name."""
+
+from __future__ import annotations
+
+import pytest
+from kongming_server.nodes.registry import Agents
+
+from kongming.records.errors import InputError
+from tests import builders
+
+
+def test_of_several_nodes_of_a_name_the_only_one_that_is_not_silent_is_meant() -> None:
+    agents = Agents()
+    former, present = (agents.put(builders.node(id=id_, name="n1")) for id_ in ("a", "b"))
+    former.registered = present.registered = True
+    with pytest.raises(InputError, match="several nodes"):
+        agents.named("n1")
+    assert agents.id_of("n1") == "n1"
+    # It was installed anew: its former id is heard of no more, in quarantine or not.
+    former.silent, former.suspect = True, "0 cycles"
+    assert agents.named("n1") is present
+    assert agents.id_of("n1") == "b"
+    assert agents.named("a") is former
+    assert agents.id_of("elsewhere") == "elsewhere"
+    present.silent = True
+    with pytest.raises(InputError, match="several nodes"):
+        agents.named("n1")
