@@ -244,6 +244,11 @@ DECLARED: tuple[Declared, ...] = tuple(
             *("retired", "counter", "kongming_server_fingerprints_retired_total", "fingerprints"),
             "Fingerprints deleted by retention, after their rollup was kept.",
         ),
+        (
+            *("retention_lag", "gauge", "kongming_server_retention_lag_seconds", "s"),
+            "How far retention is behind: on some nodes rows may be older than its settings say by "
+            "so much.",
+        ),
     )
 )
 """All others, in the order in which the manual lists them."""
@@ -288,6 +293,7 @@ class Metrics:
     store_errors: Counter
     change_lag: Gauge
     retired: Counter
+    retention_lag: Gauge
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)

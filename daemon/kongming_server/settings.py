@@ -382,7 +382,12 @@ class Retention:
         600.0, unit="s", minimum=0.1, maximum=86400, help="How often the store is thinned."
     )
     budget_s: float = setting(
-        5.0, unit="s", minimum=0.01, maximum=3600, help="The longest that one such turn may take."
+        5.0,
+        unit="s",
+        minimum=0.01,
+        maximum=3600,
+        help="The longest that one such turn may take; while something is left, the next one "
+        "follows after four times as long.",
     )
 
 

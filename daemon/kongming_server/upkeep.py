@@ -65,6 +65,8 @@ class Upkeep:
         self._unkept: dict[str, Resident] = {}
         self._unsaid: dict[str, float] = {}
         self._rounds = 0
+        self._complete_at = hub.now()
+        self._lagging = False
         metrics.ingest_waiting.set_function(lambda: float(ingest.queued))
 
     async def follow_clock(self) -> None:
@@ -148,14 +150,37 @@ class Upkeep:
                 hub.seen(agent, row.seen_at)
 
     async def thin(self) -> None:
-        """Turn old fingerprints into hourly figures, and delete what is too old."""
+        """Turn old fingerprints into hourly figures, and delete what is too old; until nothing is
+        left, with time for other work on the store."""
         settings = self._hub.config.retention
         retention = Retention(**{name: getattr(settings, name) for name in Retention.__slots__})
-        store, now = self._hub.store, self._hub.now()
-        done = await self._hub.stored(
-            lambda: store.retain(retention, now=now, budget_s=settings.budget_s)
-        )
-        self._metrics.retired.inc(done.rolled_up)
+        store = self._hub.store
+        while True:
+            now = self._hub.now()
+            done = await self._hub.stored(
+                lambda now=now: store.retain(retention, now=now, budget_s=settings.budget_s)  # type: ignore[misc]
+            )
+            self._metrics.retired.inc(done.rolled_up)
+            self._note_retention(now, done.complete_at)
+            if done.finished or not (done.rolled_up or any(done.deleted.values())):
+                return
+            await asyncio.sleep(_RETENTION_PAUSE * settings.budget_s)
+
+    def _note_retention(self, now: float, complete_at: float | None) -> None:
+        """Say so where rows stay for far longer than the settings say."""
+        self._complete_at = max(self._complete_at, complete_at or 0.0)
+        lag_s = max(0.0, now - self._complete_at)
+        self._metrics.retention_lag.set(lag_s)
+        lagging = lag_s > _LONGEST_LAG_S
+        if lagging and not self._lagging:
+            log.warning(
+                "Retention is %.0f h behind: rows come faster than they are thinned. Let agents "
+                "probe less often, or give the store a faster disk.",
+                lag_s / 3600.0,
+            )
+        elif self._lagging and not lagging:
+            log.warning("Retention has caught up.")
+        self._lagging = lagging
 
     async def count(self) -> None:
         """Refresh gauges that are too expensive to compute per scrape."""
@@ -186,6 +211,12 @@ _REFRESHING_SHARE = 0.02
 _LONGEST_PAUSE_S = 2.0
 
 _JUMP_S = 2.0
+
+_RETENTION_PAUSE = 4.0
+"""Between two turns of retention while something is left, in turns: it has a fifth of the time."""
+
+_LONGEST_LAG_S = 86_400.0
+"""Seconds that retention may be behind until the log says so."""
 
 
 def _still(hub: Hub, resident: Resident) -> bool:

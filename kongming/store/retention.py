@@ -35,6 +35,9 @@ DAY_S = 86_400.0
 _ROWS = 2_000
 """Maximum number of rows per transaction (a single hour of a node is never split)."""
 
+_DELETING = 0.5
+"""The share of a pass's time for what is only deleted."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
@@ -71,7 +74,8 @@ _MINIMUM_S = {period.name: 3600.0 for period in fields(Retention)} | {"changes_s
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """Result of one retention pass. ``finished`` False: the time budget ended; call again.
+    """Result of one retention pass. ``finished`` False: the time budget ended; call again. Else
+    what was due at ``complete_at`` (unix seconds) is done on every node.
 
     ``rolled_up`` live fingerprints were aggregated into ``hours`` hourly statistics; ``deleted``
     counts rows by table.
@@ -81,10 +85,15 @@ class Retained:
     hours: int = 0
     deleted: Mapping[str, int] = field(default_factory=dict)
     finished: bool = True
+    complete_at: float | None = None
 
 
 class Retaining(Unpacking):
     """Store methods for retention."""
+
+    _round: tuple[float, list[str]] | None = None
+    """When this round over all nodes began, and the nodes that it has still to come to, the next
+    one last."""
 
     def retain(
         self,
@@ -95,20 +104,28 @@ class Retaining(Unpacking):
     ) -> Retained:
         """Run one retention pass of at most about ``budget_s``; ``now`` is in unix seconds.
 
-        While another server runs retention, nothing happens and ``finished`` is False.
+        A pass goes on with the node at which the last one ended. While another server runs
+        retention, nothing is aggregated and ``finished`` is False.
         """
         periods = retention or Retention()
         at = time.time() if now is None else now
-        deadline = time.monotonic() + budget_s
+        begun = time.monotonic()
+        deadline = begun + budget_s
         deleted: dict[str, int] = defaultdict(int)
         rolled_up = hours = 0
 
-        def result(finished: bool) -> Retained:
-            return Retained(rolled_up, hours, dict(deleted), finished)
+        def result(finished: bool, complete_at: float | None = None) -> Retained:
+            return Retained(rolled_up, hours, dict(deleted), finished, complete_at)
 
+        # First, since aggregating the reports of a large fleet may never come to an end.
+        everything = self._delete_outdated(periods, at, begun + _DELETING * budget_s, deleted)
         hourly_limit = _moment(at - periods.hourly_s)
         hour = _moment(at - periods.live_s).replace(minute=0, second=0, microsecond=0)
-        for node_id in self._reporting_nodes():
+        if self._round is None:
+            self._round = at, self._reporting_nodes()[::-1]
+        begun_at, nodes = self._round
+        while nodes:
+            node_id = nodes[-1]
             while self._has_older(node_id, hour):
                 if time.monotonic() > deadline:
                     return result(False)
@@ -117,19 +134,15 @@ class Retaining(Unpacking):
                     return result(False)
                 rolled_up, hours = rolled_up + rows, hours + hours_written
                 deleted["fingerprint"] += rows
-        for table, condition in self._outdated(periods, at, hourly_limit):
-            while True:
-                if time.monotonic() > deadline:
-                    return result(False)
-                count = self._delete(table, condition)
+            table = tables.fingerprint_hour
+            old = (table.c.node_id == node_id) & (table.c.hour_at < hourly_limit)
+            while count := self._delete(table, old):
                 deleted[table.name] += count
-                if count < _ROWS:
-                    break
-        while count := self._trim_feed(at - periods.changes_s):
-            deleted["change"] += count
-            if time.monotonic() > deadline:
+            nodes.pop()
+            if nodes and time.monotonic() > deadline:
                 return result(False)
-        return result(True)
+        self._round = None
+        return result(everything, begun_at if everything else None)
 
     def hourly_fingerprints(
         self,
@@ -267,8 +280,29 @@ class Retaining(Unpacking):
             )
         )
 
+    def _delete_outdated(
+        self, periods: Retention, now: float, until: float, deleted: dict[str, int]
+    ) -> bool:
+        """Delete expired rows that are not aggregated, counted in ``deleted``; return whether none
+        are left. After ``until``, of the monotonic clock, each table has one more transaction."""
+        finished = True
+        while count := self._trim_feed(now - periods.changes_s):
+            deleted["change"] += count
+            if time.monotonic() > until:
+                finished = False
+                break
+        for table, condition in self._outdated(periods, now):
+            while count := self._delete(table, condition):
+                deleted[table.name] += count
+                if count < _ROWS:
+                    break
+                if time.monotonic() > until:
+                    finished = False
+                    break
+        return finished
+
     def _outdated(
-        self, periods: Retention, now: float, hourly_limit: datetime
+        self, periods: Retention, now: float
     ) -> Iterable[tuple[sa.Table, sa.ColumnElement[bool]]]:
         assignment, operation = tables.assignment.c, tables.operation.c
         ended = sa.func.coalesce(assignment.ended_at, assignment.expires_at)
@@ -285,9 +319,6 @@ class Retaining(Unpacking):
         yield tables.realised, tables.realised.c.ended_at < now - periods.realised_s
         yield tables.operation, operation.ended_at < now - periods.operations_s
         yield from _unneeded(periods, now)
-        for node_id in self._reporting_nodes():
-            hour = tables.fingerprint_hour.c
-            yield tables.fingerprint_hour, (hour.node_id == node_id) & (hour.hour_at < hourly_limit)
 
     def _delete(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
         key = list(table.primary_key.columns)

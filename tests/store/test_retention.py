@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,6 +174,43 @@ def test_a_budget_ends_it_early_and_it_goes_on_later(store: Store) -> None:
     assert not store.retain(retention, now=now, budget_s=0.0).finished
     assert len(store.fingerprints()) == 5
     assert store.retain(retention, now=now).rolled_up == 4
+
+
+def test_what_is_only_deleted_goes_where_aggregating_never_comes_to_an_end(store: Store) -> None:
+    report(store, *(live(60 * hour) for hour in range(5)))
+    ended = START.timestamp()
+    store.put_assignment(
+        StoredAssignment("old", "sort", "node-1", 0, "cross-core", "released", ended, ended, ended)
+    )
+    retention = Retention(live_s=HOUR_S, assignments_s=HOUR_S, changes_s=60.0)
+    done = store.retain(retention, now=time.time() + DAY_S, budget_s=0.0)
+    assert (done.finished, done.complete_at, done.rolled_up) == (False, None, 0)
+    assert store.assignments() == []
+    assert done.deleted["change"] > 0
+
+
+def test_a_pass_goes_on_with_the_node_where_the_last_one_ended(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report_hours(node_id: str, first: int) -> None:
+        hours = range(first, first + 3)
+        node = builders.node(id=node_id)
+        prints = [live(60 * hour, node=node) for hour in hours]
+        store.add_reported([Reported(node_id, 1, each) for each in prints])
+
+    report_hours("node-1", 0)
+    report_hours("node-2", 0)
+    # Each look at the clock takes a second, and a node two looks.
+    clock = SimpleNamespace(monotonic=itertools.count().__next__, time=time.time)
+    monkeypatch.setattr("kongming.store.retention.time", clock)
+    now, retention = at(24.0)
+    first = store.retain(retention, now=now, budget_s=1.0)
+    assert (first.rolled_up, first.finished, first.complete_at) == (2, False, None)
+    report_hours("node-1", 3)
+    second = store.retain(retention, now=now + HOUR_S, budget_s=1.0)
+    assert (second.rolled_up, second.finished, second.complete_at) == (2, True, now)
+    assert len(store.hourly_fingerprints("node-2")) == 2
+    assert store.retain(retention, now=now + HOUR_S, budget_s=1.0).rolled_up == 3
 
 
 def test_two_servers_thin_each_fingerprint_once(store: Store, store_url: str) -> None:

@@ -1,0 +1,95 @@
+"""Retention goes on while something is left, and says so where it does not keep up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kongming_server.metrics import Metrics
+from kongming_server.settings import Config
+from kongming_server.settings import Retention as Settings
+from kongming_server.upkeep import Upkeep
+
+from kongming.store import Retained, Retention
+
+DAY_S = 86_400.0
+
+
+class Hub:
+    """A store whose passes of retention end as ``passes`` says."""
+
+    def __init__(self) -> None:
+        self.config = Config(retention=Settings(budget_s=0.01))
+        self.store = self
+        self.time = 1e9
+        self.passes: list[Retained] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def stored(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def retain(self, retention: Retention, *, now: float, budget_s: float) -> Retained:
+        assert (now, budget_s) == (self.time, 0.01)
+        return self.passes.pop(0)
+
+
+@pytest.fixture
+def hub() -> Hub:
+    return Hub()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def upkeep(hub: Hub, metrics: Metrics) -> Upkeep:
+    return Upkeep(cast("Any", hub), cast("Any", SimpleNamespace(queued=0)), metrics)
+
+
+def test_retention_goes_on_until_nothing_is_left(hub: Hub, upkeep: Upkeep) -> None:
+    hub.passes = [
+        Retained(rolled_up=5, finished=False),
+        Retained(deleted={"run": 3}, finished=False),
+        Retained(complete_at=hub.time),
+        Retained(),
+    ]
+    asyncio.run(upkeep.thin())
+    assert len(hub.passes) == 1
+    # Another server is at it: nothing is done, and nothing is waited for.
+    hub.passes = [Retained(deleted={"run": 0}, finished=False), Retained()]
+    asyncio.run(upkeep.thin())
+    assert len(hub.passes) == 1
+
+
+def test_retention_that_is_behind_is_reported_once(
+    hub: Hub, upkeep: Upkeep, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    def lag_s(done: Retained) -> float | None:
+        hub.passes = [done]
+        asyncio.run(upkeep.thin())
+        return metrics.registry.get_sample_value("kongming_server_retention_lag_seconds")
+
+    assert lag_s(Retained(complete_at=hub.time)) == 0.0
+    hub.time += DAY_S
+    assert lag_s(Retained(finished=False)) == DAY_S
+    assert caplog.messages == []
+    for _ in range(2):
+        hub.time += DAY_S
+        lag_s(Retained(finished=False))
+    (message,) = caplog.messages
+    assert "48 h behind" in message
+    # A round that began two days ago.
+    assert lag_s(Retained(complete_at=hub.time - 2.0 * DAY_S)) == 2.0 * DAY_S
+    assert len(caplog.messages) == 1
+    assert lag_s(Retained(complete_at=hub.time)) == 0.0
+    assert "caught up" in caplog.messages[1]
