@@ -376,7 +376,8 @@ class Retention:
         unit="s",
         minimum=3600,
         maximum=1e10,
-        help="Agents that are silent for so long, and references that newer ones have replaced.",
+        help="Agents that are silent for so long, readings of references, and references that "
+        "newer ones have replaced.",
     )
     period_s: float = setting(
         600.0, unit="s", minimum=0.1, maximum=86400, help="How often the store is thinned."

@@ -54,11 +54,12 @@ class Retention:
     realised_s: float = 400 * DAY_S
     """Finished runs with their predictions."""
     operations_s: float = 90 * DAY_S
-    """Operations that have ended."""
+    """Operations that have ended, or whose server has."""
     unasked_s: float = 90 * DAY_S
     """Runs and signatures that nobody asked for."""
     gone_s: float = 400 * DAY_S
-    """Agents that are silent, and references of suites that newer references have replaced."""
+    """Agents that are silent, readings of references, and references of suites that newer ones have
+    replaced."""
 
     def __post_init__(self) -> None:
         for name, minimum in _MINIMUM_S.items():
@@ -317,7 +318,11 @@ class Retaining(Unpacking):
         )
         yield tables.forecast, (tables.forecast.c.made_at < now - periods.assignments_s) & ~running
         yield tables.realised, tables.realised.c.ended_at < now - periods.realised_s
-        yield tables.operation, operation.ended_at < now - periods.operations_s
+        # One whose server ended before it has no end, and neither has a request to cancel one.
+        last_heard = sa.func.coalesce(
+            operation.ended_at, operation.document["told_at"].as_float(), operation.created_at
+        )
+        yield tables.operation, last_heard < now - periods.operations_s
         yield from _unneeded(periods, now)
 
     def _delete(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
@@ -360,6 +365,10 @@ def _unneeded(periods: Retention, now: float) -> Iterable[tuple[sa.Table, sa.Col
         fingerprint,
         orphan & (fingerprint.c.started_at < unasked) & ~_referred_to(fingerprint),
     )
+    gone = _moment(now - periods.gone_s)
+    # Readings of references: what was read of them is in a table of its own.
+    reading = fingerprint.c.purpose == "reference"
+    yield fingerprint, reading & (fingerprint.c.started_at < gone) & ~_referred_to(fingerprint)
     newer = reference.alias()
     replaced = sa.exists().where(
         newer.c.node_id == reference.c.node_id,
@@ -367,7 +376,6 @@ def _unneeded(periods: Retention, now: float) -> Iterable[tuple[sa.Table, sa.Col
         newer.c.taken_at > reference.c.taken_at,
     )
     modelled = sa.exists().where(schema.model.c.node_id == reference.c.node_id)
-    gone = _moment(now - periods.gone_s)
     yield reference, (reference.c.taken_at < gone) & replaced & ~modelled
     agent, delivery = tables.agent, tables.delivery
     has_agent = sa.exists().where(agent.c.node_id == delivery.c.node_id)

@@ -148,6 +148,19 @@ def test_agents_that_are_gone_and_references_that_were_replaced_go(store: Store)
     assert [reference.suite_version for reference in store.references()] == ["1-b"]
 
 
+def test_readings_of_references_go_and_the_newest_reference_stays(store: Store) -> None:
+    readings = [live(60 * 24 * day, (1 + day) * 1e-9) for day in range(3)]
+    store.add_reported(
+        [Reported("node-1", 1, reading, purpose="reference") for reading in readings]
+    )
+    retain(store, 40.0, gone_s=24 * HOUR_S)
+    assert store.fingerprints(purpose="reference") == readings[:0:-1]
+    retain(store, 24.0 * 500)
+    assert store.fingerprints(purpose="reference") == []
+    (reference,) = store.references()
+    assert reference.times == pytest.approx({"stream.triad": 3e-9})
+
+
 def test_old_figures_placements_and_operations_go(store: Store) -> None:
     report(store, *(live(60 * hour) for hour in range(10)))
     now = START.timestamp()
@@ -157,7 +170,12 @@ def test_old_figures_placements_and_operations_go(store: Store) -> None:
         )
         store.add_forecast(StoredForecast(key, "sort", "node-1", "cross-core", 1, now))
     store.put_operation(StoredOperation("op-1", "train", "done", created_at=now, ended_at=now))
-    store.put_operation(StoredOperation("op-2", "train", "running", created_at=now))
+    heard = {"told_at": now + 11.5 * HOUR_S}
+    store.put_operation(StoredOperation("op-2", "train", "running", created_at=now, document=heard))
+    # Nothing was heard of these since: a server that ended, and a request to cancel.
+    old = {"told_at": now + HOUR_S}
+    store.put_operation(StoredOperation("op-3", "train", "running", created_at=now, document=old))
+    store.put_operation(StoredOperation("op-3/cancel", "cancel", "done", created_at=now))
     done = retain(store, 12.0, hourly_s=5 * HOUR_S, assignments_s=HOUR_S, operations_s=HOUR_S)
     assert done.finished
     hours = [round((h.hour_at - now) / HOUR_S) for h in store.hourly_fingerprints("node-1")]
