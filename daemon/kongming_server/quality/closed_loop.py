@@ -101,7 +101,8 @@ class ClosedLoop:
         self._store = store
         self._dirty: set[Key] = set()
         self._states: dict[Key, State] = {}
-        self._tried: dict[Key, tuple[float, int]] = {}
+        self._tried_at: dict[Key, float] = {}
+        self._tried_with: dict[Key, int] = {}
         self._requested_at: dict[Key, float] = {}
         self._checking: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -228,6 +229,9 @@ class ClosedLoop:
                     continue
                 before = self._states.get(key)
                 self._states[key] = state
+                if before is None or before.version != state.version or not state.verdict.drifted:
+                    # Runs are counted from the change on: the next one begins at none.
+                    self._tried_with.pop(key, None)
                 self._export(key[0])
                 if state.verdict.drifted and (
                     before is None or not before.verdict.drifted or before.version != state.version
@@ -272,16 +276,16 @@ class ClosedLoop:
         """Once there are enough runs of the program as it is now, and not over and over."""
         if self._training is None or not self._settings.retrain or state.changed_at is None:
             return
-        tried_at, tried_with = self._tried.get(key, (float("-inf"), 0))
+        tried_at = self._tried_at.get(key, float("-inf"))
         pause_s = tried_at + self._settings.retrain_pause_s - self._now()
         if pause_s > 0.0:
             asyncio.get_running_loop().call_later(pause_s, self._dirty.add, key)
             return
         since = state.changed_at
         count = len(await asyncio.to_thread(self._tests.profiled, key, since))
-        if count < self._settings.retrain_runs or count <= tried_with:
+        if count < self._settings.retrain_runs or count <= self._tried_with.get(key, 0):
             return
-        self._tried[key] = (self._now(), count)
+        self._tried_at[key], self._tried_with[key] = self._now(), count
         app, placement = key
         try:
             operation = await self._training.submit(

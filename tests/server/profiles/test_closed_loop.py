@@ -346,6 +346,38 @@ def test_drift_is_reported_once_and_trained_once_there_are_new_runs(store: Store
     run(World(store), body)
 
 
+def test_the_next_change_is_trained_on_as_many_runs_as_the_one_before(store: Store) -> None:
+    async def body(world: World) -> None:
+        for number in range(35):
+            await world.finish(3.0 if number < 10 else 4.5)
+            await world.loop.check()
+        keep(store, campaign("prog", began_at=world.now + 1.0, seed=5, solo_s=4.5))
+        world.loop.runs_imported("prog")
+        await world.loop.check()
+        assert world.trainer.requested == [KEY]
+
+        runs = campaign("prog", seed=5, solo_s=4.5)
+        document = train_application(runs, models=("LM", "CART"))
+        version = store.put_model("prog", document["identity"], "node-1", "cross-core", document)
+        store.promote("prog", "cross-core", version, "trained")
+        world.now += 10_000.0
+        forecast = world.forecast(
+            model_version=version, solo_s=4.5, runtime_s=Interval(4.5, 4.275, 4.725)
+        )
+        for number in range(35):
+            await world.finish(4.5 if number < 10 else 6.75, forecast=forecast)
+            await world.loop.check()
+        assert world.loop.changed("prog")
+        assert world.trainer.requested == [KEY]
+        # As many runs as the first time, and no more.
+        keep(store, campaign("prog", began_at=world.now + 1.0, seed=6, solo_s=6.75))
+        world.loop.runs_imported("prog")
+        await world.loop.check()
+        assert world.trainer.requested == [KEY, KEY]
+
+    run(World(store), body)
+
+
 def test_training_again_can_be_turned_off(store: Store) -> None:
     async def body(world: World) -> None:
         keep(store, campaign("prog", began_at=world.now + 1000.0, seed=5))
