@@ -233,11 +233,14 @@ class AssignmentSync:
     async def _release_orphans(self, listed_at: float) -> None:
         await self._rankings.list_nodes()
         names = {self._rankings.node_id(name): name for name in self._nodes}
-        held = {
-            assignment.assignment_id: assignment
-            for assignment in await self._client.send(calls.list_assignments())
-            if assignment.node_id in names
-        }
+        assignments = await self._client.send(calls.list_assignments())
+        others = [(each.assignment_id, each.node_id) for each in assignments]
+        others = [(id_, node_id) for id_, node_id in others if node_id not in names]
+        if self._pods.orphans(others, {node_id for _, node_id in others}):
+            # A node that is silent or in quarantine may lose its pods, too.
+            listed = await self._rankings.all_nodes()
+            names |= {node_id: name for node_id, name in listed if name in self._nodes}
+        held = {each.assignment_id: each for each in assignments if each.node_id in names}
         by_node = [(id_, names[assignment.node_id]) for id_, assignment in held.items()]
         for assignment_id in self._pods.orphans(by_node, self._nodes):
             assignment = held[assignment_id]

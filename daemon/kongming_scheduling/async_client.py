@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 import grpc
@@ -97,18 +97,25 @@ class AsyncClient:
 
     async def ready_nodes(self, page_size: int) -> list[tuple[str, str]]:
         """Return the id and the name of every ready node."""
-        nodes: list[tuple[str, str]] = []
+        return [
+            (node.facts.id, node.facts.name)
+            async for node in self._nodes(page_size)
+            if node.state == fleet_pb2.NODE_STATE_READY
+        ]
+
+    async def all_nodes(self, page_size: int) -> list[tuple[str, str]]:
+        """Return the id and the name of every node, in whatever state."""
+        return [(node.facts.id, node.facts.name) async for node in self._nodes(page_size)]
+
+    async def _nodes(self, page_size: int) -> AsyncIterator[fleet_pb2.Node]:
         page_token = ""
         while True:
             page = await self.send(calls.list_nodes(page_token, page_size))
-            nodes += [
-                (node.facts.id, node.facts.name)
-                for node in page.nodes
-                if node.state == fleet_pb2.NODE_STATE_READY
-            ]
+            for node in page.nodes:
+                yield node
             page_token = page.next_page_token
             if not page_token:
-                return nodes
+                return
 
     async def resident_slowdowns(
         self, questions: Sequence[Question]

@@ -204,6 +204,11 @@ class RankingCache:
         }
         self._listed_at = self._now()
 
+    async def all_nodes(self) -> list[tuple[str, str]]:
+        """List the id and the name of every node that the server knows, also of those that are not
+        ranked."""
+        return await self._client.all_nodes(self._settings.chunk_nodes)
+
     async def close(self) -> None:
         tasks = list(self._updates.values())
         for task in tasks:

@@ -44,6 +44,45 @@ def test_a_guess_of_another_extender_asks_for_no_list(assignment_id: str, needed
     assert sync.relist_needed() == needed
 
 
+def test_what_ended_on_a_node_that_is_not_ready_is_released_too() -> None:
+    ids = [UID.replace("4000", f"400{number}") for number in range(3)]
+    held = [
+        Assignment(id_, "etl", node_id, 0, None, "bound", bound_at=1.0)
+        for id_, node_id in zip(ids, ("id-0", "id-1", "elsewhere"), strict=True)
+    ]
+    released = []
+
+    async def send(call: Any) -> Any:
+        if call.method == "Release":
+            released.append(call.request.assignment_id)
+        return held
+
+    async def list_nodes() -> None:
+        return None
+
+    async def all_nodes() -> list[tuple[str, str]]:
+        return [("id-0", "n0"), ("id-1", "n1"), ("elsewhere", "node of another cluster")]
+
+    rankings = SimpleNamespace(
+        list_nodes=list_nodes,
+        all_nodes=all_nodes,
+        # n1 is silent.
+        node_id={"n0": "id-0"}.get,
+        invalidate=lambda names: None,
+    )
+    sync = AssignmentSync(
+        PodState(),
+        cast("Any", SimpleNamespace(send=send)),
+        cast("Any", rankings),
+        Assignments(),
+        Metrics(),
+    )
+    sync.nodes_named(["n0", "n1"])
+    sync.pods_listed([], time.time())
+    asyncio.run(sync._send_pending())
+    assert released == ids[:2]
+
+
 @pytest.mark.parametrize("turns", range(5))
 def test_it_ends_where_it_is_cancelled_just_after_a_change(turns: int) -> None:
     async def send(call: Any) -> Any:

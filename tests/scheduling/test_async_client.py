@@ -66,10 +66,11 @@ def test_nodes_are_listed_page_by_page_and_those_not_ready_left_out() -> None:
     async def scenario(client: AsyncClient) -> None:
         nodes = await client.ready_nodes(2)
         assert nodes == [(f"id-{n}", f"node-{n}") for n in (0, 1, 3, 4)]
+        assert [id_ for id_, _ in await client.all_nodes(2)] == [f"id-{n}" for n in range(5)]
 
     with Stand(behaviours={"ListNodes": list_nodes}) as stand:
         observed = play(scenario, lambda: Connection(stand.grpc))
-    assert observed == [("ListNodes", True)] * 3
+    assert observed == [("ListNodes", True)] * 6
 
 
 def test_slowdowns_of_residents_are_by_assignment_and_none_without_an_answer() -> None:
