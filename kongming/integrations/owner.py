@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import socket
 import uuid
 from collections.abc import Iterable
@@ -40,18 +41,48 @@ def _namespace() -> str:
         return "0"
 
 
-def _process(pid: int | None = None) -> str:
-    process = psutil.Process(pid)
-    return f"{process.pid}.{round(process.create_time())}.{_namespace()}"
+@functools.cache
+def _boot() -> str:
+    """Which boot of the machine this is; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """When a process started, in ticks since a boot: a step of the clock leaves these as is."""
+    if not _boot():
+        return _started_by_clock(pid)
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise psutil.NoSuchProcess(pid) from error
+    except OSError as error:
+        raise psutil.AccessDenied(pid) from error
+    # After the name, which may have spaces and brackets, come the third field and those after it.
+    return f"{_boot()}-{stat.rpartition(')')[2].split()[19]}"
+
+
+def _started_by_clock(pid: int) -> str:
+    """In unix seconds, as ids of earlier versions have it."""
+    return str(round(psutil.Process(pid).create_time()))
+
+
+def _process() -> str:
+    pid = os.getpid()
+    return f"{pid}.{_started(pid)}.{_namespace()}"
 
 
 def _ended(process: str) -> bool:
     """Whether a process of this namespace is gone; of another nothing is known."""
     pid, _, rest = process.partition(".")
-    if not pid.isdigit() or rest.rpartition(".")[2] != _namespace():
+    started, _, namespace = rest.rpartition(".")
+    if not pid.isdigit() or namespace != _namespace():
         return False
+    started_now = _started if "-" in started else _started_by_clock
     try:
-        return _process(int(pid)) != process
+        return started_now(int(pid)) != started
     except (psutil.NoSuchProcess, OverflowError):
         return True
     except psutil.AccessDenied:
