@@ -282,6 +282,7 @@ class Bridge:
     def _update_pending_jobs(self, nodes: SlurmNodes) -> bool:
         """Raises KongmingError where Slurm is away; a job that cannot be changed is skipped."""
         changes_left = self._settings.pending.most_changes
+        no_times = _NoTimes(self._slurm)
         for job in self._slurm.pending_jobs():
             own = _own(job)
             places = None if own is None else self._divided(job, own)
@@ -289,7 +290,7 @@ class Bridge:
             if names is not None and frozenset(names) == job.excluded:
                 names = None
             least = self._time_min(job, nodes, places)
-            if least and not job.time_min and wants_no_time(self._slurm.comment(job.array)):
+            if least and not job.time_min and job.id in no_times:
                 least = None
             if names is None and least is None:
                 continue
@@ -352,9 +353,10 @@ class Bridge:
     def _restore_time_limits(self) -> bool:
         """Raise limits that backfill has lowered to what users gave. restore-limit.sh does so at
         the start of a job; this is for where it could not."""
+        no_times = _NoTimes(self._slurm)
         for job in self._slurm.limited_jobs():
             limit = time_limits.limit_to_restore(job)
-            if limit is None or wants_no_time(self._slurm.comment(job.id)):
+            if limit is None or job.id in no_times:
                 continue
             try:
                 self._slurm.set_time_limit(job.id, limit)
@@ -400,6 +402,23 @@ class Bridge:
 
     def _recover(self, part: str) -> None:
         self._throttle.clear(part, f"{part}: works again")
+
+
+class _NoTimes:
+    """The jobs, by id, whose times are their user's alone: all are read for the first of them."""
+
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm = slurm
+        self._comments: dict[str, list[str]] | None = None
+
+    def __contains__(self, job: str) -> bool:
+        if self._comments is None:
+            self._comments = self._slurm.comments()
+        comments = self._comments.get(job, ())
+        if len(comments) != 1:
+            # squeue takes no list of tasks.
+            comments = [self._slurm.comment(job.partition("_[")[0])]
+        return wants_no_time(comments[0])
 
 
 def slowdowns(

@@ -19,6 +19,7 @@ Command = Callable[[Sequence[str]], str]
 _BAR = "|"
 _HAS_NODES = "RUNNING,CONFIGURING,COMPLETING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
 _TIME = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{2})")
+_JOB = re.compile(r"[0-9]+(?:_[0-9]+|_\[[0-9,:-]+\]|\+[0-9]+)?")
 _AT_A_TIME = re.compile(r"%[0-9]+")
 _USABLE = frozenset(
     {"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "RESERVED", "PLANNED", "POWERED_DOWN"}
@@ -181,6 +182,26 @@ class Slurm:
     def comment(self, job: str) -> str:
         """The comment of a job. Raises ServiceError."""
         return self._run(["squeue", "-h", "-a", "-j", job, "-O", "comment:"])
+
+    def comments(self) -> dict[str, list[str]]:
+        """Comments of all jobs that wait or have nodes, by id as of PendingJob and LimitedJob.
+
+        Several for one id where a comment has a line that looks like that of another job. Raises
+        ServiceError.
+        """
+        states = f"PENDING,{_HAS_NODES}"
+        output = self._run(["squeue", "-h", "-a", "-t", states, "-O", "JobArrayID:|,comment:"])
+        comments: dict[str, list[str]] = {}
+        last: list[str] = []
+        for line in output.splitlines():
+            id_, bar, text = line.partition(_BAR)
+            id_ = _AT_A_TIME.sub("", id_.strip())
+            if bar and _JOB.fullmatch(id_):
+                last = comments.setdefault(id_, [])
+                last.append(text)
+            elif last:
+                last[-1] += f"\n{line}"
+        return comments
 
     def state(self, job: str) -> tuple[str, int | None]:
         """The state of a job, for some minutes after its end too, and the seconds that it has run

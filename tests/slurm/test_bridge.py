@@ -54,6 +54,7 @@ class Commands:
         self.limited: list[tuple[str, str]] = []
         """(id, note) of running jobs."""
         self.comments: dict[str, str] = {}
+        self.calls: list[str] = []
         self.partitions: dict[str, str] = {}
         self.users: dict[str, int] = {}
         self.prolog, self.reservations = "/etc/slurm/restore-limit.sh", "No reservations"
@@ -62,6 +63,7 @@ class Commands:
         if self.away:
             raise UnavailableError("scontrol did not answer.")
         line = " ".join(words)
+        self.calls.append(line)
         if words[0] == "sinfo":
             return NODES
         if words[:2] == ["scontrol", "update"]:
@@ -71,6 +73,9 @@ class Commands:
             return self.reservations
         if words[0] == "scontrol":
             return f"ClusterName             = north\nPrologSlurmctld         = {self.prolog}\n"
+        if words[-1] == "JobArrayID:|,comment:":
+            ids = [job[0] for job in (*self.pending, *self.limited)]
+            return "".join(f"{id_}|{self.comments.get(_base(id_), '(null)')}\n" for id_ in ids)
         if "PENDING" in line and "-O" in line:
             return "".join(
                 f"{_base(id_)}|{id_}|{self.users.get(id_, 1000)}|{s}"
@@ -532,3 +537,29 @@ def test_a_user_that_does_not_exist_is_named(server: Server, commands: Commands)
     with pytest.raises(InputError) as raised:
         Bridge(settings, lambda: server, Slurm(command=commands))
     assert raised.value.field == "times.users"
+
+
+def test_comments_of_many_jobs_are_read_by_few_commands(
+    timed: Bridge, commands: Commands, server: Server
+) -> None:
+    server.slowdowns["xz"]["n1"] = 1.2
+    pending, running = map(str, range(1, 101)), map(str, range(101, 201))
+    commands.pending = [(id_, 10, "(null)", TIMED) for id_ in pending]
+    commands.limited = [(id_, TIMED) for id_ in running]
+    for number in range(1, 201):
+        commands.times[str(number)] = ("8:00:00", "0:00") if number <= 100 else ("3:00", "3:00")
+        commands.comments[str(number)] = "kongming:no-time"
+    timed.step()
+    assert [line for line in commands.updates if line.startswith("JobId")] == []
+    assert len(commands.calls) < 20
+
+
+def test_a_comment_that_looks_like_the_line_of_another_job() -> None:
+    text = "1|a\n2|nightly\nkongming:no-time\n6_[1-9%2]|x\n7+1|y\n3|\n1|kongming:no-time\n"
+    assert Slurm(command=lambda words: text).comments() == {
+        "1": ["a", "kongming:no-time"],
+        "2": ["nightly\nkongming:no-time"],
+        "6_[1-9]": ["x"],
+        "7+1": ["y"],
+        "3": [""],
+    }
