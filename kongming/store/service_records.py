@@ -202,31 +202,37 @@ class ServiceRecords(Models):
             UnknownNameError: there is no such version.
             InputError: there is no earlier one.
         """
-        present = self.in_service(app, placement)
-        if not version:
-            versions = {entry.version for entry in self.models(app=app, placement=placement)}
-            earlier = [promotion.version for promotion in self.promotions(app, placement)]
-            earlier += sorted(
-                (number for number in versions if number < (present or 0)), reverse=True
-            )
-            previous = next(
-                (number for number in earlier if number in versions and number != present), None
-            )
-            if present is None:
-                trained = {entry.app for entry in self.models()}
-                if app not in trained:
-                    raise UnknownNameError("model for an application", app, trained)
-                raise InputError(f"has no model at {placement}.", field="app", value=app)
-            if previous is None:
-                raise InputError(
-                    f"has no earlier version at {placement} than version {present}.",
-                    field="app",
-                    value=app,
-                    hint=f"List its versions: kongming models --app {app} --all",
-                )
-            version = previous
+        version = version or self.version_before(app, placement)
         self.promote(app, placement, version, reason)
         return version
+
+    def version_before(self, app: str, placement: str) -> int:
+        """Return the version that was in service before the present one.
+
+        Raises:
+            UnknownNameError: the application has no model.
+            InputError: there is no earlier one.
+        """
+        present = self.in_service(app, placement)
+        versions = {entry.version for entry in self.models(app=app, placement=placement)}
+        earlier = [promotion.version for promotion in self.promotions(app, placement)]
+        earlier += sorted((number for number in versions if number < (present or 0)), reverse=True)
+        previous = next(
+            (number for number in earlier if number in versions and number != present), None
+        )
+        if present is None:
+            trained = {entry.app for entry in self.models()}
+            if app not in trained:
+                raise UnknownNameError("model for an application", app, trained)
+            raise InputError(f"has no model at {placement}.", field="app", value=app)
+        if previous is None:
+            raise InputError(
+                f"has no earlier version at {placement} than version {present}.",
+                field="app",
+                value=app,
+                hint=f"List its versions: kongming models --app {app} --all",
+            )
+        return previous
 
     def promotions(self, app: str, placement: str) -> list[Promotion]:
         """Return the promotions of a model, newest first."""

@@ -211,7 +211,16 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         app, version = _named(request.app, "app"), _version(request.version)
         placement = await self._placement(app, request.placement)
         reason = f"{_caller()} said so"
-        chosen = await _stored(lambda: self._store.roll_back(app, placement, version, reason))
+
+        def promote() -> int:
+            chosen = version or self._store.version_before(app, placement)
+            document = self._store.model(app, placement, version=chosen)
+            if document is not None:
+                # Before it is in service: what is damaged cannot answer.
+                persist.read(document)
+            return self._store.roll_back(app, placement, chosen, reason)
+
+        chosen = await _stored(promote)
         await self._serve_what_is_left(app, placement)
         log.warning("Version %d of %s at %s is in service: %s.", chosen, app, placement, reason)
         model = next(

@@ -205,6 +205,35 @@ def test_models_are_listed_read_and_deleted(store_url: str) -> None:
     run(store_url, body)
 
 
+def test_a_damaged_version_is_not_put_into_service(store_url: str) -> None:
+    from kongming.learning.training import train_application
+
+    document = train_application(campaign("prog"), models=("LM", "CART"))
+    # Its checksum is that of the unchanged document.
+    documents = (document, document | {"solo": {"value": 1e6}}, document)
+    with Store.open(store_url) as store:
+        for each in documents:
+            store.put_model("prog", document["identity"], "node-1", "cross-core", each)
+        store.promote("prog", "cross-core", 2)
+        store.promote("prog", "cross-core", 3)
+
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        for version in (0, 2):
+            request = profiles_pb2.PromoteModelRequest(app="prog", version=version)
+            with pytest.raises(InputError):
+                await service.PromoteModel(request, None)
+        assert engine.served == {}
+        request = profiles_pb2.PromoteModelRequest(app="prog", version=1)
+        assert (await service.PromoteModel(request, None)).model.version == 1
+
+    with Store.open(store_url) as store:
+        assert store.in_service("prog", "cross-core") == 3
+    run(store_url, body)
+    with Store.open(store_url) as store:
+        promoted = [entry.version for entry in store.promotions("prog", "cross-core")]
+    assert promoted == [1, 3, 2]
+
+
 def test_training_again_without_runs_or_models_says_so(store_url: str) -> None:
     async def body(service: ProfilesService, engine: Engine) -> None:
         with pytest.raises(UnknownNameError, match="application"):
