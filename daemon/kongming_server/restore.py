@@ -25,6 +25,7 @@ from kongming.engine.settings import Purpose
 from kongming.learning import model_file as persist
 from kongming.learning.model_file import ModelFile
 from kongming.records.errors import StoreError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.scale.fit import model_file as scale_persist
 from kongming.scale.fit.scale_file import ScaleFile
 from kongming.store import Change, Reference
@@ -174,18 +175,24 @@ class Restore:
     async def history(self) -> None:
         """Older fingerprints, from which it is learnt how much each node changes over a time.
 
-        Takes a while with many nodes: call it when the server answers already.
+        Takes a while with many nodes, and goes on where the store was away: call it when the server
+        answers already.
         """
         hub = self._hub
         for agent in list(hub.agents):
-            size = hub.engine_settings.history
-            recent = await hub.stored(
-                lambda facts=agent.facts, size=size: recent_fingerprints(hub.store, facts, size)  # type: ignore[misc]
-            )
-            for domain, fingerprint in recent:
+            for domain, fingerprint in await self._recent(agent.facts):
                 with _tolerated(f"The fingerprint {fingerprint.id}"):
                     hub.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
             await asyncio.sleep(0)
+
+    async def _recent(self, facts: NodeFacts) -> list[tuple[int, Fingerprint]]:
+        hub, size = self._hub, self._hub.engine_settings.history
+        while True:
+            try:
+                return await hub.stored(lambda: recent_fingerprints(hub.store, facts, size))
+            except StoreError as error:
+                log.debug("Older fingerprints could not be read: %s", error)
+            await asyncio.sleep(_AGAIN_S)
 
     async def models(self, apps: Collection[str] | None) -> None:
         """Load what is new, put into service what is, and forget what was deleted."""
@@ -307,6 +314,9 @@ def _tolerated(what: str) -> Iterator[None]:
 
 _VERSIONS = 3
 """Newest versions of each model that stay in memory in addition to the one in service."""
+
+_AGAIN_S = 1.0
+"""Seconds until a store that was away is asked again."""
 
 _AT_ONCE = 16
 """Records that are taken over before other calls have their turn."""

@@ -19,6 +19,7 @@ from kongming_server.state import Hub
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
 from kongming.learning.training import train_application
+from kongming.records.errors import StoreError
 from kongming.records.questions import Question
 from kongming.store import Change, Store
 from tests import builders
@@ -82,6 +83,42 @@ def test_where_the_version_in_service_is_damaged_an_intact_one_answers(
         assert f"Version {damaged} of the model of prog" in line.getMessage()
 
     asyncio.run(body())
+
+
+def test_older_fingerprints_are_read_once_the_store_is_back(
+    store: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kongming_server.restore._AGAIN_S", 0.0)
+    prints = [
+        builders.fingerprint(
+            {name: seconds * factor for name, seconds in synthetic.IDLE.items()},
+            started_at=f"2026-03-01T05:0{minute}:00Z",
+        )
+        for minute, factor in enumerate((1.0, 1.5, 2.0))
+    ]
+    for fingerprint in prints:
+        store.add_fingerprint(fingerprint, purpose="live")
+    answers = store.fingerprints
+    away = [StoreError("The store is away."), StoreError("The store is away.")]
+
+    def fingerprints(**which: Any) -> Any:
+        if away:
+            raise away.pop()
+        return answers(**which)
+
+    taken: list[str] = []
+
+    async def body() -> None:
+        with hub_over(store) as hub:
+            restore = Restore(hub)
+            await restore.everything()
+            monkeypatch.setattr(store, "fingerprints", fingerprints)
+            monkeypatch.setattr(hub, "use_fingerprint", lambda *of: taken.append(of[2].id))
+            await restore.history()
+
+    asyncio.run(body())
+    assert away == []
+    assert set(taken) == {fingerprint.id for fingerprint in prints}
 
 
 def test_a_model_that_is_loaded_is_not_read_again(
