@@ -6,7 +6,7 @@ Versions are kept: the one in service answers unless another is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +55,8 @@ class Pressure:
 
 
 class Catalog:
-    """``generation`` counts every change of a model or a signature."""
+    """``generation`` counts every change of a model or a signature, ``moves`` those by which some
+    application is taken to press otherwise than before."""
 
     def __init__(self, columns: Columns, idle_of: IdleOf, unknown_pressure: float) -> None:
         self._columns = columns
@@ -67,6 +68,7 @@ class Catalog:
         self._requested: dict[tuple[Key, int, str | None], Served] = {}
         self._signatures: dict[Key, tuple[Signature, ...]] = {}
         self._pressures: dict[Key, tuple[int, Pressure]] = {}
+        self._lent: set[Key] = set()
         self._rows = _Rows()
         self._pressure_rows = _Rows()
         self._suites: dict[str, int] = {}
@@ -74,6 +76,7 @@ class Catalog:
         self._typical: dict[int, Pressure] = {}
         self._placement_of: dict[str, str] = {}
         self.generation = 0
+        self.moves = 0
         self._applications: set[str] = set()
 
     def suite(self, version: str) -> int:
@@ -97,8 +100,8 @@ class Catalog:
         self._versions.setdefault(key, {})[version] = file
         self._served[key] = self._by_row[row] = served
         self._forget(key)
-        if before is None or before.file.node_id != file.node_id:
-            self._resolve_all(file.node_id)
+        node_ids = {file.node_id} if before is None else {file.node_id, before.file.node_id}
+        self._model_changed(key, node_ids)
         return served
 
     def promote(self, app: str, placement: str, version: int) -> Served | None:
@@ -122,6 +125,7 @@ class Catalog:
             return None
         del self._versions[key]
         del self._by_row[self._served.pop(key).row]
+        self._model_changed(key, {served.file.node_id})
         return self._rows.give_back(key)
 
     def version(self, app: str, placement: str, version: int) -> ModelFile:
@@ -246,9 +250,9 @@ class Catalog:
     def signatures(self, app: str, placement: str) -> tuple[Signature, ...]:
         return self._signatures.get((app, placement), ())
 
-    def reference_changed(self, node_id: str) -> bool:
-        """A node has a new idle reference: whether a signature that waited for it is known now."""
-        return self._resolve_all(node_id)
+    def reference_changed(self, node_id: str) -> None:
+        """A node has a new idle reference: a signature that waited for one is known now."""
+        self._resolve_again({node_id})
 
     def pressure(self, app: str, placement: str, suite: int) -> Pressure:
         """What it inflicts, over the idle node; a typical application's where it is not known."""
@@ -300,24 +304,46 @@ class Catalog:
         known = [p.awake for code, p in self._pressures.values() if suite in (code, ANY_SUITE)]
         return math.fsum(known) / len(known) if known else 0.0
 
-    def _resolve_all(self, node_id: str) -> bool:
-        # Those that are known stay as they are: a signature was taken over the reference of its
-        # own time, and all that follows from it would be worked out again.
+    def _model_changed(self, key: Key, node_ids: Collection[str]) -> None:
+        """A model came into service or went. Its own idle times are those that signatures of its
+        application are over, whichever of the two came first."""
+        if key in self._signatures:
+            self._resolve(key)
+        self._resolve_again(node_ids)
+
+    def _resolve_again(self, node_ids: Collection[str]) -> None:
+        # Those over a reference stay as they are: a signature was taken over that of its own time,
+        # and all that follows from it would be worked out again.
         waiting = [
             key
             for key, signatures in self._signatures.items()
-            if signatures[0].node_id == node_id and key not in self._pressures
+            if signatures[0].node_id in node_ids
+            and (key not in self._pressures or key in self._lent)
         ]
-        return any([self._resolve(key) for key in waiting])
+        for key in waiting:
+            self._resolve(key)
 
-    def _resolve(self, key: Key) -> bool:
+    def _resolve(self, key: Key) -> None:
+        """Work out what an application inflicts, by its signatures, and over which idle node."""
+        before = self._pressures.get(key)
         self._changed()
         self._typical.clear()
+        self._lent.discard(key)
+        entry = self._over_idle(key)
+        if entry is not None:
+            self._pressures[key] = entry
+        elif before is not None:
+            # An older one, of another node or suite, would be no word on the new signature.
+            del self._pressures[key]
+            self._pressure_rows.give_back(key)
+        self.moves += not _same(before, entry)
+
+    def _over_idle(self, key: Key) -> tuple[int, Pressure] | None:
+        """The pressure of an application with the code of its suite; None where it has no
+        signature, or the idle node is not known that it is over."""
         signatures = self._signatures.get(key)
         if signatures is None:
-            if self._pressures.pop(key, None) is not None:
-                self._pressure_rows.give_back(key)
-            return False
+            return None
         fingerprint = signatures[0].fingerprint
         suite = self.suite(fingerprint.suite_version)
         families = {name: reading.family for name, reading in fingerprint.surrogates.items()}
@@ -325,25 +351,30 @@ class Catalog:
         logs = self._columns.signature(colocation.mean_signature(signatures), families, node_id)
         idle = self._idle(key, node_id, suite)
         if idle is None:
-            return False
+            return None
         slowed = np.clip(logs - fitted(idle, len(logs)), 0.0, LARGEST_LOG)
         row = self._pressure_rows.take(key)
-        self._pressures[key] = (suite, Pressure(row, slowed, awake_share(signatures)))
-        return True
+        return suite, Pressure(row, slowed, awake_share(signatures))
 
     def _idle(self, key: Key, node_id: str, suite: int) -> Floats | None:
         """The idle reference that a signature is over: that of the application's own training
-        runs, which were of the same days; else the node's; else of another's training there."""
+        runs, which were of the same days; else the node's; else of another's training there (of
+        several the first by name, in whatever order they came), and then it is ``_lent``."""
         own = self._served.get(key)
         if own is not None and own.file.node_id == node_id and own.suite == suite:
             return self._model_idle(own)
         idle = self._idle_of(node_id, suite)
         if idle is not None:
             return idle
-        for other in self._served.values():
-            if other.file.node_id == node_id and other.suite == suite:
-                return self._model_idle(other)
-        return None
+        others = [
+            other
+            for other in self._served.values()
+            if other.file.node_id == node_id and other.suite == suite
+        ]
+        if not others:
+            return None
+        self._lent.add(key)
+        return self._model_idle(min(others, key=lambda other: other.key))
 
     def _model_idle(self, model: Served) -> Floats:
         idle = np.full(len(self._columns), math.nan)
@@ -360,6 +391,15 @@ class Catalog:
         self._changed()
         for outdated in [request for request in self._requested if request[0] == key]:
             del self._requested[outdated]
+
+
+def _same(before: tuple[int, Pressure] | None, after: tuple[int, Pressure] | None) -> bool:
+    if before is None or after is None:
+        return before is after
+    (suite, old), (its, new) = before, after
+    return (suite, old.awake) == (its, new.awake) and np.array_equal(
+        old.slowed, new.slowed, equal_nan=True
+    )
 
 
 def _alike(signature: Signature) -> tuple[str, str, str]:

@@ -73,6 +73,7 @@ class FleetState:
         self._since: dict[int, float] = {}
         self._concerned: set[str] = set()
         self._all_concerned = False
+        self._pressure_moves = 0
         self._turn = 0
         self._last_now = 0.0
         self._impacts_lag = False
@@ -125,8 +126,7 @@ class FleetState:
         self.slots.put_reference(slot, self.columns.logs(times, families, by), code)
         self._lenders.setdefault((hardware(view.facts), code), {})[slot] = None
         self._changed(slot)
-        if self.catalog.reference_changed(node_id):
-            self._signatures_changed()
+        self.catalog.reference_changed(node_id)
 
     def put_fingerprint(
         self,
@@ -179,11 +179,11 @@ class FleetState:
 
     def put_signatures(self, signatures: Iterable[Signature]) -> None:
         if self.catalog.put_signatures(signatures):
-            self._signatures_changed()
+            self._all_concerned = True
 
     def drop_signatures(self, app: str, placement: str) -> None:
         self.catalog.drop_signatures(app, placement)
-        self._signatures_changed()
+        self._all_concerned = True
 
     def put_assignment(self, resident: Resident) -> None:
         before = self.residents.find(resident.assignment_id)
@@ -500,13 +500,13 @@ class FleetState:
         for slot in np.flatnonzero(self.slots.ready[: self.slots.count]).tolist():
             self._since.setdefault(slot, self._last_now)
 
-    def _signatures_changed(self) -> None:
-        # A typical pressure follows from all signatures: whoever has none is concerned as well.
-        self._all_concerned = True
-
     def _spread_changes(self) -> None:
         """Mark the slots of residents whose model or signature has changed: once for however
         many changes came together."""
+        if self._pressure_moves != self.catalog.moves:
+            # A typical pressure follows from all signatures: whoever has none is concerned as well.
+            self._pressure_moves = self.catalog.moves
+            self._all_concerned = True
         if not (self._concerned or self._all_concerned):
             return
         concerned: set[str] = set()

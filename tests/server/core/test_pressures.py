@@ -1,0 +1,145 @@
+"""What an application presses with follows from what is known, not from the order of arrival."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kongming import Signature
+from kongming.arrays import Floats
+from kongming.engine.catalog import Catalog
+from kongming.engine.columns import Columns
+from kongming.engine.engine import Engine
+from kongming.learning.model_file import ModelFile, read, seal
+from kongming.records.questions import Question
+from tests import builders
+from tests.server.core import worlds
+from tests.server.core.worlds import IDLE, NOW, SUITE, bound
+
+NEXT_SUITE = "2-89abcdef"
+
+
+def model(app: str, slower: float, **changes: object) -> ModelFile:
+    """A model whose training found the idle node slower by this factor."""
+    payload = worlds.document(app, {"stream.triad": 0.5}, **changes)
+    del payload["checksum"]
+    for variant in payload["variants"].values():
+        variant["idle"] = {name: slower * seconds for name, seconds in variant["idle"].items()}
+    return read(seal(payload))
+
+
+def signature(app: str, triad: float, taken_at: float, **changes: object) -> Signature:
+    seen = worlds.fingerprint(worlds.slowed({"stream.triad": triad}), taken_at, "trainer")
+    return worlds.signature(app, {}, fingerprint=seen, **changes)
+
+
+OLD = signature("memory", 0.5, NOW - 9e5)
+NEW = signature("memory", 0.7, NOW - 1e5)
+
+EVENTS: dict[str, Callable[[Engine], None]] = {
+    "reference": lambda engine: engine.put_reference(
+        "trainer", 0, {name: 1.2 * seconds for name, seconds in IDLE.items()}, SUITE
+    ),
+    "older signature": lambda engine: engine.put_signatures([OLD]),
+    "newer signature": lambda engine: engine.put_signatures([NEW]),
+    "first model": lambda engine: engine.put_model(model("memory", 1.0), 1),
+    "second model": lambda engine: engine.put_model(model("memory", 1.1), 2),
+}
+
+
+def next_to_memory(order: tuple[str, ...]) -> float:
+    """The log slowdown of the application next to another of its kind."""
+    engine = Engine()
+    engine.put_node(worlds.fingerprint(IDLE, node_id="trainer").node, NOW)
+    worlds.add_node(engine, logs={})
+    engine.put_assignment(bound("a", "memory", NOW - 5.0))
+    for name in order:
+        EVENTS[name](engine)
+        # An answer in between must not hold on to what it was made of.
+        engine.refresh(NOW, 1.0)
+    return math.log(engine.predict(Question("memory", "node-1"), NOW).slowdown.median)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        order
+        for order in itertools.permutations(EVENTS)
+        if order.index("first model") < order.index("second model")
+    ],
+    ids=" - ".join,
+)
+def test_a_signature_is_over_the_training_of_its_application_whichever_came_first(
+    order: tuple[str, ...],
+) -> None:
+    assert next_to_memory(order) == pytest.approx(0.5 * (0.6 - math.log(1.1)), abs=1e-6)
+
+
+class _References(dict[tuple[str, int], Floats]):
+    """Log idle references by node and code of the suite."""
+
+    def __call__(self, node_id: str, suite: int) -> Floats | None:
+        return self.get((node_id, suite))
+
+
+def catalog() -> tuple[Catalog, _References]:
+    references = _References()
+    columns = Columns()
+    columns.learn(list(IDLE), [builders.family_of(name) for name in IDLE])
+    return Catalog(columns, references, 0.1), references
+
+
+def triad(of: Catalog, app: str, suite: str = SUITE) -> float:
+    """The log slowdown of the surrogate next to it; NaN where its signature is not known."""
+    pressure = of.pressure(app, "cross-core", of.suite(suite))
+    return float(pressure.slowed[list(IDLE).index("stream.triad")]) if pressure.known else math.nan
+
+
+def test_a_model_that_goes_leaves_the_signature_over_the_nodes_reference() -> None:
+    known, references = catalog()
+    references["trainer", known.suite(SUITE)] = np.log(list(IDLE.values())) + 0.2
+    known.put_model(model("memory", 1.0), 1, in_service=True)
+    known.put_signatures([OLD])
+    assert triad(known, "memory") == pytest.approx(0.5)
+
+    known.drop_model("memory", "cross-core")
+
+    assert triad(known, "memory") == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("app", "beta", "zeta"))))
+def test_without_a_reference_it_is_over_the_same_training_of_others_in_any_order(
+    order: tuple[str, ...],
+) -> None:
+    known, _ = catalog()
+    slower = {"beta": 1.1, "zeta": 1.3}
+    for name in order:
+        if name == "app":
+            known.put_signatures([signature("app", 0.5, NOW)])
+        else:
+            known.put_model(model(name, slower[name]), 1, in_service=True)
+
+    assert triad(known, "app") == pytest.approx(0.5 - math.log(1.1))
+
+
+def test_a_signature_of_another_suite_waits_for_a_reference_of_it() -> None:
+    known, references = catalog()
+    references["trainer", known.suite(SUITE)] = np.log(list(IDLE.values()))
+    known.put_signatures([OLD])
+    seen = builders.fingerprint(
+        worlds.slowed({"stream.triad": 0.9}),
+        node=builders.node(id="trainer"),
+        started_at=worlds.iso(NOW),
+        suite_version=NEXT_SUITE,
+    )
+    known.put_signatures([worlds.signature("memory", {}, fingerprint=seen)])
+    assert math.isnan(triad(known, "memory", NEXT_SUITE))
+
+    references["trainer", known.suite(NEXT_SUITE)] = np.log(list(IDLE.values())) + 0.1
+    known.reference_changed("trainer")
+
+    assert triad(known, "memory", NEXT_SUITE) == pytest.approx(0.8)
