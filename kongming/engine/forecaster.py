@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.engine import forecast_parts as answering
-from kongming.engine.catalog import untrained
+from kongming.engine.catalog import Pressure, untrained
 from kongming.engine.columns import fitted
 from kongming.engine.environment import Phase
 from kongming.engine.forecast_parts import Met
 from kongming.engine.memory import Memory
+from kongming.engine.movement import Movement
 from kongming.engine.nodes import NodeView
 from kongming.engine.residents import Company
 from kongming.engine.scoring import Served
@@ -46,6 +47,16 @@ class _Subject:
     company: Company
     logs: Floats
     awake: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Meeting:
+    """A resident whose model can say what it meets: ``now``, and ``then``, with the newcomer."""
+
+    assignment_id: str
+    model: Served
+    now: Met
+    then: Met
 
 
 class Forecaster:
@@ -104,7 +115,7 @@ class Forecaster:
         if forecast is None:
             forecast = self._forecast(question, subject)
             self._memory.put(key, depends_on, forecast)
-        return self._aged(forecast, subject, age, stale, history is not None, now)
+        return self._aged(question, forecast, subject, age, stale, history is not None, now)
 
     # What the question is about.
 
@@ -197,11 +208,14 @@ class Forecaster:
             answering.check_suite(self._fleet, subject.slot, subject.view, model)
             forecast = self._by_model(question, subject, model)
         warnings = list(forecast.warnings)
+        residents = {} if question.resident_id else self._impacts(question, subject)
         standing_in = [
             p.resident.app
             for p in subject.company.present
             if not p.known and p.phase in (Phase.ADDED, Phase.REMOVED)
         ]
+        if residents and not self._arriving(question, subject).known:
+            standing_in.append(question.app)
         if standing_in:
             warnings.append(
                 f"No signature of {answering.listed(sorted(set(standing_in)))} is known: taken to "
@@ -217,7 +231,7 @@ class Forecaster:
                 assignment_id for assignment_id in added if assignment_id != question.resident_id
             ),
             removed=(*subject.company.named(Phase.REMOVED), *within),
-            residents={} if question.resident_id else self._impacts(question, subject),
+            residents=residents,
         )
 
     def _by_model(self, question: Question, subject: _Subject, model: Served) -> Forecast:
@@ -290,38 +304,77 @@ class Forecaster:
         )
         return self._borrowed(forecast, subject)
 
-    def _impacts(self, question: Question, subject: _Subject) -> Mapping[str, ResidentImpact]:
-        fleet = self._fleet
-        suite = int(fleet.slots.suite[subject.slot])
-        arriving = fleet.catalog.pressure(question.app, subject.placement, suite)
-        pressure = fitted(arriving.slowed, fleet.slots.width)
-        impacts = {}
+    def _arriving(self, question: Question, subject: _Subject) -> Pressure:
+        """What the newcomer presses with on residents."""
+        suite = int(self._fleet.slots.suite[subject.slot])
+        return self._fleet.catalog.pressure(question.app, subject.placement, suite)
+
+    def _meetings(self, question: Question, subject: _Subject) -> Iterator[_Meeting]:
+        """Residents whose models can say anything of the place: what they meet there."""
+        fleet, slot = self._fleet, subject.slot
+        width, idle = fleet.slots.width, fleet.slots.idle[slot]
+        arriving = self._arriving(question, subject)
+        pressure = fitted(arriving.slowed, width)
         for i in subject.company.here:
             member = subject.company.present[i]
             model = fleet.catalog.served(member.resident.app, member.placement)
-            if model is None:
+            if model is None or not fleet.is_judged(slot, model):
                 continue
-            meets = fitted(subject.company.each[i], fleet.slots.width)
+            logs = fitted(subject.company.each[i], width)
             awake = float(subject.company.each_awake[i])
-            then = together((awake, arriving.awake))
-            slowdowns = []
-            for logs, share in ((meets, awake), (meets + pressure, then)):
-                is_carried = fleet.is_carried(subject.slot, model)
-                met = Met(logs, fleet.slots.idle[subject.slot], is_carried, share)
-                widening = fleet.catalog.widening(member.resident.app, member.placement)
-                try:
-                    slowdowns.append(answering.slowdown(model, met, question.level, widening))
-                except InputError:
-                    # Too many of its surrogates were not read: nothing is said of it.
-                    break
-            if len(slowdowns) == 2:
-                impacts[member.resident.assignment_id] = ResidentImpact(
-                    member.resident.app, *slowdowns
+            is_carried = fleet.is_carried(slot, model)
+            yield _Meeting(
+                member.resident.assignment_id,
+                model,
+                Met(logs, idle, is_carried, awake),
+                Met(logs + pressure, idle, is_carried, together((awake, arriving.awake))),
+            )
+
+    def _impacts(self, question: Question, subject: _Subject) -> dict[str, ResidentImpact]:
+        impacts = {}
+        for meeting in self._meetings(question, subject):
+            model = meeting.model
+            widening = self._fleet.catalog.widening(*model.key)
+            try:
+                impact = ResidentImpact(
+                    model.file.app,
+                    answering.slowdown(model, meeting.now, question.level, widening),
+                    answering.slowdown(model, meeting.then, question.level, widening),
                 )
+            except InputError:
+                # Too many of its surrogates were not read: nothing is said of it.
+                continue
+            if meeting.now.carried and self._fleet.slots.lenders[subject.slot]:
+                impact = _uncalibrated(impact)
+            impacts[meeting.assignment_id] = impact
         return impacts
+
+    def _aged_impacts(
+        self,
+        question: Question,
+        subject: _Subject,
+        impacts: Mapping[str, ResidentImpact],
+        movement: Movement,
+        age: float,
+    ) -> dict[str, ResidentImpact]:
+        """Those of residents, who have met what the newcomer has for as long."""
+        return {
+            meeting.assignment_id: replace(
+                impact,
+                slowdown_now=answering.aged(
+                    impact.slowdown_now, meeting.model, meeting.now, movement, age
+                ),
+                slowdown_then=answering.aged(
+                    impact.slowdown_then, meeting.model, meeting.then, movement, age
+                ),
+            )
+            for meeting in (self._meetings(question, subject) if impacts else ())
+            if (impact := impacts.get(meeting.assignment_id)) is not None
+        }
 
     def _aged(
         self,
+        question: Question,
         forecast: Forecast,
         subject: _Subject,
         age: float | None,
@@ -347,12 +400,14 @@ class Forecaster:
         model = subject.model
         if history:
             slowdown = replace(forecast.slowdown, calibrated=False)
+            residents = {key: _uncalibrated(impact) for key, impact in forecast.residents.items()}
             how = "the median of the node's history was used, and the interval is not calibrated."
         else:
             movement = slots.movement(subject.slot)
             is_carried = model is not None and self._fleet.is_carried(subject.slot, model)
             met = Met(subject.logs, slots.idle[subject.slot], is_carried, subject.awake)
             slowdown = answering.aged(forecast.slowdown, model, met, movement, age)
+            residents = self._aged_impacts(question, subject, forecast.residents, movement, age)
             reach = movement.reach(age, slowdown.level)
             how = (
                 "the interval was widened by what the node's environment changes in such a time "
@@ -363,11 +418,20 @@ class Forecaster:
             forecast,
             slowdown=slowdown,
             runtime_s=None if model is None else runtime_of(model.file, slowdown),
+            residents=residents,
             fingerprint_age_s=age,
             fingerprint_taken_at=taken_at,
             stale=True,
             warnings=(*warnings, f"{old}: {how}"),
         )
+
+
+def _uncalibrated(impact: ResidentImpact) -> ResidentImpact:
+    return replace(
+        impact,
+        slowdown_now=replace(impact.slowdown_now, calibrated=False),
+        slowdown_then=replace(impact.slowdown_then, calibrated=False),
+    )
 
 
 def _last(value: float) -> float:

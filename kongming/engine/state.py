@@ -234,6 +234,12 @@ class FleetState:
         at_home = self.slots.node.item(slot) == self.own_node(model)
         return at_home or self.is_carried(slot, model)
 
+    def is_judged(self, slot: int, model: Served) -> bool:
+        """Whether the model can say anything of the slot: it is readable, and was read with the
+        suite of the model."""
+        suite = self.slots.suite.item(slot)
+        return suite in (model.suite, ANY_SUITE) and self.is_readable(slot, model)
+
     def baseline(self, slot: int) -> Floats:
         """(C,) what slowdowns there are over: the idle node, or where that is not known the fastest
         readings of its history; NaN without either."""
