@@ -24,7 +24,6 @@ from kongming.learning.estimate import EstimateOptions
 from kongming.records.answers import Colocation, NeighbourImpact
 from kongming.records.errors import (
     CannotAnswerError,
-    IncompatibleError,
     InputError,
     UntrainedError,
 )
@@ -63,11 +62,12 @@ class Companion:
         base = self._idle() if view is None or live is None else self._live(view, live)
         if view is not None and base.slot is not None:
             answering.check_suite(fleet, base.slot, view, model)
+            answering.check_readable(fleet, base.slot, view, model)
         notes: list[str] = []
         warnings: list[str] = []
         if node_id != model.file.node_id:
             notes.append(answering.carried_note(model, view))
-            if view is not None and not self._has_reference(view, model):
+            if view is not None and base.slot is None and not self._has_reference(view, model):
                 warnings.append(
                     f"{view.facts.name} has no idle reference: it is taken to be as the node of "
                     "the training."
@@ -82,6 +82,8 @@ class Companion:
             others = [*pressures[:i], *pressures[i + 1 :]]
             impacts.append(self._neighbour(its, others, question.app, base, warnings))
         forecast = answering.forecast_of(prediction, node_id, live or 0, placement, model)
+        if view is not None and base.slot is not None and fleet.is_carried(base.slot, model):
+            forecast = answering.borrowed(fleet, base.slot, view, forecast)
         forecast = replace(
             forecast,
             warnings=(*forecast.warnings, *warnings),
@@ -160,11 +162,16 @@ class Companion:
             if base.slot is not None:
                 view = fleet.nodes.at(int(fleet.slots.node[base.slot]))
                 answering.check_suite(fleet, base.slot, view, model)
+                answering.check_readable(fleet, base.slot, view, model)
             met = self._application(model, question, [*others, arriving], base)
-        except (InputError, IncompatibleError) as error:
+        except (InputError, UntrainedError) as error:
             warnings.append(f"What {name} meets is not known: {error.message}")
             return NeighbourImpact(name, None)
-        return NeighbourImpact(name, met.slowdown)
+        slowdown = met.slowdown
+        if base.slot is not None and fleet.is_carried(base.slot, model):
+            is_calibrated = slowdown.calibrated and not fleet.slots.lenders[base.slot]
+            slowdown = replace(slowdown, calibrated=bool(is_calibrated))
+        return NeighbourImpact(name, slowdown)
 
     def _idle(self) -> _Base:
         idle = np.zeros(len(self._fleet.columns))

@@ -19,8 +19,11 @@ from kongming.engine.state import FleetState
 from kongming.learning.estimate import Estimate, EstimateOptions, estimate_row, prediction_of
 from kongming.learning.intervals import Widening
 from kongming.records.answers import Forecast
-from kongming.records.errors import IncompatibleError
+from kongming.records.errors import IncompatibleError, UntrainedError
 from kongming.records.prediction import Interval, Prediction
+
+TAKE_A_REFERENCE = "Let the node's agent take a reference, or on the node: kongming reference"
+"""What to do about a node without one."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,6 +65,38 @@ def check_suite(fleet: FleetState, slot: int, view: NodeView, model: Served) -> 
             hint="Surrogates of different sizes are different columns: profile and train "
             "again with this suite.",
         )
+
+
+def check_readable(fleet: FleetState, slot: int, view: NodeView, model: Served) -> None:
+    """Raise UntrainedError where the times of a slot mean nothing to the model: they are of another
+    node, and there is no reference to count them by."""
+    if not fleet.is_readable(slot, model):
+        raise UntrainedError(
+            f"{view.facts.name} has no idle reference, and no node like it has one: its readings "
+            f"mean nothing to the model of {model.file.app}, which is of another node.",
+            hint=TAKE_A_REFERENCE,
+        )
+
+
+def borrowed(fleet: FleetState, slot: int, view: NodeView, forecast: Forecast) -> Forecast:
+    """A forecast from slowdowns over the slot's idle reference: with a warning, and no longer
+    calibrated, where that is of like nodes."""
+    lenders = int(fleet.slots.lenders[slot])
+    if not lenders:
+        return forecast
+    nodes = "that of one node" if lenders == 1 else f"the median of {lenders} nodes"
+    warning = (
+        f"{view.facts.name} has no idle reference: {nodes} of the same CPU model and "
+        "caches was taken for it."
+    )
+    return replace(
+        forecast,
+        slowdown=replace(forecast.slowdown, calibrated=False),
+        runtime_s=None
+        if forecast.runtime_s is None
+        else replace(forecast.runtime_s, calibrated=False),
+        warnings=(*forecast.warnings, warning),
+    )
 
 
 def slowdown(model: Served, met: Met, level: float, widening: Widening) -> Interval:

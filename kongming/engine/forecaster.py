@@ -250,25 +250,7 @@ class Forecaster:
         if is_carried:
             note = answering.carried_note(model, subject.view)
             forecast = replace(forecast, notes=(*forecast.notes, note))
-        return self._borrowed(forecast, subject) if is_carried else forecast
-
-    def _borrowed(self, forecast: Forecast, subject: _Subject) -> Forecast:
-        lenders = int(self._fleet.slots.lenders[subject.slot])
-        if not lenders:
-            return forecast
-        nodes = "that of one node" if lenders == 1 else f"the median of {lenders} nodes"
-        warning = (
-            f"{subject.view.facts.name} has no idle reference: {nodes} of the same CPU model and "
-            "caches was taken for it."
-        )
-        return replace(
-            forecast,
-            slowdown=replace(forecast.slowdown, calibrated=False),
-            runtime_s=None
-            if forecast.runtime_s is None
-            else replace(forecast.runtime_s, calibrated=False),
-            warnings=(*forecast.warnings, warning),
-        )
+        return answering.borrowed(fleet, slot, subject.view, forecast) if is_carried else forecast
 
     def _node_only(self, question: Question, subject: _Subject) -> Forecast:
         slots = self._fleet.slots
@@ -278,7 +260,7 @@ class Forecaster:
             raise UntrainedError(
                 f"{name} has no idle reference, no node like it has one, and its history is too "
                 f"short to tell what is slow on it: nothing can be said of {question.app} there.",
-                hint="Let the node's agent take a reference, or on the node: kongming reference",
+                hint=answering.TAKE_A_REFERENCE,
             )
         bounded = not slots.has_reference(np.array([subject.slot]))[0]
         slowdown = answering.general(slowed, question.level)
@@ -302,7 +284,7 @@ class Forecaster:
             slowdown=replace(slowdown, at_least=bounded),
             warnings=(why,),
         )
-        return self._borrowed(forecast, subject)
+        return answering.borrowed(self._fleet, subject.slot, subject.view, forecast)
 
     def _arriving(self, question: Question, subject: _Subject) -> Pressure:
         """What the newcomer presses with on residents."""

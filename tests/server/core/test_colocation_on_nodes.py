@@ -1,0 +1,73 @@
+"""Neighbours that come to the newest reading of a node, or to the idle node."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kongming.engine.engine import Engine
+from kongming.records.errors import UntrainedError
+from kongming.records.questions import ColocationQuestion
+from tests.server.core import worlds
+from tests.server.core.worlds import IDLE, PRESSURE, expected
+
+TWICE = {name: 2.0 * seconds for name, seconds in IDLE.items()}
+"""The idle times of a node that is half as fast as that of the training."""
+
+QUESTION = ColocationQuestion("memory", ("disk",), node="node-1")
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return worlds.engine()
+
+
+def test_times_of_a_node_without_a_reference_are_not_put_into_a_model_of_another(
+    engine: Engine,
+) -> None:
+    worlds.add_node(engine, logs={}, idle=TWICE, reference=False)
+
+    with pytest.raises(UntrainedError, match="no idle reference"):
+        engine.predict_colocation(QUESTION, 0)
+
+
+def test_over_the_reference_of_a_like_node_nothing_is_calibrated_and_a_word_says_so(
+    engine: Engine,
+) -> None:
+    worlds.add_node(engine, "like", logs={}, idle=TWICE)
+    worlds.add_node(engine, logs={"stream.triad": 0.4}, idle=TWICE, reference=False)
+
+    answer = engine.predict_colocation(QUESTION, 0)
+
+    slowdown = answer.prediction.slowdown
+    loads = ({"stream.triad": 0.4}, PRESSURE["disk"])
+    assert math.log(slowdown.median) == pytest.approx(expected("memory", *loads), abs=1e-6)
+    assert not slowdown.calibrated
+    assert answer.prediction.runtime_s is not None
+    assert not answer.prediction.runtime_s.calibrated
+    (neighbour,) = answer.neighbours
+    assert neighbour.slowdown is not None
+    assert not neighbour.slowdown.calibrated
+    warnings = answer.prediction.warnings
+    assert any("that of one node of the same CPU model" in text for text in warnings)
+    assert not any("as the node of the training" in text for text in warnings)
+
+
+def test_over_a_reference_of_its_own_it_is_calibrated(engine: Engine) -> None:
+    worlds.add_node(engine, logs={}, idle=TWICE)
+
+    answer = engine.predict_colocation(QUESTION, 0)
+
+    assert answer.prediction.slowdown.calibrated
+    assert answer.prediction.warnings == ()
+
+
+def test_an_idle_node_without_a_reference_is_taken_to_be_as_that_of_the_training(
+    engine: Engine,
+) -> None:
+    worlds.add_node(engine, logs={}, idle=TWICE, reference=False)
+
+    answer = engine.predict_colocation(QUESTION)
+
+    assert any("as the node of the training" in text for text in answer.prediction.warnings)
