@@ -25,7 +25,7 @@ from kongming.records.questions import ColocationQuestion, Question, RankQuestio
 from kongming.records.scaling import profiled_at
 from kongming.store import Store
 
-__all__ = ["Needs", "load"]
+__all__ = ["Needs", "load", "put_references"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,12 @@ def load(
     company = needs.company or any(resident.node_id in ids for resident in residents)
     lacking = set()
     for node in facts if company else chosen:
-        if not _put_references(engine, store, node):
+        if not put_references(engine, store, node):
             lacking.add(hardware(node))
     for node in () if company else facts:
         # Like nodes lend theirs.
         if node.id not in ids and hardware(node) in lacking:
-            _put_references(engine, store, node)
+            put_references(engine, store, node)
     for node in chosen:
         for domain, fingerprint in recent_fingerprints(store, node, settings.history):
             with tolerated():
@@ -169,8 +169,8 @@ def _put_models(
                 engine.put_widening(app, placement, widening)
 
 
-def _put_references(engine: Engine, store: Store, node: NodeFacts) -> bool:
-    """Whether the node has any."""
+def put_references(engine: Engine, store: Store, node: NodeFacts) -> bool:
+    """Put in the newest idle references of a node; whether it has any."""
     has_reference = False
     for domain, reference in newest_references(store, node):
         with tolerated():

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kongming.engine.engine import Engine
-from kongming.engine.load import Needs, load, tolerated
-from kongming.engine.load.nodes import newest_references
-from kongming.engine.nodes import domain_of
+from kongming.engine.load import Needs, load, put_references
+from kongming.engine.nodes import domain_of, hardware
 from kongming.records.answers import Colocation, Explanation, Forecast
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.moments import unix
@@ -56,9 +55,11 @@ def _engine_at(store: Store, fingerprint: Fingerprint, needs: Needs) -> tuple[En
     now = unix(fingerprint.started_at) + fingerprint.elapsed_s / 2.0
     engine = load(store, needs, now)
     engine.put_node(node)
-    for domain, reference in newest_references(store, node):
-        with tolerated():
-            engine.put_reference(node.id, domain, reference.times, reference.suite_version)
+    if not put_references(engine, store, node):
+        # Like nodes lend theirs.
+        for other in store.nodes():
+            if other.id != node.id and hardware(other) == hardware(node):
+                put_references(engine, store, other)
     here = domain_of(node, fingerprint.cpu) or 0
     engine.put_fingerprint(node.id, here, fingerprint, now=now)
     return engine, here, now
