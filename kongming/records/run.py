@@ -30,6 +30,15 @@ WAITING_SHARE = "waiting_share"
 was off its processor."""
 
 
+ON_SEVERAL_CPUS = 1.02
+"""A run that used more processor time than this many times its wall time ran on several CPUs at
+once: how long it waited meanwhile is not to be seen in the sum."""
+
+
+KIND = "kind"
+"""Name in ``config`` of an application's kind, for a run whose load driver was timed: "service"."""
+
+
 MOST_COPIES = 256
 """Worker processes of one inducer at the most."""
 
@@ -172,11 +181,13 @@ class Run:
 
     @property
     def waiting_share(self) -> float | None:
-        """The share of the wall time that the program was off the processor; None if its processor
-        time is not known."""
-        if self.usage.cpu_s <= 0.0 or self.wall_s <= 0.0:
+        """The share of the wall time that the program was off the processor; None if that is not
+        known: its processor time was not read, is that of a service's load driver (``KIND``), or is
+        the sum over several CPUs (``ON_SEVERAL_CPUS``)."""
+        if self.usage.cpu_s <= 0.0 or self.wall_s <= 0.0 or self.config.get(KIND) == "service":
             return None
-        return max(0.0, 1.0 - self.usage.cpu_s / self.wall_s)
+        busy = self.usage.cpu_s / self.wall_s
+        return None if busy > ON_SEVERAL_CPUS else max(0.0, 1.0 - busy)
 
     @property
     def families(self) -> frozenset[str]:

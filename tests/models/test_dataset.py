@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from kongming.learning.awake import awake_shares
 from kongming.learning.validation import make_folds
 from kongming.records import moments
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
-from kongming.records.run import WAITING_SHARE, Run
+from kongming.records.run import WAITING_SHARE, Run, Usage
 from tests import builders
 from tests.models import synthetic
 
@@ -191,6 +192,44 @@ def test_the_reading_that_is_nearer_to_the_run_counts() -> None:
     nearer = builders.fingerprint({"stream.triad": 7e-9}, suite="quick")
     data = dataset.build([dataclasses.replace(run, before=nearer), *others])
     assert data.times[0, data.columns.index("stream.triad")] == pytest.approx(7e-9)
+
+
+DEVICES = {"read", "write", "metadata"}
+
+
+def using(cpus: float, **changes: Any) -> list[Run]:
+    """The runs of a program that reads, which use so many CPUs' time."""
+    runs = synthetic.campaign("a", {"iobench.read.4M": 0.7})
+    return [
+        dataclasses.replace(run, usage=Usage(cpu_s=cpus * run.wall_s), **changes) for run in runs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "share"),
+    [
+        (using(1.0), 0.0),
+        (using(0.6), 0.4),
+        (using(1.3), None),
+        ([*using(0.9)[:8], *using(1.3)[8:]], None),
+        (using(0.999, config={"kind": "service"}), None),
+        (synthetic.campaign("a", POWERS), None),
+    ],
+    ids=["computes", "waits", "on several CPUs", "on several in some", "service", "not read"],
+)
+def test_how_long_a_program_waits_is_known_of_a_single_cpu_alone(
+    runs: list[Run], share: float | None
+) -> None:
+    assert columns.waiting_share(runs) == (None if share is None else pytest.approx(share))
+
+
+def test_a_program_on_several_cpus_may_wait_for_its_disk_all_the_same() -> None:
+    """Two thirds of the time of each of four threads: 1.3 CPUs' time in all."""
+    data = dataset.build(using(1.3))
+
+    assert set(data.families) >= DEVICES
+    assert not any("waits for no device" in dropped.reason for dropped in data.dropped_columns)
+    assert not DEVICES & set(dataset.build(using(1.0)).families)
 
 
 def test_a_constant_column_is_dropped() -> None:
