@@ -111,7 +111,7 @@ class Companion:
         """Predict the question's application, by ``model``, next to its neighbours of these
         pressures."""
         file = model.file
-        widening = self._fleet.catalog.widening(file.app, file.placement)
+        widening = answering.widening_of(self._fleet, model)
         signatures: Mapping[str, Sequence[Signature]] = {
             name: self._fleet.catalog.signatures(name, file.placement)
             for name in question.neighbours

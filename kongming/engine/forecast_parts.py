@@ -48,6 +48,16 @@ def estimated(model: Served, met: Met, options: EstimateOptions) -> Estimate:
     return estimate_row(model.file, model.by_name(), rows, replace(options, awake=met.awake))
 
 
+def widening_of(fleet: FleetState, model: Served) -> Widening:
+    """What co-runs say of the intervals of a model. They were compared with what the chosen models
+    say, so of another one of the file only the noise of other programs' repeats is known."""
+    widening = fleet.catalog.widening(*model.key)
+    is_chosen = all(
+        scorer.frozen.name == scorer.variant.chosen for scorer in model.scorers.values()
+    )
+    return widening if is_chosen else widening.repeats_alone()
+
+
 def predicted(model: Served, met: Met, options: EstimateOptions, *, strict: bool) -> Prediction:
     """Raises as ``kongming.learning.predict.predict_environment``."""
     answer = estimated(model, met, options)

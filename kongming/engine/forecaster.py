@@ -238,7 +238,7 @@ class Forecaster:
         fleet = self._fleet
         slot = subject.slot
         is_carried = fleet.is_carried(slot, model)
-        widening = fleet.catalog.widening(question.app, subject.placement)
+        widening = answering.widening_of(fleet, model)
         prediction = answering.predicted(
             model,
             Met(subject.logs, fleet.slots.idle[slot], is_carried, subject.awake),
@@ -316,7 +316,7 @@ class Forecaster:
         impacts = {}
         for meeting in self._meetings(question, subject):
             model = meeting.model
-            widening = self._fleet.catalog.widening(*model.key)
+            widening = answering.widening_of(self._fleet, model)
             try:
                 impact = ResidentImpact(
                     model.file.app,

@@ -475,7 +475,7 @@ class Ranker:
         variant = matrix.variant[row, slot] if history is None else history.variant
         code = int(variant) or scoring.FULL
         scorer = query.model.scorers.get(code) or query.model.scorers[scoring.FULL]
-        widening = self._fleet.catalog.widening(*query.model.key)
+        widening = answering.widening_of(self._fleet, query.model)
         error = float(matrix.error[row, slot]) if history is None else history.error
         limit = float(matrix.limit[row, slot]) if history is None else history.limit
         edge = bool(matrix.at_least[row, slot]) if history is None else history.at_least

@@ -219,6 +219,10 @@ class Widening:
                     allowed="a finite number above 0",
                 )
 
+    def repeats_alone(self) -> Widening:
+        """Return the widening of a model that no co-run was compared with: the ``pool`` alone."""
+        return Widening(pool=self.pool)
+
     def notes(self) -> tuple[str, ...]:
         """Return a sentence on how the interval was widened; none without co-runs."""
         if not self.pairs:

@@ -90,6 +90,9 @@ def command(
         frozen = variant.model(model)
         curves = [*family_curves(variant, frozen), *surrogate_curves(variant, frozen)]
         widening = ModelFiles(store).calibration(site_of(file)).widening(app)
+        if frozen.name != variant.chosen:
+            # Of predictions: co-runs were compared with the chosen model.
+            widening = widening.repeats_alone()
         card = _card(store, entry, document, file, frozen, curves, widening)
         card["in_service"] = in_service
     if plot_file is not None:
