@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
+from types import MappingProxyType
 
 from kongming.learning.intervals import Widening, expected_score, score, widening_factor
 from kongming.learning.model_file import ModelFile
@@ -75,15 +76,18 @@ def calibrate(
     *,
     model: str | None = None,
     level: float = 0.9,
+    repeats: Mapping[str, Variance] = MappingProxyType({}),
 ) -> Calibration:
     """Return the scores of ``coruns`` by the application's own model; None or "auto" is its chosen
     one.
 
-    ``files`` and ``signatures`` are by application, all of one node and placement. Co-runs that
-    cannot be predicted are left out: the application has no model (or no ``model``), or a neighbour
-    has no matching signature.
+    ``files`` and ``signatures`` are by application, all of one node and placement; ``repeats`` are
+    the variances of applications whose models are not among ``files``, which intervals are drawn
+    towards too: a factor holds for intervals of the same pool as those that it was learned from.
+    Co-runs that cannot be predicted are left out: the application has no model (or no ``model``),
+    or a neighbour has no matching signature.
     """
-    repeats = {app: file.variants["full"].repeats for app, file in files.items()}
+    repeats = {**repeats, **{app: file.variants["full"].repeats for app, file in files.items()}}
     pools = {
         app: pool(variance for name, variance in repeats.items() if name != app) for app in files
     }

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kongming.engine.load.models import solo_repeats
+from kongming.engine.load.models import ModelFiles, newest_signatures, site_of, solo_repeats
 from kongming.learning import model_file as persist
 from kongming.learning import predict
 from kongming.learning.calibration import Calibration, CoRun, Score, calibrate, coruns_of
-from kongming.learning.intervals import UNWIDENED, Widening
+from kongming.learning.intervals import UNWIDENED, Widening, score
 from kongming.learning.repeat_noise import Variance
 from kongming.learning.training import train_application
 from kongming.records.run import Run, Signature
+from kongming.store import Store
 from tests import builders
 from tests.models import synthetic
 
@@ -231,3 +232,29 @@ def test_the_noise_of_other_programs_is_known_without_any_co_run() -> None:
     others = {name: Variance(0.1**2, 6.0) for name in "abcd"}
     assert Calibration(repeats=others).widening("new").pool.value == pytest.approx(0.1**2, rel=0.2)
     assert Calibration(repeats={"new": Variance(0.1**2, 6.0)}).widening("new") == UNWIDENED
+
+
+def test_scores_are_in_units_of_the_intervals_that_are_answered(corun: str) -> None:
+    """Programs without a co-run, which repeat better, are of the pool of both."""
+    with Store.open(corun) as store:
+        calm = [
+            builders.run(f"calm{n}", 2.0 + 0.004 * (k % 2), campaign="calm")
+            for n in range(5)
+            for k in range(6)
+        ]
+        store.add_all(runs=calm, signatures=[])
+        measured = {(run.app, run.neighbours): run for run in store.runs(kind="corun")}
+        files = ModelFiles(store)
+        file = files.serving("chaser", "cross-core")
+        assert file is not None
+        site = site_of(file)
+        calibration = files.calibration(site)
+        assert len(calibration.scores) == len(measured)
+        for known in calibration.scores:
+            served = files.serving(known.app, "cross-core")
+            assert served is not None
+            company = {name: newest_signatures(store, name, site) for name in known.neighbours}
+            pool = calibration.widening(known.app).pool
+            interval = predict.slowdown_colocated(served, company, widening=Widening(pool=pool))
+            slowdown = measured[known.app, known.neighbours].cost / 3.0
+            assert known.value == pytest.approx(score(interval, slowdown))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -150,8 +149,8 @@ def calibration(
     signatures = {name: newest_signatures(store, name, site) for name in neighbours}
     campaigns = {run.campaign for run in runs}
     solos = [run for run in every_solo if run.campaign in campaigns]
-    calibrated = calibrate(files, signatures, coruns_of([*solos, *runs], files), model=model)
-    return replace(calibrated, repeats=repeats | dict(calibrated.repeats))
+    coruns = coruns_of([*solos, *runs], files)
+    return calibrate(files, signatures, coruns, model=model, repeats=repeats)
 
 
 def solo_repeats(solos: Iterable[Run]) -> dict[str, Variance]:
