@@ -20,13 +20,15 @@ from kongming.engine import forecast_parts as answering
 from kongming.engine import order as ranking
 from kongming.engine import scoring, shortlist
 from kongming.engine.catalog import Pressure, untrained
-from kongming.engine.columns import fitted
+from kongming.engine.columns import fitted, fitted_rows
 from kongming.engine.environment import ratio_of
 from kongming.engine.forecast_parts import Met
 from kongming.engine.node_sets import choose_sets
+from kongming.engine.residents import Company
 from kongming.engine.scaled_jobs import ScaleModels, ranked_set
 from kongming.engine.score_matrix import carried
 from kongming.engine.scoring import Served
+from kongming.engine.slots import ANY_SUITE
 from kongming.engine.state import FleetState
 from kongming.records.answers import RankedNode, RankedSet, Ranking
 from kongming.records.errors import UntrainedError
@@ -63,9 +65,11 @@ class _Query:
 @dataclass(frozen=True, eq=False, slots=True)
 class _Reading:
     """What a place is predicted from where that is not its newest fingerprint but the median of
-    its history: ``slowed`` (C,) over the idle reference, and the scores of the model."""
+    its history: ``slowed`` (C,) over the idle reference, ``company`` who is there and what each
+    meets, and the scores of the model."""
 
     slowed: Floats
+    company: Company
     error: float = 0.0
     outside: bool = False
     limit: float = 0.0
@@ -296,17 +300,21 @@ class Ranker:
         slowed = met - slots.idle[chosen]
         if query.model is None:
             log_slowdown[chosen] = np.nanmean(slowed, axis=1)
-            query.history.update(zip(places, map(_Reading, slowed), strict=True))
+            for place, logs, company in zip(places, slowed, companies, strict=True):
+                query.history[place] = _Reading(logs, company)
             return
         own = fleet.own_node(query.model)
         counted = carried(chosen, slots, own)
         scores = scoring.score(query.model, met, slowed, counted, awake)
-        # Times of another node mean nothing to the model unless they are slowdowns.
+        # Times of another node mean nothing to the model unless they are slowdowns, nor do those of
+        # other surrogates.
         known = counted | (slots.node[chosen] == own)
+        known &= np.isin(slots.suite[chosen], (query.model.suite, ANY_SUITE))
         log_slowdown[chosen] = np.where(known, scores.log_slowdown, math.nan)
         for i, place in enumerate(places):
             query.history[place] = _Reading(
                 slowed[i],
+                companies[i],
                 float(scores.error[i]),
                 bool(scores.outside[i]),
                 float(scores.limit[i]),
@@ -352,7 +360,14 @@ class Ranker:
             before[unknown] = table.now[chosen[unknown]] = np.nan_to_num(
                 fleet.resident_logs(chosen[unknown], None)[0]
             )
-        then, least = fleet.resident_logs(chosen, query.pressure)
+        met: Floats | None = None
+        awake: Floats | None = None
+        if any(place in query.history for place in places):
+            met, awake, usual = self._usual(query, places)
+            if usual.any():
+                its = fleet.resident_logs(chosen[usual], None, met[usual], awake[usual])[0]
+                before[usual] = np.nan_to_num(its)
+        then, least = fleet.resident_logs(chosen, query.pressure, met, awake)
         # Where no model says anything, one is slowed as its surrogates are on average.
         untold = np.isnan(then)
         added = np.where(untold, general, np.maximum(then - before, 0.0))
@@ -368,6 +383,29 @@ class Ranker:
             harm.append((float(added[start:end].sum()), math.inf if limited and open_ else worst))
             start = end
         return harm
+
+    def _usual(self, query: _Query, places: list[int]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """What the residents of these places meet, (n, C), for which share of time others keep a
+        CPU awake, (n,), and of which of them, (n,), that is by the median of the place's
+        history."""
+        table = self._fleet.table
+        width = min(len(self._fleet.columns), self._fleet.slots.width)
+        met, awake = [], []
+        usual: list[bool] = []
+        for place in places:
+            rows = table.rows(place)
+            reading = query.history.get(place)
+            here = [] if reading is None else reading.company.here
+            # Where residents came or went this moment, and the table lags, it is the newest one.
+            if reading is None or len(here) != len(rows):
+                met.append(fitted_rows(table.met[rows, :width], width))
+                awake.append(table.awake[rows])
+                usual += [False] * len(rows)
+            else:
+                met.append(fitted_rows(reading.company.each[here, :width], width))
+                awake.append(reading.company.each_awake[here])
+                usual += [True] * len(rows)
+        return np.concatenate(met), np.concatenate(awake), np.array(usual, dtype=np.bool_)
 
     # Who is refused.
 

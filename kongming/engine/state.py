@@ -347,17 +347,21 @@ class FleetState:
         self,
         rows: NDArray[np.intp],
         newcomer: Pressure | None,
+        met: Floats | None = None,
+        awake: Floats | None = None,
     ) -> tuple[Floats, NDArray[np.bool_]]:
         """(n,) log slowdown of residents by their rows in the table, NaN for one without a model,
-        and whether each is the least. ``newcomer`` is the pressure of one who would join each."""
+        and whether each is the least. ``newcomer`` is the pressure of one who would join each;
+        ``met`` (n, C) and ``awake`` (n,) stand in for what the table has."""
         table, slots = self.table, self.slots
         # Those of one model stand together, so that each model is asked once, of a slice.
         order = np.argsort(table.model[rows], kind="stable")
         rows = rows[order]
         kinds, where = table.model[rows], table.slot[rows]
         width = min(len(self.columns), slots.width)
-        met = fitted_rows(table.met[rows, :width], width)
-        awake = table.awake[rows]
+        met = table.met[rows, :width] if met is None else met[order, :width]
+        met = fitted_rows(met, width)
+        awake = table.awake[rows] if awake is None else awake[order]
         if newcomer is not None:
             met = met + fitted(newcomer.slowed, width)
             awake = together((awake, np.asarray(newcomer.awake)))

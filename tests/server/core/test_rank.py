@@ -313,6 +313,49 @@ class TestStale:
         assert ids(rank(engine)) == ["old", "young"]
         assert ids(rank(engine, stale_policy="history")) == ["young", "old"]
 
+    @pytest.mark.parametrize("policy", ["widen", "history"])
+    def test_residents_are_judged_by_the_environment_of_the_newcomer(
+        self, engine: Engine, policy: str
+    ) -> None:
+        for n in range(4):
+            usual = worlds.fingerprint(
+                worlds.slowed({"stream.triad": 0.7}), NOW - 3000.0 - n, "old"
+            )
+            engine.put_fingerprint("old", 0, usual, now=NOW)
+        for n, app in enumerate(("memory", "quiet", "memory")):
+            engine.put_assignment(bound(f"a{n}", app, NOW - 5.0, "old"))
+        engine.put_assignment(bound("b", "memory", NOW - 5.0, "young"))
+
+        nodes = {node.node_id: node for node in rank(engine, "disk", stale_policy=policy).nodes}
+
+        assert set(nodes) == {"old", "young"}
+        for node_id, node in nodes.items():
+            question = Question("disk", node_id, stale_policy=policy)
+            impacts = engine.predict(question, NOW).residents.values()
+            worst = max(impact.slowdown_then.median for impact in impacts)
+            assert node.worst_resident_slowdown == pytest.approx(worst, rel=1e-5)
+            harm = sum(math.log(i.slowdown_then.median / i.slowdown_now.median) for i in impacts)
+            assert node.score == pytest.approx(math.log(node.slowdown.median) + harm, abs=1e-5)
+
+    @pytest.mark.parametrize("policy", ["widen", "history"])
+    def test_readings_of_another_suite_are_unpredictable(self, policy: str) -> None:
+        engine = worlds.engine()
+        worlds.add_node(engine, "old", reference=False)
+        engine.put_reference("old", 0, worlds.IDLE, "2-89abcdef")
+        for ago in (2400.0, 2200.0, 2000.0):
+            read = worlds.builders.fingerprint(
+                worlds.slowed({"stream.triad": 0.4}),
+                node=worlds.builders.node(id="old", name="name-old"),
+                started_at=worlds.iso(NOW - ago),
+                suite_version="2-89abcdef",
+            )
+            engine.put_fingerprint("old", 0, read, now=NOW)
+
+        ranking = rank(engine, stale_policy=policy)
+
+        assert ids(ranking) == []
+        assert ranking.refused == {"unpredictable": 1}
+
 
 class TestFreshness:
     def test_a_fingerprint_waits_for_the_next_refresh_and_that_is_stated(
