@@ -25,20 +25,14 @@ class Explainer:
         self._forecaster = forecaster
 
     def explain(self, question: Question, now: float) -> Explanation:
-        forecast = self._forecaster.predict(question, now)
-        fleet = self._fleet
-        view = fleet.nodes.find(question.node)
-        slot = view.slots[forecast.domain]
-        model = None
-        if forecast.basis == "model":
-            model = self._forecaster.model(question, forecast.placement)
-        logs = self._forecaster.met(question, fleet.company(slot), view)
-        idle = fleet.baseline(slot)
-        if model is None:
-            return Explanation(forecast, self._shares(logs, idle, view.by))
-        awake = self._forecaster.awake(question, fleet.company(slot))
-        met = Met(logs, idle, fleet.is_carried(slot, model), awake)
-        return Explanation(forecast, self._contributions(model, met))
+        subject = self._forecaster.subject(question, now)
+        forecast = self._forecaster.answer(question, subject, now)
+        idle = self._fleet.baseline(subject.slot)
+        if subject.model is None:
+            return Explanation(forecast, self._shares(subject.logs, idle, subject.view.by))
+        is_carried = self._fleet.is_carried(subject.slot, subject.model)
+        met = Met(subject.logs, idle, is_carried, subject.awake)
+        return Explanation(forecast, self._contributions(subject.model, met))
 
     def _contributions(self, model: Served, met: Met) -> tuple[Contribution, ...]:
         rows = scoring.rows_of(model, met.logs, met.logs - met.idle, met.carried)

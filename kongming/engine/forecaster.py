@@ -36,9 +36,11 @@ from kongming.records.questions import Question
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Subject:
+class Subject:
     """What a question is about: ``logs`` (C,) is the environment that the application meets, and
-    ``awake`` the share of time in which residents keep a CPU awake, NaN without any."""
+    ``awake`` the share of time in which residents keep a CPU awake, NaN without any. ``model`` is
+    None where none can say anything of the place. ``age`` (s) is that of the newest fingerprint,
+    None without any; ``history`` says that the median of those before it stands in for it."""
 
     view: NodeView
     slot: int
@@ -47,6 +49,9 @@ class _Subject:
     company: Company
     logs: Floats
     awake: float
+    age: float | None
+    stale: bool
+    history: bool
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,10 +72,14 @@ class Forecaster:
         self._memory: Memory[tuple[Any, ...], Forecast] = Memory(fleet.settings.answers)
 
     def predict(self, question: Question, now: float) -> Forecast:
+        return self.answer(question, self.subject(question, now), now)
+
+    def subject(self, question: Question, now: float) -> Subject:
+        """Where and what the question is about. Raises as ``Engine.predict``."""
         fleet = self._fleet
         view = fleet.nodes.find(question.node)
         placement = fleet.catalog.placement(question.app, question.placement)
-        model = self.model(question, placement)
+        model = self._model(question, placement)
         slot = self._slot(question, view, model)
         company = fleet.company(slot)
         if model is not None and not fleet.is_readable(slot, model):
@@ -90,36 +99,43 @@ class Forecaster:
             company = fleet.residents.company(
                 fleet.slots, slot, view.facts.id, fleet.catalog, fleet.columns, history
             )
-        subject = _Subject(
+        return Subject(
             view,
             slot,
             placement,
             model,
             company,
-            self.met(question, company, view),
-            self.awake(question, company),
+            self._met(question, company, view),
+            self._awake(question, company),
+            age,
+            stale,
+            history is not None,
         )
+
+    def answer(self, question: Question, subject: Subject, now: float) -> Forecast:
+        """Raises as ``Engine.predict``."""
+        slot = subject.slot
         key = (
             question.app,
-            placement,
+            subject.placement,
             slot,
             question.level,
             question.model,
             question.model_version,
             question.resident_id,
             question.strict,
-            history is not None,
+            subject.history,
         )
-        depends_on = (int(fleet.slots.version[slot]), fleet.catalog.generation)
+        depends_on = (int(self._fleet.slots.version[slot]), self._fleet.catalog.generation)
         forecast = self._memory.get(key, depends_on)
         if forecast is None:
             forecast = self._forecast(question, subject)
             self._memory.put(key, depends_on, forecast)
-        return self._aged(question, forecast, subject, age, stale, history is not None, now)
+        return self._aged(question, forecast, subject, now)
 
     # What the question is about.
 
-    def model(self, question: Question, placement: str) -> Served | None:
+    def _model(self, question: Question, placement: str) -> Served | None:
         catalog = self._fleet.catalog
         if catalog.served(question.app, placement) is None and not (
             question.model_version or question.model
@@ -178,7 +194,7 @@ class Forecaster:
                 )
         return resident
 
-    def met(self, question: Question, company: Company, view: NodeView) -> Floats:
+    def _met(self, question: Question, company: Company, view: NodeView) -> Floats:
         if not question.resident_id:
             logs = company.met
         else:
@@ -188,7 +204,7 @@ class Forecaster:
         return fitted(logs, self._fleet.slots.width)
 
     @staticmethod
-    def awake(question: Question, company: Company) -> float:
+    def _awake(question: Question, company: Company) -> float:
         """The share of time in which those next to the application keep a CPU awake; NaN for a
         newcomer to a node where nobody runs."""
         place = company.place(question.resident_id) if question.resident_id else None
@@ -200,7 +216,7 @@ class Forecaster:
 
     # The answer.
 
-    def _forecast(self, question: Question, subject: _Subject) -> Forecast:
+    def _forecast(self, question: Question, subject: Subject) -> Forecast:
         model = subject.model
         if model is None:
             forecast = self._node_only(question, subject)
@@ -234,7 +250,7 @@ class Forecaster:
             residents=residents,
         )
 
-    def _by_model(self, question: Question, subject: _Subject, model: Served) -> Forecast:
+    def _by_model(self, question: Question, subject: Subject, model: Served) -> Forecast:
         fleet = self._fleet
         slot = subject.slot
         is_carried = fleet.is_carried(slot, model)
@@ -252,7 +268,7 @@ class Forecaster:
             forecast = replace(forecast, notes=(*forecast.notes, note))
         return answering.borrowed(fleet, slot, subject.view, forecast) if is_carried else forecast
 
-    def _node_only(self, question: Question, subject: _Subject) -> Forecast:
+    def _node_only(self, question: Question, subject: Subject) -> Forecast:
         slots = self._fleet.slots
         slowed = subject.logs - self._fleet.baseline(subject.slot)
         name = subject.view.facts.name
@@ -286,12 +302,12 @@ class Forecaster:
         )
         return answering.borrowed(self._fleet, subject.slot, subject.view, forecast)
 
-    def _arriving(self, question: Question, subject: _Subject) -> Pressure:
+    def _arriving(self, question: Question, subject: Subject) -> Pressure:
         """What the newcomer presses with on residents."""
         suite = int(self._fleet.slots.suite[subject.slot])
         return self._fleet.catalog.pressure(question.app, subject.placement, suite)
 
-    def _meetings(self, question: Question, subject: _Subject) -> Iterator[_Meeting]:
+    def _meetings(self, question: Question, subject: Subject) -> Iterator[_Meeting]:
         """Residents whose models can say anything of the place: what they meet there."""
         fleet, slot = self._fleet, subject.slot
         width, idle = fleet.slots.width, fleet.slots.idle[slot]
@@ -312,7 +328,7 @@ class Forecaster:
                 Met(logs + pressure, idle, is_carried, together((awake, arriving.awake))),
             )
 
-    def _impacts(self, question: Question, subject: _Subject) -> dict[str, ResidentImpact]:
+    def _impacts(self, question: Question, subject: Subject) -> dict[str, ResidentImpact]:
         impacts = {}
         for meeting in self._meetings(question, subject):
             model = meeting.model
@@ -334,7 +350,7 @@ class Forecaster:
     def _aged_impacts(
         self,
         question: Question,
-        subject: _Subject,
+        subject: Subject,
         impacts: Mapping[str, ResidentImpact],
         movement: Movement,
         age: float,
@@ -358,13 +374,10 @@ class Forecaster:
         self,
         question: Question,
         forecast: Forecast,
-        subject: _Subject,
-        age: float | None,
-        stale: bool,
-        history: bool,
+        subject: Subject,
         now: float,
     ) -> Forecast:
-        slots = self._fleet.slots
+        slots, age = self._fleet.slots, subject.age
         warnings = forecast.warnings
         state, reason = self._fleet.nodes.state(subject.view, now)
         if state in OUT_OF_SERVICE:
@@ -373,14 +386,14 @@ class Forecaster:
             notes = (*forecast.notes, "No live fingerprint: predicted from the idle reference.")
             return replace(forecast, warnings=warnings, notes=notes)
         taken_at = float(slots.taken_at[subject.slot])
-        if not stale:
+        if not subject.stale:
             return replace(
                 forecast, fingerprint_age_s=age, fingerprint_taken_at=taken_at, warnings=warnings
             )
         ttl = slots.ttl_s[subject.slot]
         old = f"The fingerprint is {age:.0f} s old, beyond its {ttl:.0f} s"
         model = subject.model
-        if history:
+        if subject.history:
             slowdown = replace(forecast.slowdown, calibrated=False)
             residents = {key: _uncalibrated(impact) for key, impact in forecast.residents.items()}
             how = "the median of the node's history was used, and the interval is not calibrated."

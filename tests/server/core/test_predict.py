@@ -341,6 +341,24 @@ class TestStale:
         assert any("history" in warning for warning in forecast.warnings)
         assert log_slowdown(ask(engine)) == pytest.approx(0.2, abs=1e-6)
 
+    @pytest.mark.parametrize(("policy", "triad"), [("history", 0.1), ("widen", 0.4)])
+    @pytest.mark.parametrize("app", ["memory", "stranger"])
+    def test_an_explanation_is_of_what_is_predicted(
+        self, engine: Engine, app: str, policy: Any, triad: float
+    ) -> None:
+        for n in range(4):
+            earlier = worlds.fingerprint(worlds.slowed({"stream.triad": 0.1}), NOW - 3000.0 - n)
+            engine.put_fingerprint("node-1", 0, earlier, now=NOW)
+
+        explained = engine.explain(Question(app, "node-1", stale_policy=policy), NOW)
+
+        parts = explained.contributions
+        assert parts[0].surrogate == "stream.triad"
+        ratio = parts[0].seconds_per_op / parts[0].idle_seconds_per_op
+        assert ratio == pytest.approx(math.exp(triad), rel=1e-5)
+        total = math.fsum(part.log_slowdown for part in parts)
+        assert total == pytest.approx(log_slowdown(explained.prediction), abs=1e-5)
+
     def test_older_is_wider(self, engine: Engine) -> None:
         widths = [
             math.log(f.slowdown.upper / f.slowdown.median)
