@@ -171,7 +171,7 @@ class Forecaster:
             )
         if len(ready) == 1:
             return next(iter(ready.values()))
-        if model is None or model.row < 0:
+        if model is None:
             for slot in ready.values():
                 self._fleet.company(slot)
             return min(ready.values(), key=lambda s: (_last(float(slots.general[s])), s))

@@ -275,11 +275,22 @@ class FleetState:
             self._work_out(model, never)
 
     def entry(self, model: Served, slot: int) -> float:
-        """The log slowdown of one entry of the matrix, worked out now where it lags."""
+        """The log slowdown of one entry of the matrix, worked out now where it lags; of a model
+        that is not in service, and has no row there, by itself. NaN where it cannot say."""
         self.company(slot)
         self._fit()
+        if model.row < 0:
+            return self._unserved_entry(model, slot)
         self._work_out(model, np.array([slot], dtype=np.intp))
         return float(self.matrix.log_slowdown[model.row, slot])
+
+    def _unserved_entry(self, model: Served, slot: int) -> float:
+        if not self.is_judged(slot, model):
+            return math.nan
+        place = self._environments(np.array([slot], dtype=np.intp))
+        is_carried = np.array([self.is_carried(slot, model)])
+        scores = scoring.score(model, place.met, place.slowed, is_carried, place.awake)
+        return float(scores.log_slowdown[0])
 
     def refresh(self, now: float, budget_s: float) -> float:
         """Work out what lags, for about ``budget_s``; returns what it lags by then, in seconds."""

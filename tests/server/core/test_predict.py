@@ -396,6 +396,38 @@ def test_the_domain_with_the_least_slowdown_answers_unless_one_is_named(engine: 
         ask(engine, domain=2)
 
 
+@pytest.mark.parametrize("named", [{"model": "LM"}, {"model_version": 1}, {"model_version": 2}])
+def test_a_model_that_is_named_has_the_domain_where_it_is_slowed_least(
+    engine: Engine, named: dict[str, Any]
+) -> None:
+    """The other one has the lower general slowdown."""
+    engine.put_model(worlds.model("memory", worlds.SENSITIVITY["memory"]), 2, in_service=False)
+    domains = {"cpus": (0, 1), "llc_cpus": ((0,), (1,))}
+    worlds.add_node(engine, logs={"iobench.read.4M": 0.5}, **domains)
+    lower = worlds.fingerprint(worlds.slowed({"stream.triad": 0.3}), NOW - 5.0, **domains)
+    engine.put_fingerprint("node-1", 1, lower, now=NOW)
+
+    chosen, by_name = ask(engine), ask(engine, **named)
+
+    assert (by_name.domain, chosen.domain) == (0, 0)
+    assert by_name.slowdown == chosen.slowdown
+
+
+def test_a_domain_that_was_read_with_another_suite_is_passed_over(engine: Engine) -> None:
+    domains = {"cpus": (0, 1), "llc_cpus": ((0,), (1,))}
+    worlds.add_node(engine, logs={"stream.triad": 0.3}, **domains)
+    other = worlds.builders.fingerprint(
+        worlds.slowed({}),
+        node=worlds.builders.node(id="node-1", name="name-node-1", **domains),
+        started_at=worlds.iso(NOW - 5.0),
+        suite_version="2-89abcdef",
+    )
+    engine.put_reference("node-1", 0, IDLE, "2-89abcdef")
+    engine.put_fingerprint("node-1", 0, other, now=NOW)
+
+    assert ask(engine, model="LM").domain == ask(engine).domain == 1
+
+
 def test_a_neighbour_in_another_domain_presses_on_what_the_domains_share(engine: Engine) -> None:
     worlds.add_node(engine, logs={}, cpus=(0, 1), llc_cpus=((0,), (1,)))
     engine.put_assignment(bound("m", "memory", NOW - 1.0, domain=0))
