@@ -59,7 +59,7 @@ class _Query:
     history: dict[int, _Reading] = field(default_factory=dict)
     beside: dict[int, tuple[float, bool]] = field(default_factory=dict)
     """By place that was worked out: the greatest log slowdown that a resident would have, and
-    whether some one's is a lower bound."""
+    whether some one's is a lower bound, or that of no model."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -336,7 +336,7 @@ class Ranker:
     def _harm(self, query: _Query, places: list[int]) -> Steps[list[tuple[float, float]]]:
         """In steps, for each place, what the newcomer adds to the residents' log slowdowns in all,
         and the greatest log slowdown that one would have: infinite where there is a limit and that
-        is a lower bound."""
+        is a lower bound, or that of no model."""
         harm = []
         for start in range(0, len(places), _AT_ONCE):
             if start:
@@ -371,7 +371,8 @@ class Ranker:
         # Where no model says anything, one is slowed as its surrogates are on average.
         untold = np.isnan(then)
         added = np.where(untold, general, np.maximum(then - before, 0.0))
-        after = np.where(untold, 0.0, then)
+        after = np.where(untold, np.fmax(general, 0.0), then)
+        least = least | untold
         limited = bool(query.request.resident_slowdown_limit)
         harm = []
         start = 0
@@ -379,7 +380,7 @@ class Ranker:
             end = start + count
             worst, open_ = float(after[start:end].max(initial=0.0)), bool(least[start:end].any())
             query.beside[place] = worst, open_
-            # That one is slowed at least so much is no word that a limit is kept.
+            # A least slowdown, or an estimate of one, does not show that a limit is kept.
             harm.append((float(added[start:end].sum()), math.inf if limited and open_ else worst))
             start = end
         return harm

@@ -114,8 +114,8 @@ class Colocation(Answer):
 class RankedNode(Answer):
     """One place in a ranking; a lower ``score`` is better. ``residents`` counts assignments.
 
-    ``worst_resident_at_least`` says that some resident would be slowed "at least" so much: the
-    worst is slowed as said or more.
+    ``worst_resident_at_least`` says that some resident would be slowed "at least" so much, or that
+    no model says of one how much: the worst is slowed as given, or more.
     """
 
     node_id: str

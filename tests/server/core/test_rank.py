@@ -179,6 +179,23 @@ def test_a_ranking_says_where_the_worst_resident_is_slowed_at_least_so_much(
         assert node.worst_resident_at_least == any(i.slowdown_then.at_least for i in impacts)
 
 
+def test_a_resident_of_which_nothing_is_known_keeps_no_limit(engine: Engine) -> None:
+    engine.put_assignment(bound("a", "stranger", NOW - 100.0, "node-0"))
+    engine.put_assignment(bound("b", "quiet", NOW - 100.0, "node-1"))
+
+    free = {node.node_id: node for node in rank(engine).nodes}
+    limited = rank(engine, resident_slowdown_limit=1.5)
+
+    unknown = free["node-0"]
+    assert unknown.worst_resident_at_least
+    added = sum(PRESSURE["memory"].values()) / len(worlds.NAMES)
+    assert math.log(unknown.worst_resident_slowdown) == pytest.approx(added, abs=1e-5)
+    assert unknown.score == pytest.approx(math.log(unknown.slowdown.median) + added, abs=1e-5)
+    assert not free["node-1"].worst_resident_at_least
+    assert set(ids(limited)) == {"node-1", "node-2"}
+    assert limited.refused == {"resident_slowdown_limit": 1}
+
+
 def test_memory_that_is_promised_is_not_there(engine: Engine) -> None:
     engine.put_assignment(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
 
