@@ -3,6 +3,9 @@
 The mean squared difference of two fingerprints grows with the time between them. Of it, the part
 that is there at once is reading noise and says nothing of age; the part that grows is taken to
 grow steadily (as a random walk does), up to what two unrelated moments of the history differ by.
+
+A history knows of the time that it spans, and of no more: five readings of the same two minutes do
+not show what a node does in two days. What lies beyond moves as that of a node without a history.
 """
 
 from __future__ import annotations
@@ -24,15 +27,22 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """Log units squared per second, and the most that they come to (log units squared)."""
+    """Log units squared per second, and the most that they come to (log units squared), up to an
+    age of ``span_s``; from there on as ``beyond``, independently of what was before."""
 
     rate: float
     most: float
     learnt: bool
+    span_s: float = math.inf
+    beyond: Movement | None = None
 
     def after(self, age_s: float) -> float:
         """Root mean square over surrogates of what an environment has moved by, in logs."""
-        return math.sqrt(min(max(age_s, 0.0) * self.rate, self.most))
+        age = max(age_s, 0.0)
+        within = math.sqrt(min(min(age, self.span_s) * self.rate, self.most))
+        if self.beyond is None or age <= self.span_s:
+            return within
+        return math.hypot(within, self.beyond.after(age - self.span_s))
 
     def reach(self, age_s: float, level: float) -> float:
         """How far, in logs, an environment has moved at the most with probability ``level``: that
@@ -41,9 +51,13 @@ class Movement:
 
     def time_to(self, movement: float) -> float:
         """Seconds until it has moved by so much; infinite if it never does."""
-        if self.rate <= 0.0 or movement**2 >= self.most:
+        squared = movement**2
+        if self.rate > 0.0 and squared < self.most and squared / self.rate <= self.span_s:
+            return squared / self.rate
+        if self.beyond is None:
             return math.inf
-        return movement**2 / self.rate
+        left = max(squared - self.after(self.span_s) ** 2, 0.0)
+        return self.span_s + self.beyond.time_to(math.sqrt(left))
 
 
 def default_movement(in_an_hour: float) -> Movement:
@@ -54,7 +68,8 @@ def default_movement(in_an_hour: float) -> Movement:
 def learn(taken_at: Floats, logs: Floats, default: Movement) -> Movement:
     """From fingerprints ``logs`` (n, C), log seconds per operation, taken at ``taken_at`` (n,).
 
-    NaN is a surrogate that was not read. Below ``LEAST_HISTORY`` fingerprints, ``default``.
+    NaN is a surrogate that was not read. Below ``LEAST_HISTORY`` fingerprints, and for what lies
+    beyond the time that they span, it is ``default``.
     """
     if len(taken_at) < LEAST_HISTORY:
         return default
@@ -67,7 +82,8 @@ def learn(taken_at: Floats, logs: Floats, default: Movement) -> Movement:
     rate = max(far[0] - near[0], 0.0) / (far[1] - near[1])
     deviations = what - _column_means(what)
     spread = _mean_square(deviations)
-    return Movement(rate, 2.0 * (spread if spread is not None else 0.0), True)
+    most = 2.0 * (spread if spread is not None else 0.0)
+    return Movement(rate, most, True, float(when[-1] - when[0]), default)
 
 
 def _differences(when: Floats, what: Floats, lag: int) -> tuple[float, float] | None:

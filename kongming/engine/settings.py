@@ -23,8 +23,9 @@ class Settings:
 
     A fingerprint's time to live is learnt from its node's own history, between ``least_ttl_s``
     and ``most_ttl_s``: the time in which the log environment moves by ``ttl_movement``; it is
-    ``ttl_s`` while there are too few fingerprints to learn from, and the log environment then
-    counts as moving by ``default_movement`` in an hour. ``silent_after_s`` without a heartbeat
+    ``ttl_s`` while there are too few fingerprints to learn from. The log environment then, and for
+    ages beyond the time that the history spans, counts as moving by ``default_movement`` in an
+    hour. ``silent_after_s`` without a heartbeat
     makes a node silent. ``tie_share`` of the first one's interval (its half, in logs) is what
     scores may differ by and still be tied. ``unknown_pressure`` is the log slowdown that a
     resident without a signature is taken to inflict while no signature is known at all.

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kongming.engine.movement import default_movement, learn
 from kongming.engine.settings import Settings
@@ -41,6 +43,34 @@ def test_movement_grows_with_age_up_to_what_the_history_spans() -> None:
     assert ages[0] == 0.0
     assert ages == sorted(ages)
     assert ages[-1] == ages[-2] <= math.sqrt(2.0) * np.ptp(logs)
+
+
+def test_a_history_says_nothing_of_times_beyond_what_it_spans() -> None:
+    """Five readings of the same two minutes that differ by noise alone."""
+    _, logs = walk(step=0.0, noise=0.01, n=5)
+    learnt = learn(30.0 * np.arange(5, dtype=np.float64), logs, DEFAULT)
+
+    assert learnt.learnt
+    assert learnt.after(100.0) < 0.03
+    assert learnt.after(2 * 86400.0) >= DEFAULT.after(2 * 86400.0)
+    assert learnt.time_to(0.1) < 120.0 + DEFAULT.time_to(0.1) + 1e-6
+    ages = [learnt.after(age) for age in np.linspace(0.0, 7200.0, 200).tolist()]
+    assert ages == sorted(ages)
+
+
+@given(
+    step=st.floats(0.0, 0.3),
+    noise=st.floats(0.0, 0.3),
+    n=st.integers(5, 16),
+    movement=st.floats(0.001, 0.29),
+)
+def test_the_time_to_a_movement_is_when_it_has_moved_by_so_much(
+    step: float, noise: float, n: int, movement: float
+) -> None:
+    learnt = learn(*walk(step, noise, n), DEFAULT)
+
+    assert learnt.after(learnt.time_to(movement)) == pytest.approx(movement, rel=1e-6)
+    assert learnt.after(0.999 * learnt.time_to(movement)) < movement
 
 
 def test_the_order_of_delivery_does_not_matter_and_missing_readings_do_no_harm() -> None:
