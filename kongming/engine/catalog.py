@@ -261,6 +261,19 @@ class Catalog:
             return self.typical(suite)
         return entry[1]
 
+    def pressure_at_home(self, app: str, placement: str, model: Served) -> Pressure | None:
+        """What it inflicts on a program next to it on the idle node of ``model``, by signatures
+        that were taken there: over the model's own idle times, as ``learning.colocation`` composes
+        them. None where it has none that were taken there."""
+        signatures = self.signatures_at_home(app, placement, model)
+        return self._pressure(signatures, self._model_idle(model), 0) if signatures else None
+
+    def signatures_at_home(self, app: str, placement: str, model: Served) -> tuple[Signature, ...]:
+        """The signatures of an application that were taken on a model's node with its suite."""
+        site = (model.file.node_id, model.file.suite_version)
+        signatures = self.signatures(app, placement)
+        return signatures if signatures and _site(signatures[0]) == site else ()
+
     def pressures(self) -> Mapping[Key, tuple[int, Pressure]]:
         """The known ones, each with the code of its suite."""
         return self._pressures
@@ -344,17 +357,21 @@ class Catalog:
         signatures = self._signatures.get(key)
         if signatures is None:
             return None
-        fingerprint = signatures[0].fingerprint
-        suite = self.suite(fingerprint.suite_version)
-        families = {name: reading.family for name, reading in fingerprint.surrogates.items()}
-        node_id = signatures[0].node_id
-        logs = self._columns.signature(colocation.mean_signature(signatures), families, node_id)
+        node_id, suite_version = _site(signatures[0])
+        suite = self.suite(suite_version)
         idle = self._idle(key, node_id, suite)
         if idle is None:
             return None
+        return suite, self._pressure(signatures, idle, self._pressure_rows.take(key))
+
+    def _pressure(self, signatures: Sequence[Signature], idle: Floats, row: int) -> Pressure:
+        """The pressure of repeated signatures over log idle times (C,)."""
+        surrogates = signatures[0].fingerprint.surrogates
+        families = {name: reading.family for name, reading in surrogates.items()}
+        times = colocation.mean_signature(signatures)
+        logs = self._columns.signature(times, families, signatures[0].node_id)
         slowed = np.clip(logs - fitted(idle, len(logs)), 0.0, LARGEST_LOG)
-        row = self._pressure_rows.take(key)
-        return suite, Pressure(row, slowed, awake_share(signatures))
+        return Pressure(row, slowed, awake_share(signatures))
 
     def _idle(self, key: Key, node_id: str, suite: int) -> Floats | None:
         """The idle reference that a signature is over: that of the application's own training
@@ -400,6 +417,11 @@ def _same(before: tuple[int, Pressure] | None, after: tuple[int, Pressure] | Non
     return (suite, old.awake) == (its, new.awake) and np.array_equal(
         old.slowed, new.slowed, equal_nan=True
     )
+
+
+def _site(signature: Signature) -> tuple[str, str]:
+    """Where it was taken: the node, and the suite version."""
+    return signature.node_id, signature.fingerprint.suite_version
 
 
 def _alike(signature: Signature) -> tuple[str, str, str]:

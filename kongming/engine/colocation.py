@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +29,6 @@ from kongming.records.errors import (
 )
 from kongming.records.prediction import Prediction
 from kongming.records.questions import ColocationQuestion
-from kongming.records.run import Signature
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,7 +57,8 @@ class Companion:
         model = fleet.catalog.requested(question.app, placement, 0, question.model)
         view = None if question.node is None else fleet.nodes.find(question.node)
         node_id = model.file.node_id if view is None else view.facts.id
-        pressures = [self._known_pressure(name, placement, model) for name in question.neighbours]
+        is_live = view is not None and live is not None
+        pressures = [self._inflicted(name, model, is_live) for name in question.neighbours]
         base = self._idle() if view is None or live is None else self._live(view, live)
         if view is not None and base.slot is not None:
             answering.check_suite(fleet, base.slot, view, model)
@@ -79,8 +79,7 @@ class Companion:
             its = replace(
                 question, app=name, neighbours=names, placement=placement, model=None, strict=False
             )
-            others = [*pressures[:i], *pressures[i + 1 :]]
-            impacts.append(self._neighbour(its, others, question.app, base, warnings))
+            impacts.append(self._neighbour(its, question.app, base, warnings))
         forecast = answering.forecast_of(prediction, node_id, live or 0, placement, model)
         if view is not None and base.slot is not None and fleet.is_carried(base.slot, model):
             forecast = answering.borrowed(fleet, base.slot, view, forecast)
@@ -91,8 +90,15 @@ class Companion:
         )
         return Colocation(forecast, tuple(impacts))
 
-    def _known_pressure(self, name: str, placement: str, model: Served) -> Pressure:
-        pressure = self._fleet.catalog.pressure(name, placement, model.suite)
+    def _inflicted(self, name: str, model: Served, is_live: bool) -> Pressure:
+        """What a neighbour inflicts on the program of ``model``. Next to it on the idle node that
+        is over one idle time, the model's own, for all neighbours that were measured there: more
+        of them never press less. Raises UntrainedError where it is not known."""
+        catalog, placement = self._fleet.catalog, model.file.placement
+        at_home = None if is_live else catalog.pressure_at_home(name, placement, model)
+        if at_home is not None:
+            return at_home
+        pressure = catalog.pressure(name, placement, model.suite)
         if not pressure.known:
             raise UntrainedError(
                 f"{name} has no signature at {placement}, so what it does to a neighbour is not "
@@ -112,16 +118,13 @@ class Companion:
         pressures."""
         file = model.file
         widening = answering.widening_of(self._fleet, model)
-        signatures: Mapping[str, Sequence[Signature]] = {
-            name: self._fleet.catalog.signatures(name, file.placement)
-            for name in question.neighbours
-        }
-        measured = base.slot is None and len(signatures) == len(question.neighbours)
-        if measured and all(s.node_id == file.node_id for ss in signatures.values() for s in ss):
+        at_home = self._fleet.catalog.signatures_at_home
+        company = [(name, at_home(name, file.placement, model)) for name in question.neighbours]
+        if base.slot is None and all(signatures for _, signatures in company):
             # All of one node: exactly what the library says of the same records.
             return library.predict_colocated(
                 file,
-                signatures,
+                company,
                 model=question.model,
                 strict=question.strict,
                 level=question.level,
@@ -137,20 +140,21 @@ class Companion:
     def _neighbour(
         self,
         question: ColocationQuestion,
-        others: Sequence[Pressure],
         newcomer: str,
         base: _Base,
         warnings: list[str],
     ) -> NeighbourImpact:
-        """``question`` is about a neighbour that meets ``others`` and the newcomer."""
+        """``question`` is about a neighbour that meets the others and the newcomer."""
         fleet = self._fleet
         name, placement = question.app, str(question.placement)
         model = fleet.catalog.served(name, placement)
         if model is None:
             warnings.append(f"{name} has no model at {placement}: what it meets is not known.")
             return NeighbourImpact(name, None)
-        arriving = fleet.catalog.pressure(newcomer, placement, model.suite)
-        if not arriving.known:
+        is_live = base.slot is not None
+        try:
+            self._inflicted(newcomer, model, is_live)
+        except UntrainedError:
             sentence = (
                 f"{newcomer} has no signature at {placement}: what it does to neighbours is not "
                 "known."
@@ -163,7 +167,8 @@ class Companion:
                 view = fleet.nodes.at(int(fleet.slots.node[base.slot]))
                 answering.check_suite(fleet, base.slot, view, model)
                 answering.check_readable(fleet, base.slot, view, model)
-            met = self._application(model, question, [*others, arriving], base)
+            pressures = [self._inflicted(other, model, is_live) for other in question.neighbours]
+            met = self._application(model, question, pressures, base)
         except (InputError, UntrainedError) as error:
             warnings.append(f"What {name} meets is not known: {error.message}")
             return NeighbourImpact(name, None)

@@ -25,6 +25,10 @@ from kongming.records.run import Signature
 Document = Mapping[str, Any] | ModelFile
 """A model document, or one that was read already, which is not checked again."""
 
+Neighbours = Mapping[str, Sequence[Signature]] | Sequence[tuple[str, Sequence[Signature]]]
+"""Signatures by application, or pairs of both: an application that runs several times is in as many
+of them."""
+
 
 def predict_environment(
     document: Document,
@@ -60,7 +64,7 @@ def predict_environment(
 
 def predict_colocated(
     document: Document,
-    neighbours: Mapping[str, Sequence[Signature]],
+    neighbours: Neighbours,
     *,
     model: str | None = None,
     strict: bool = False,
@@ -92,7 +96,7 @@ def predict_colocated(
 
 def slowdown_colocated(
     document: Document,
-    neighbours: Mapping[str, Sequence[Signature]],
+    neighbours: Neighbours,
     *,
     model: str | None = None,
     level: float = 0.9,
@@ -130,17 +134,21 @@ def columns_needed(document: Document, variant: VariantName) -> tuple[str, ...]:
     return variant_columns(_read(document), variant)
 
 
-def _awake(neighbours: Mapping[str, Sequence[Signature]]) -> float:
-    return together(awake_share(signatures) for signatures in neighbours.values())
+def _awake(neighbours: Neighbours) -> float:
+    return together(awake_share(signatures) for _, signatures in _pairs(neighbours))
+
+
+def _pairs(neighbours: Neighbours) -> list[tuple[str, Sequence[Signature]]]:
+    return list(neighbours.items() if isinstance(neighbours, Mapping) else neighbours)
 
 
 def _read(document: Document) -> ModelFile:
     return document if isinstance(document, ModelFile) else read(document)
 
 
-def _company(file: ModelFile, neighbours: Mapping[str, Sequence[Signature]]) -> Times:
+def _company(file: ModelFile, neighbours: Neighbours) -> Times:
     """Return the environment next to these neighbours on the idle node."""
-    signatures = [_signature(file, name, repeats) for name, repeats in neighbours.items()]
+    signatures = [_signature(file, name, repeats) for name, repeats in _pairs(neighbours)]
     return colocation.environment(signatures, idle_times(file.variants["full"]))
 
 

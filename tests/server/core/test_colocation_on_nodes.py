@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kongming.engine.engine import Engine
 from kongming.records.errors import UntrainedError
 from kongming.records.questions import ColocationQuestion
 from tests.server.core import worlds
-from tests.server.core.worlds import IDLE, PRESSURE, expected
+from tests.server.core.worlds import IDLE, NOW, PRESSURE, SUITE, expected
 
 TWICE = {name: 2.0 * seconds for name, seconds in IDLE.items()}
 """The idle times of a node that is half as fast as that of the training."""
@@ -21,6 +23,39 @@ QUESTION = ColocationQuestion("memory", ("disk",), node="node-1")
 @pytest.fixture
 def engine() -> Engine:
     return worlds.engine()
+
+
+@given(
+    drift=st.floats(-0.4, 0.4),
+    near=st.floats(0.0, 1.0),
+    far=st.floats(0.0, 1.0),
+    kinds=st.lists(st.sampled_from(("near", "far")), min_size=2, max_size=4),
+)
+def test_another_neighbour_never_makes_a_program_faster(
+    drift: float, near: float, far: float, kinds: list[str]
+) -> None:
+    """Whatever the host drifted by from one program's training to another's."""
+    engine = worlds.engine()
+    engine.put_node(worlds.fingerprint(IDLE, node_id="elsewhere").node, NOW)
+    engine.put_reference("elsewhere", 0, IDLE, SUITE)
+    engine.put_model(worlds.trained_on_slower("near", math.exp(drift)), 1)
+    seen = worlds.fingerprint(worlds.slowed({"stream.triad": far}), node_id="elsewhere")
+    engine.put_signatures(
+        [
+            worlds.signature("near", {"stream.triad": near}),
+            worlds.signature("far", {}, node_id="elsewhere", fingerprint=seen),
+        ]
+    )
+
+    def log_slowdown(names: list[str]) -> float:
+        question = ColocationQuestion("memory", tuple(names))
+        return math.log(engine.predict_colocation(question).prediction.slowdown.median)
+
+    for count in range(1, len(kinds)):
+        more, fewer = log_slowdown(kinds[: count + 1]), log_slowdown(kinds[:count])
+        assert more >= fewer - 1e-9
+    loads = [{"stream.triad": near if kind == "near" else far} for kind in kinds]
+    assert log_slowdown(kinds) == pytest.approx(expected("memory", *loads), abs=1e-6)
 
 
 def test_times_of_a_node_without_a_reference_are_not_put_into_a_model_of_another(

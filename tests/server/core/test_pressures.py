@@ -14,22 +14,12 @@ from kongming.arrays import Floats
 from kongming.engine.catalog import Catalog
 from kongming.engine.columns import Columns
 from kongming.engine.engine import Engine
-from kongming.learning.model_file import ModelFile, read, seal
 from kongming.records.questions import Question
 from tests import builders
 from tests.server.core import worlds
-from tests.server.core.worlds import IDLE, NOW, SUITE, bound
+from tests.server.core.worlds import IDLE, NOW, SUITE, bound, trained_on_slower
 
 NEXT_SUITE = "2-89abcdef"
-
-
-def model(app: str, slower: float, **changes: object) -> ModelFile:
-    """A model whose training found the idle node slower by this factor."""
-    payload = worlds.document(app, {"stream.triad": 0.5}, **changes)
-    del payload["checksum"]
-    for variant in payload["variants"].values():
-        variant["idle"] = {name: slower * seconds for name, seconds in variant["idle"].items()}
-    return read(seal(payload))
 
 
 def signature(app: str, triad: float, taken_at: float, **changes: object) -> Signature:
@@ -46,8 +36,8 @@ EVENTS: dict[str, Callable[[Engine], None]] = {
     ),
     "older signature": lambda engine: engine.put_signatures([OLD]),
     "newer signature": lambda engine: engine.put_signatures([NEW]),
-    "first model": lambda engine: engine.put_model(model("memory", 1.0), 1),
-    "second model": lambda engine: engine.put_model(model("memory", 1.1), 2),
+    "first model": lambda engine: engine.put_model(trained_on_slower("memory", 1.0), 1),
+    "second model": lambda engine: engine.put_model(trained_on_slower("memory", 1.1), 2),
 }
 
 
@@ -102,7 +92,7 @@ def triad(of: Catalog, app: str, suite: str = SUITE) -> float:
 def test_a_model_that_goes_leaves_the_signature_over_the_nodes_reference() -> None:
     known, references = catalog()
     references["trainer", known.suite(SUITE)] = np.log(list(IDLE.values())) + 0.2
-    known.put_model(model("memory", 1.0), 1, in_service=True)
+    known.put_model(trained_on_slower("memory", 1.0), 1, in_service=True)
     known.put_signatures([OLD])
     assert triad(known, "memory") == pytest.approx(0.5)
 
@@ -121,7 +111,7 @@ def test_without_a_reference_it_is_over_the_same_training_of_others_in_any_order
         if name == "app":
             known.put_signatures([signature("app", 0.5, NOW)])
         else:
-            known.put_model(model(name, slower[name]), 1, in_service=True)
+            known.put_model(trained_on_slower(name, slower[name]), 1, in_service=True)
 
     assert triad(known, "app") == pytest.approx(0.5 - math.log(1.1))
 

@@ -89,6 +89,15 @@ def document(
     return seal(payload | changes)
 
 
+def trained_on_slower(app: str, factor: float, **changes: Any) -> ModelFile:
+    """A model of ``app`` whose training found the idle node slower by this factor."""
+    payload = document(app, SENSITIVITY.get(app, {"stream.triad": 0.5}), **changes)
+    del payload["checksum"]
+    for variant in payload["variants"].values():
+        variant["idle"] = {name: factor * seconds for name, seconds in variant["idle"].items()}
+    return read(seal(payload))
+
+
 def ended(app: str, known_up_to: float) -> ModelFile:
     """The model of ``app``, of a profile in which all runs that were slower were cut off."""
     payload = document(app, SENSITIVITY[app])
