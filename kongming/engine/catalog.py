@@ -29,12 +29,11 @@ from kongming.records.scaling import profiled_at
 Key = tuple[str, str]
 """Application and placement."""
 
+Site = tuple[str, str]
+"""Where a signature was taken: the node (id), and the suite version."""
+
 IdleOf = Callable[[str, int], Floats | None]
 """Log idle reference (C,) of a node (id) by a suite (code); None without one."""
-
-
-MOST_REPEATS = 8
-"""Repeated signatures that are averaged at the most: the newest."""
 
 
 _MOST_REMEMBERED = 10_000
@@ -66,9 +65,9 @@ class Catalog:
         self._served: dict[Key, Served] = {}
         self._by_row: dict[int, Served] = {}
         self._requested: dict[tuple[Key, int, str | None], Served] = {}
-        self._signatures: dict[Key, tuple[Signature, ...]] = {}
+        self._signatures: dict[Key, dict[Site, tuple[Signature, ...]]] = {}
         self._pressures: dict[Key, tuple[int, Pressure]] = {}
-        self._lent: set[Key] = set()
+        self._unsettled: set[Key] = set()
         self._rows = _Rows()
         self._pressure_rows = _Rows()
         self._suites: dict[str, int] = {}
@@ -228,34 +227,34 @@ class Catalog:
     def put_signatures(self, signatures: Iterable[Signature]) -> set[Key]:
         """Learn of signatures, of whatever applications; returns those that are concerned.
 
-        Repeats are averaged: of one application at one placement those that agree with the
-        newest in identity, node and suite version, ``MOST_REPEATS`` at the most.
+        Those of each node and suite version are kept by themselves, and their repeats averaged
+        (``learning.colocation.newest_repeats``).
         """
-        by_key: dict[Key, dict[str, Signature]] = {}
+        concerned: dict[Key, dict[Site, dict[str, Signature]]] = {}
         for signature in signatures:
-            key = (signature.app, signature.placement)
-            known = by_key.setdefault(key, {s.id: s for s in self._signatures.get(key, ())})
-            known[signature.id] = signature
-        for key, repeats in by_key.items():
-            by_time = sorted(repeats.values(), key=lambda s: (s.fingerprint.started_at, s.id))
-            of = _alike(by_time[-1])
-            self._signatures[key] = tuple(s for s in by_time if _alike(s) == of)[-MOST_REPEATS:]
+            key, site = (signature.app, signature.placement), _site(signature)
+            sites = concerned.setdefault(key, {})
+            if site not in sites:
+                known = self._signatures.get(key, {}).get(site, ())
+                sites[site] = {repeat.id: repeat for repeat in known}
+            sites[site][signature.id] = signature
+        for key, sites in concerned.items():
+            repeats = {site: colocation.newest_repeats(new.values()) for site, new in sites.items()}
+            self._signatures.setdefault(key, {}).update(repeats)
             self._resolve(key)
-        return set(by_key)
+        return set(concerned)
 
     def drop_signatures(self, app: str, placement: str) -> None:
         self._signatures.pop((app, placement), None)
         self._resolve((app, placement))
-
-    def signatures(self, app: str, placement: str) -> tuple[Signature, ...]:
-        return self._signatures.get((app, placement), ())
 
     def reference_changed(self, node_id: str) -> None:
         """A node has a new idle reference: a signature that waited for one is known now."""
         self._resolve_again({node_id})
 
     def pressure(self, app: str, placement: str, suite: int) -> Pressure:
-        """What it inflicts, over the idle node; a typical application's where it is not known."""
+        """What it inflicts, over the idle node, by the newest signature of which that is known; a
+        typical application's where it is not."""
         entry = self._pressures.get((app, placement))
         if entry is None or suite not in (entry[0], ANY_SUITE):
             return self.typical(suite)
@@ -271,8 +270,7 @@ class Catalog:
     def signatures_at_home(self, app: str, placement: str, model: Served) -> tuple[Signature, ...]:
         """The signatures of an application that were taken on a model's node with its suite."""
         site = (model.file.node_id, model.file.suite_version)
-        signatures = self.signatures(app, placement)
-        return signatures if signatures and _site(signatures[0]) == site else ()
+        return self._signatures.get((app, placement), {}).get(site, ())
 
     def pressures(self) -> Mapping[Key, tuple[int, Pressure]]:
         """The known ones, each with the code of its suite."""
@@ -327,42 +325,43 @@ class Catalog:
     def _resolve_again(self, node_ids: Collection[str]) -> None:
         # Those over a reference stay as they are: a signature was taken over that of its own time,
         # and all that follows from it would be worked out again.
-        waiting = [
-            key
-            for key, signatures in self._signatures.items()
-            if signatures[0].node_id in node_ids
-            and (key not in self._pressures or key in self._lent)
-        ]
-        for key in waiting:
-            self._resolve(key)
+        for key in list(self._unsettled):
+            if any(node_id in node_ids for node_id, _ in self._signatures[key]):
+                self._resolve(key)
 
     def _resolve(self, key: Key) -> None:
         """Work out what an application inflicts, by its signatures, and over which idle node."""
         before = self._pressures.get(key)
         self._changed()
         self._typical.clear()
-        self._lent.discard(key)
+        self._unsettled.discard(key)
         entry = self._over_idle(key)
         if entry is not None:
             self._pressures[key] = entry
         elif before is not None:
-            # An older one, of another node or suite, would be no word on the new signature.
             del self._pressures[key]
             self._pressure_rows.give_back(key)
         self.moves += not _same(before, entry)
 
     def _over_idle(self, key: Key) -> tuple[int, Pressure] | None:
-        """The pressure of an application with the code of its suite; None where it has no
-        signature, or the idle node is not known that it is over."""
-        signatures = self._signatures.get(key)
-        if signatures is None:
-            return None
-        node_id, suite_version = _site(signatures[0])
-        suite = self.suite(suite_version)
-        idle = self._idle(key, node_id, suite)
-        if idle is None:
-            return None
-        return suite, self._pressure(signatures, idle, self._pressure_rows.take(key))
+        """The pressure of an application with the code of its suite: by the signatures of the site
+        with the newest, and while the idle node that these are over is not known, by those of the
+        one with the newest before. None where none is known. It is ``_unsettled`` where a reference
+        or a model that comes may say better."""
+        sites = sorted(
+            self._signatures.get(key, {}).items(),
+            key=lambda item: (item[1][-1].fingerprint.started_at, item[0]),
+            reverse=True,
+        )
+        for place, ((node_id, suite_version), signatures) in enumerate(sites):
+            suite = self.suite(suite_version)
+            idle, is_near = self._idle(key, node_id, suite)
+            if place or idle is None or not is_near:
+                self._unsettled.add(key)
+            if idle is not None:
+                row = self._pressure_rows.take(key)
+                return suite, self._pressure(signatures, idle, row)
+        return None
 
     def _pressure(self, signatures: Sequence[Signature], idle: Floats, row: int) -> Pressure:
         """The pressure of repeated signatures over log idle times (C,)."""
@@ -373,25 +372,24 @@ class Catalog:
         slowed = np.clip(logs - fitted(idle, len(logs)), 0.0, LARGEST_LOG)
         return Pressure(row, slowed, awake_share(signatures))
 
-    def _idle(self, key: Key, node_id: str, suite: int) -> Floats | None:
+    def _idle(self, key: Key, node_id: str, suite: int) -> tuple[Floats | None, bool]:
         """The idle reference that a signature is over: that of the application's own training
-        runs, which were of the same days; else the node's; else of another's training there (of
-        several the first by name, in whatever order they came), and then it is ``_lent``."""
+        runs, which were of the same days; else the node's; else, and then it is not near, of
+        another's training there (of several the first by name, in whatever order they came)."""
         own = self._served.get(key)
         if own is not None and own.file.node_id == node_id and own.suite == suite:
-            return self._model_idle(own)
+            return self._model_idle(own), True
         idle = self._idle_of(node_id, suite)
         if idle is not None:
-            return idle
+            return idle, True
         others = [
             other
             for other in self._served.values()
             if other.file.node_id == node_id and other.suite == suite
         ]
         if not others:
-            return None
-        self._lent.add(key)
-        return self._model_idle(min(others, key=lambda other: other.key))
+            return None, False
+        return self._model_idle(min(others, key=lambda other: other.key)), False
 
     def _model_idle(self, model: Served) -> Floats:
         idle = np.full(len(self._columns), math.nan)
@@ -419,13 +417,8 @@ def _same(before: tuple[int, Pressure] | None, after: tuple[int, Pressure] | Non
     )
 
 
-def _site(signature: Signature) -> tuple[str, str]:
-    """Where it was taken: the node, and the suite version."""
+def _site(signature: Signature) -> Site:
     return signature.node_id, signature.fingerprint.suite_version
-
-
-def _alike(signature: Signature) -> tuple[str, str, str]:
-    return signature.identity, signature.node_id, signature.fingerprint.suite_version
 
 
 def untrained(app: str, placement: str, trained: Sequence[str]) -> UntrainedError:

@@ -15,6 +15,9 @@ from kongming.records.run import Signature
 Times = Mapping[str, float]
 """Seconds per operation by surrogate."""
 
+MOST_REPEATS = 8
+"""Repeated signatures that are averaged at the most: the newest."""
+
 
 def compose(base: Times, signatures: Iterable[Times], idle: Times) -> dict[str, float]:
     """Return the base environment with each neighbour's log slowdown over ``idle`` added to it. A
@@ -46,6 +49,14 @@ def environment(signatures: Sequence[Times], idle: Times) -> dict[str, float]:
     if len(signatures) == 1:
         return dict(signatures[0])
     return compose(idle, signatures, idle)
+
+
+def newest_repeats(signatures: Iterable[Signature]) -> tuple[Signature, ...]:
+    """Return those of an application's signatures on one node that are averaged, oldest first: of
+    the identity of the newest, ``MOST_REPEATS`` at the most; empty without any."""
+    by_time = sorted(signatures, key=lambda s: (s.fingerprint.started_at, s.id))
+    alike = [signature for signature in by_time if signature.identity == by_time[-1].identity]
+    return tuple(alike[-MOST_REPEATS:])
 
 
 def mean_signature(signatures: Sequence[Signature]) -> dict[str, float]:

@@ -16,6 +16,8 @@ from kongming.learning.calibration import Calibration, CoRun, Score, calibrate, 
 from kongming.learning.intervals import UNWIDENED, Widening, score
 from kongming.learning.repeat_noise import Variance
 from kongming.learning.training import train_application
+from kongming.local_service import LocalService
+from kongming.records.questions import ColocationQuestion
 from kongming.records.run import Run, Signature
 from kongming.store import Store
 from tests import builders
@@ -258,3 +260,24 @@ def test_scores_are_in_units_of_the_intervals_that_are_answered(corun: str) -> N
             interval = predict.slowdown_colocated(served, company, widening=Widening(pool=pool))
             slowdown = measured[known.app, known.neighbours].cost / 3.0
             assert known.value == pytest.approx(score(interval, slowdown))
+
+
+def test_co_runs_are_scored_next_to_the_repeats_that_predictions_average(corun: str) -> None:
+    """Those of every campaign, of the program as it is now."""
+    with Store.open(corun) as store:
+        files = ModelFiles(store)
+        file = files.serving("chaser", "cross-core")
+        assert file is not None
+        (first,) = newest_signatures(store, "writer", site_of(file))
+        again = synthetic.signature("writer", {"write": 0.3}, campaign="c2")
+        store.add_all(runs=[], signatures=[again])
+
+        repeats = newest_signatures(store, "writer", site_of(file))
+
+        assert [repeat.id for repeat in repeats] == [again.id, first.id]
+        question = ColocationQuestion("chaser", ("writer",))
+        answer = LocalService(store).predict_colocation(question).prediction
+        theirs = predict.slowdown_colocated(
+            file, {"writer": repeats}, widening=files.calibration(site_of(file)).widening("chaser")
+        )
+        assert answer.slowdown == theirs

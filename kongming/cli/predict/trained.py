@@ -71,8 +71,8 @@ def model_of(store: Store, app: str, placement: str) -> ModelFile:
 
 
 def signatures_of(store: Store, app: str, file: ModelFile) -> list[Signature]:
-    """Return the signatures of ``app`` that match a model: those of the newest campaign on the
-    model's node, at its placement and with its suite; empty without any.
+    """Return the signatures of ``app`` that match a model: the newest repeats on the model's node,
+    at its placement and with its suite; empty without any.
 
     Raises:
         UnknownNameError: the application was never profiled.

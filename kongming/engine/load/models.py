@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kongming.learning.calibration import Calibration, calibrate, coruns_of
+from kongming.learning.colocation import newest_repeats
 from kongming.learning.intervals import Widening
 from kongming.learning.model_file import ModelFile, read
 from kongming.learning.repeat_noise import Variance
@@ -172,20 +173,12 @@ def solo_repeats(solos: Iterable[Run]) -> dict[str, Variance]:
 
 
 def newest_signatures(store: Store, app: str, site: Site) -> list[Signature]:
-    """The signatures of the newest campaign at a site; empty without any."""
-    signatures = [
-        signature
-        for signature in store.signatures(
-            app=app, node_id=site.node_id, placement=site.placement, requested=True
-        )
-        if signature.fingerprint.suite_version == site.suite_version
-    ]
-    return [
-        signature
-        for signature in signatures
-        if (signature.identity, signature.campaign)
-        == (signatures[0].identity, signatures[0].campaign)
-    ]
+    """The signatures at a site that predictions there average, newest first; empty without any."""
+    signatures = store.signatures(
+        app=app, node_id=site.node_id, placement=site.placement, requested=True
+    )
+    at_site = [s for s in signatures if s.fingerprint.suite_version == site.suite_version]
+    return list(reversed(newest_repeats(at_site)))
 
 
 def scale_files(store: Store, names: Collection[str]) -> Iterator[tuple[str, ScaleFile]]:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kongming.engine.engine import Engine
 from kongming.records.errors import UntrainedError
-from kongming.records.questions import ColocationQuestion
+from kongming.records.questions import ColocationQuestion, Question
 from tests.server.core import worlds
-from tests.server.core.worlds import IDLE, NOW, PRESSURE, SUITE, expected
+from tests.server.core.worlds import IDLE, NOW, PRESSURE, SUITE, bound, expected
 
 TWICE = {name: 2.0 * seconds for name, seconds in IDLE.items()}
 """The idle times of a node that is half as fast as that of the training."""
@@ -56,6 +56,32 @@ def test_another_neighbour_never_makes_a_program_faster(
         assert more >= fewer - 1e-9
     loads = [{"stream.triad": near if kind == "near" else far} for kind in kinds]
     assert log_slowdown(kinds) == pytest.approx(expected("memory", *loads), abs=1e-6)
+
+
+@pytest.mark.parametrize("reference", [True, False])
+def test_next_to_a_program_that_was_measured_here_a_newer_signature_from_elsewhere_changes_nothing(
+    engine: Engine, reference: bool
+) -> None:
+    here = worlds.signature("other", {"stream.triad": 0.3})
+    engine.put_signatures([here])
+    before = engine.predict_colocation(ColocationQuestion("memory", ("other",)))
+
+    engine.put_node(worlds.fingerprint(IDLE, node_id="elsewhere").node, NOW)
+    if reference:
+        engine.put_reference("elsewhere", 0, IDLE, SUITE)
+    seen = worlds.fingerprint(worlds.slowed({"stream.triad": 0.9}), NOW, node_id="elsewhere")
+    there = worlds.signature("other", {}, node_id="elsewhere", fingerprint=seen)
+    engine.put_signatures([there])
+
+    after = engine.predict_colocation(ColocationQuestion("memory", ("other",)))
+    assert after.prediction == before.prediction
+    # Where it runs already, the newest counts whose idle node is known.
+    worlds.add_node(engine, logs={})
+    engine.put_assignment(bound("a", "other", NOW - 5.0))
+    forecast = engine.predict(Question("memory", "node-1"), NOW)
+    triad = 0.9 if reference else 0.3
+    assert math.log(forecast.slowdown.median) == pytest.approx(0.5 * triad, abs=1e-6)
+    assert not any("typical" in text for text in forecast.warnings)
 
 
 def test_times_of_a_node_without_a_reference_are_not_put_into_a_model_of_another(

@@ -116,6 +116,25 @@ def test_without_a_reference_it_is_over_the_same_training_of_others_in_any_order
     assert triad(known, "app") == pytest.approx(0.5 - math.log(1.1))
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_repeats_on_one_node_are_averaged_whatever_came_between(order: tuple[int, ...]) -> None:
+    known, references = catalog()
+    code = known.suite(SUITE)
+    for node_id in ("trainer", "elsewhere"):
+        references[node_id, code] = np.log(list(IDLE.values()))
+    away = worlds.fingerprint(worlds.slowed({"stream.triad": 0.9}), NOW - 5e5, "elsewhere")
+    arrivals = [
+        signature("memory", 0.1, NOW - 10e5, identity="as it was before"),
+        OLD,
+        worlds.signature("memory", {}, node_id="elsewhere", fingerprint=away),
+        NEW,
+    ]
+    for place in order:
+        known.put_signatures([arrivals[place]])
+
+    assert triad(known, "memory") == pytest.approx(0.6)
+
+
 def test_a_signature_of_another_suite_waits_for_a_reference_of_it() -> None:
     known, references = catalog()
     references["trainer", known.suite(SUITE)] = np.log(list(IDLE.values()))
