@@ -66,6 +66,7 @@ class Calibration:
             sum(len(values) for values in runs.values()),
             widening_factor(means, self.level),
             pool(variance for name, variance in self.repeats.items() if name != app),
+            self.level,
         )
 
 

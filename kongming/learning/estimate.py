@@ -169,7 +169,7 @@ def prediction_of(
             else "The slowdown is that at the edge of the training runs: it may be larger, and is "
             "hardly smaller."
         )
-    notes = options.widening.notes()
+    notes = options.widening.at(options.level).notes()
     if not answer.interval.calibrated:
         warnings.append(_uncalibrated(frozen, options))
     elif options.widening.groups < intervals.applications_needed(options.level):

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
@@ -123,11 +123,12 @@ def interval(
     of its validation at ``level``, over ``groups`` that were left out in turn. ``expected`` reaches
     as many errors as those tails say, but not below ``lowest``, the least credible log slowdown;
     ``run`` adds the noise of a single run in quadrature, so before it is widened it is never
-    narrower than repeats are. ``widening`` multiplies the halves of each in logs. ``limit`` is the
+    narrower than repeats are. ``widening`` multiplies the halves of each in logs, as it does at
+    ``level``. ``limit`` is the
     log slowdown beyond which the machine cannot slow the program: ``expected`` does not go beyond
     it, ``run`` by no more than the noise of a single run. ``at_least`` is passed on.
     """
-    factors = widening or UNWIDENED
+    factors = (widening or UNWIDENED).at(level)
     down = min(known.lower * error, max(log_slowdown - lowest, 0.0))
     up = known.upper * error
     room = max(limit - log_slowdown, 0.0)
@@ -200,13 +201,15 @@ def _of_open_end(value: float) -> float:
 class Widening:
     """Factors for the halves of intervals, in logs, learned from ``pairs`` co-runs of ``groups``
     applications; 1 without any. ``factor`` is of the ``run`` interval, ``expected`` of the other.
-    ``pool`` is what other programs' repeats say of the noise of this one."""
+    ``pool`` is what other programs' repeats say of the noise of this one, and ``level`` that of the
+    intervals that the factors were learned for."""
 
     factor: float = 1.0
     groups: int = 0
     pairs: int = 0
     expected: float = 1.0
     pool: Variance = DEFAULT_POOL
+    level: float = 0.9
 
     def __post_init__(self) -> None:
         for name in ("factor", "expected"):
@@ -218,6 +221,17 @@ class Widening:
                     value=value,
                     allowed="a finite number above 0",
                 )
+
+    def at(self, level: float) -> Widening:
+        """Return the widening of intervals of ``level``: where that is higher, and there are too
+        few applications for it (``applications_needed``), it does not narrow them."""
+        if level <= self.level or min(self.factor, self.expected) >= 1.0:
+            return self
+        if self.groups >= applications_needed(level):
+            return self
+        return replace(
+            self, factor=max(self.factor, 1.0), expected=max(self.expected, 1.0), level=level
+        )
 
     def repeats_alone(self) -> Widening:
         """Return the widening of a model that no co-run was compared with: the ``pool`` alone."""

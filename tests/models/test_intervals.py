@@ -296,3 +296,29 @@ def test_what_lies_above_at_least_is_no_miss_and_what_lies_below_is() -> None:
     assert widening_factor(held) == pytest.approx(1.0)
     missed = {name: [score(predicted, 2.0)] * 4 for name in "abcdef"}
     assert widening_factor(missed) > 4.0
+
+
+@given(
+    level=st.sampled_from((0.5, 0.9, 0.91, 0.95, 0.99)),
+    groups=st.integers(1, 60),
+    factor=st.sampled_from((0.2, 0.7, 1.0, 1.5)),
+)
+def test_a_factor_narrows_intervals_of_a_higher_level_only_with_enough_applications(
+    level: float, groups: int, factor: float
+) -> None:
+    widening = Widening(factor, groups, 3 * groups, expected=factor)
+    plain = an_interval(0.2, 0.05, level=level)
+    learned = an_interval(0.2, 0.05, level=level, widening=widening)
+
+    def halves(known: Interval) -> list[float]:
+        return [abs(math.log(end / known.median)) for end in (known.lower, known.upper)]
+
+    known_of_it = level <= 0.9 or groups >= applications_needed(level)
+    its = factor if known_of_it else max(factor, 1.0)
+    assert halves(learned) == pytest.approx([its * half for half in halves(plain)])
+    assert learned.expected is not None
+    assert plain.expected is not None
+    if not known_of_it:
+        assert learned.expected[1] >= plain.expected[1] * (1.0 - 1e-12)
+        notes = widening.at(level).notes()
+        assert not any("narrowed" in note for note in notes)
