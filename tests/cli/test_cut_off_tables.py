@@ -13,6 +13,7 @@ from kongming.cli.predict.explain_pod import show
 from kongming.cli.predict.prediction_view import (
     add_runtime,
     add_slowdown,
+    runtime_text,
     slowdown_text,
     worst_resident_text,
 )
@@ -75,6 +76,12 @@ def test_runs_that_were_cut_off_are_listed_as_bounds(kongming: Kongming, store_u
     assert ">=5.00" in done.stdout
     assert done.stdout.count(">=") == 2
     assert "14.00" in done.stdout
+
+
+def test_the_runtime_of_a_job_is_a_bound_where_its_slowdown_is() -> None:
+    known = Interval(120.0, 100.0, 140.0, 0.9, True)
+    assert runtime_text(known) == "120 s (100 s to 140 s)"
+    assert runtime_text(replace(known, at_least=True)) == ">=120 s (100 s or more)"
 
 
 def test_the_worst_resident_is_a_bound_where_one_of_them_is() -> None:

@@ -13,7 +13,12 @@ import click
 
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server, asks_server
-from kongming.cli.predict.prediction_view import median_text, slowdown_text, worst_resident_text
+from kongming.cli.predict.prediction_view import (
+    median_text,
+    runtime_text,
+    slowdown_text,
+    worst_resident_text,
+)
 from kongming.cli.shares import Share
 from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError
@@ -227,11 +232,7 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
             (
                 f"{number}",
                 shown,
-                None
-                if runtime is None
-                else f"{output.format_seconds(runtime.median)} "
-                f"({output.format_seconds(runtime.lower)} to "
-                f"{output.format_seconds(runtime.upper)})",
+                None if runtime is None else runtime_text(runtime),
                 median_text(node_set.slowdown),
                 worst_resident_text(node_set.nodes),
                 "extrapolating" if node_set.extrapolating else "",

@@ -72,6 +72,14 @@ def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:
         grid.add_row("", "", f"median of many {ends(*runtime.expected)}")
 
 
+def runtime_text(runtime: Interval) -> str:
+    """Return a runtime in seconds with the ends between which one run will fall, for a cell: what
+    it is at the least where no upper end is known."""
+    upper = "or more" if runtime.at_least else f"to {_value(runtime.upper, 's')}"
+    bound = ">=" if runtime.at_least else ""
+    return f"{bound}{_value(runtime.median, 's')} ({_value(runtime.lower, 's')} {upper})"
+
+
 def add_slowdown(grid: Table, slowdown: Interval, solo: float | None, unit: str) -> None:
     """Add a row with the slowdown and its interval, and with the solo runtime if it is known."""
     from rich.text import Text
