@@ -121,6 +121,26 @@ def test_train_tells_errors_beside_mean_and_noise(profiled: str, train: Callable
         assert newest["chosen"] == "CART"
 
 
+def test_a_pair_is_answered_in_either_order_where_both_have_a_model(
+    trained: str, kongming: Kongming
+) -> None:
+    """The one is trained at two placements, the other at one of them."""
+    with Store.open(trained) as store:
+        for name, (_, loads) in PROGRAMS.items():
+            document = store.model(name, "cross-core")
+            assert document is not None
+            del document["checksum"]
+            document = seal(document | {"placement": "same-core"})
+            store.put_model(name, document["identity"], "node-1", "same-core", document)
+            store.add_signature(synthetic.signature(name, loads, placement="same-core"))
+        store.delete_model("writer", "cross-core")
+
+    for pair in (("chaser", "writer"), ("writer", "chaser")):
+        document = answer(kongming("pair", *pair, "--json"))
+        assert document["placement"] == "same-core"
+        assert [known["app"] for known in document["predictions"]] == list(pair)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [

@@ -54,7 +54,7 @@ def command(
 
     check_model(model)
     with Store.open(store_url, create=False) as store:
-        where = placement_for(store, first, placement)
+        where = placement_for(store, first, placement, second)
         answers: list[Colocation] = []
         refused: list[tuple[str, str, CannotAnswerError]] = []
         # An application next to itself is one direction, not two.

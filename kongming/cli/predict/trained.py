@@ -28,9 +28,13 @@ placement_of_model = click.option(
 """``--placement P`` of a prediction: parameter ``placement`` (str, or None)."""
 
 
-def placement_for(store: Store, app: str, wanted: str | None) -> str:
-    """Return the given placement, or the default one (``placement_or_default``)."""
-    return placement_or_default(wanted, {entry.placement for entry in store.models(app=app)})
+def placement_for(store: Store, app: str, wanted: str | None, other: str | None = None) -> str:
+    """Return the given placement, or the default one (``placement_or_default``): with ``other`` of
+    those at which both have a model, if there is any."""
+    trained = {entry.placement for entry in store.models(app=app)}
+    if other is not None:
+        trained = trained & {entry.placement for entry in store.models(app=other)} or trained
+    return placement_or_default(wanted, trained)
 
 
 def check_known(store: Store, app: str) -> None:
