@@ -122,7 +122,9 @@ class Ranker:
         query = _Query(request, model, catalog.pressure(request.app, placement, suite), now)
         n = slots.count
         nodes = slots.node[:n].copy()
-        candidates = self._candidates(request)
+        numbers = self._numbers(request)
+        count = len(fleet.nodes) if numbers is None else len(numbers)
+        candidates = self._candidates(numbers)
         stale = now - slots.taken_at[:n] > slots.ttl_s[:n]
         newcomer = self._newcomer(query, stale & candidates)
         harm = self._estimate(query)
@@ -142,8 +144,8 @@ class Ranker:
             sets = yield from self._sets(query, field, random)
             return Ranking(
                 nodes=sets[0].nodes if sets else (),
-                candidates=len(request.nodes) or len(fleet.nodes),
-                refused=self._refused(request, codes, nodes, candidates),
+                candidates=count,
+                refused=self._refused(count, codes, nodes, candidates),
                 basis="node-only" if model is None else "model",
                 staleness_s=fleet.staleness_s(now),
                 sets=sets,
@@ -188,8 +190,8 @@ class Ranker:
         self._doubt(query, codes, harm, selection.sound)
         return Ranking(
             nodes=tuple(ranked),
-            candidates=len(request.nodes) or len(fleet.nodes),
-            refused=self._refused(request, codes, nodes, candidates),
+            candidates=count,
+            refused=self._refused(count, codes, nodes, candidates),
             basis="node-only" if model is None else "model",
             staleness_s=fleet.staleness_s(now),
             profile=None if model is None else model.file.profile,
@@ -248,13 +250,18 @@ class Ranker:
 
     # Who is asked about.
 
-    def _candidates(self, request: RankQuestion) -> NDArray[np.bool_]:
+    def _numbers(self, request: RankQuestion) -> list[int] | None:
+        """The numbers of the nodes that are named, each once under any name; None for all."""
+        if not request.nodes:
+            return None
+        return sorted({self._fleet.nodes.find(name).number for name in request.nodes})
+
+    def _candidates(self, numbers: list[int] | None) -> NDArray[np.bool_]:
         slots = self._fleet.slots
         n = slots.count
         in_use = slots.node[:n] >= 0
-        if not request.nodes:
+        if numbers is None:
             return in_use
-        numbers = [self._fleet.nodes.find(name).number for name in request.nodes]
         wanted = np.zeros(self._fleet.nodes.count, dtype=np.bool_)
         wanted[numbers] = True
         return in_use & wanted[np.maximum(slots.node[:n], 0)]
@@ -468,7 +475,7 @@ class Ranker:
 
     def _refused(
         self,
-        request: RankQuestion,
+        count: int,
         codes: NDArray[np.int8],
         nodes: NDArray[np.int32],
         candidates: NDArray[np.bool_],
@@ -476,7 +483,7 @@ class Ranker:
         refused = ranking.counted(codes, nodes, candidates)
         # A node of which nothing was ever read has no place that could be refused.
         heard = int(np.count_nonzero(np.bincount(nodes[candidates])))
-        missing = (len(set(request.nodes)) if request.nodes else len(self._fleet.nodes)) - heard
+        missing = count - heard
         if missing > 0:
             refused["no_fingerprint"] = refused.get("no_fingerprint", 0) + missing
         return refused

@@ -231,6 +231,13 @@ def test_only_candidates_are_ranked_by_id_or_name(engine: Engine) -> None:
         rank(engine, nodes=("nowhere",))
 
 
+def test_a_node_that_is_named_twice_is_a_single_candidate(engine: Engine) -> None:
+    ranking = rank(engine, nodes=("node-2", "name-node-2", "node-2"))
+
+    assert ids(ranking) == ["node-2"]
+    assert (ranking.candidates, ranking.refused) == (1, {})
+
+
 def test_strangers_are_ranked_by_the_general_slowdown(engine: Engine) -> None:
     ranking = rank(engine, "stranger")
 
