@@ -96,6 +96,12 @@ inducer_app_option = click.option(
 """``--inducer-app NAME``: parameter ``inducer_names`` (names of applications)."""
 
 
+def is_typed(name: str) -> bool:
+    """Whether a parameter of the running command was typed, and not left at its default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
 def refuse_empty(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """A name that is empty is that of a variable that is not set: it must not count as none."""
     if value is not None and not value.strip():

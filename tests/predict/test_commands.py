@@ -162,6 +162,29 @@ def test_what_cannot_be_done_says_the_way_out(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "arguments"),
+    [
+        ("--stale", ("predict", "chaser", "--stale", "refuse")),
+        ("--stale", ("predict", "chaser", "--fingerprint", "-", "--stale", "refuse")),
+        ("--stale", ("predict", "chaser", "--with", "writer", "--stale", "widen")),
+        (
+            "--stale",
+            ("predict", "chaser", "--with", "writer", "--node", "node-1", "--stale", "refuse"),
+        ),
+        ("--stale", ("explain", "chaser", "--stale", "history")),
+        ("--dir", ("predict", "chaser", "--with", "writer", "--dir", ".")),
+        ("--dir", ("predict", "chaser", "--fingerprint", "-", "--dir", ".")),
+    ],
+)
+def test_an_option_without_an_effect_is_refused(
+    trained: str, kongming: Kongming, option: str, arguments: tuple[str, ...]
+) -> None:
+    done = kongming(*arguments)
+    assert done.returncode == 2
+    assert f"{option}: has no effect" in done.stderr
+
+
 def test_nothing_profiled_is_nothing_to_train(kongming: Kongming) -> None:
     done = kongming("train")
     assert done.returncode == 3

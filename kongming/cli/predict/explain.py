@@ -86,6 +86,12 @@ def command(
     if app is None:
         raise click.UsageError("Missing argument 'APP'.")
     here = node is None and not asks_server(server)
+    if here and options.is_typed("stale"):
+        from kongming.records.errors import InputError
+
+        raise InputError(
+            "has no effect without --node: this node is measured now.", field="--stale"
+        )
     if node is None:
         from kongming.probes.node import node_facts
 

@@ -79,7 +79,8 @@ class _PredictCommand(GroupedCommand):
     type=click.Choice(STALE_POLICIES),
     default="widen",
     show_default=True,
-    help="With --node or --server: what to do with a fingerprint that is too old.",
+    help="With --node or --server, and without --with: what to do with a fingerprint that is too "
+    "old.",
 )
 @job_options(named=True)
 @placement_of_model
@@ -143,7 +144,12 @@ def command(
             stale_policy=stale,
         )
         return
-    if node is not None or on_server:
+    is_elsewhere = node is not None or on_server
+    if options.is_typed("stale") and not (is_elsewhere and not others):
+        _refuse_ignored("--stale", "no fingerprint is too old for this question.")
+    if directory is not None and not is_elsewhere and (file is not None or (others and not now)):
+        _refuse_ignored("--dir", "nothing is measured.")
+    if is_elsewhere:
         _elsewhere(
             app,
             node,
@@ -193,6 +199,17 @@ def command(
             assert live is not None
             question = Question(app, live.node.id, where, model=kind, strict=strict)
             show_here(forecast_here(store, trained, question, live), as_json)
+
+
+def _refuse_ignored(option: str, why: str) -> None:
+    """Raise InputError for an option that was typed, and would have no effect."""
+    from kongming.records.errors import InputError
+
+    raise InputError(
+        f"has no effect here: {why}",
+        field=option,
+        hint="See 'kongming predict --help' for what it is for.",
+    )
 
 
 def _elsewhere(
