@@ -185,6 +185,23 @@ def test_an_option_without_an_effect_is_refused(
     assert f"{option}: has no effect" in done.stderr
 
 
+def test_a_node_of_the_store_is_answered_with_the_remarks_of_any_other_prediction(
+    trained: str, kongming: Kongming
+) -> None:
+    with Store.open(trained) as store:
+        store.put_reference(
+            "node-1", "1-0123abcd", 0, synthetic.IDLE, 3, "2026-01-01T00:00:00.000000Z"
+        )
+        store.put_application("chaser", "another", {"name": "chaser", "command": "c"})
+    for arguments in ((), ("--with", "writer")):
+        document = answer(kongming("predict", "chaser", *arguments, "--node", "node-1", "--json"))
+        (changed,) = [text for text in document["warnings"] if "was profiled again" in text]
+        assert changed.startswith("chaser")
+    unknown = kongming("predict", "chaser", "--with", "writr", "--node", "node-1")
+    assert unknown.returncode == 2
+    assert "Did you mean writer?" in unknown.stderr
+
+
 def test_nothing_profiled_is_nothing_to_train(kongming: Kongming) -> None:
     done = kongming("train")
     assert done.returncode == 3

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
-from kongming.cli.fleet.serving import Server, prediction_service
+from kongming.cli.fleet.serving import Server, asks_server, prediction_service
 from kongming.cli.predict.prediction_view import median_text, slowdown_text
 from kongming.records.errors import InputError, KongmingError
 from kongming.records.questions import ColocationQuestion, Question
@@ -35,6 +35,8 @@ def forecast_on(
         (answer,) = service.predict([question])
     if isinstance(answer, KongmingError):
         raise answer
+    if answer.model_version and not asks_server(server):
+        answer = _warned(answer, _age_warnings(store_url, answer))
     if as_json:
         output.emit_json(answer.to_dict())
     else:
@@ -42,12 +44,34 @@ def forecast_on(
         _show(answer, f"{answer.app} on {where}", ())
 
 
+def _age_warnings(store_url: str | None, answer: Forecast) -> tuple[str, ...]:
+    """Return what ``age_warnings`` says of the model that answered."""
+    from kongming.cli.predict.trained import age_warnings
+    from kongming.store import Store
+
+    with Store.open(store_url, create=False) as store:
+        for entry in store.models(app=answer.app):
+            if (entry.placement, entry.version) == (answer.placement, answer.model_version):
+                return age_warnings(store, entry)
+    return ()
+
+
 def forecast_colocated(
     server: Server, store_url: str | None, question: ColocationQuestion, as_json: bool
 ) -> None:
-    """Predict next to neighbours on an idle node, and print the answer."""
-    with prediction_service(server, store_url) as service:
-        answer = service.predict_colocation(question)
+    """Predict next to neighbours on an idle node, and print the answer; from a store as
+    ``colocated_here``."""
+    if asks_server(server):
+        with prediction_service(server, store_url) as service:
+            answer = service.predict_colocation(question)
+    else:
+        from kongming.cli.predict.trained import model_of, placement_for
+        from kongming.store import Store
+
+        with Store.open(store_url, create=False) as store:
+            where = placement_for(store, question.app, question.placement)
+            trained = model_of(store, question.app, where)
+            answer = colocated_here(store, trained, replace(question, placement=where))
     show_colocated(answer, as_json)
 
 

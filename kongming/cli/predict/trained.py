@@ -16,7 +16,7 @@ from kongming.records.questions import placement_or_default
 if TYPE_CHECKING:
     from kongming.learning.model_file import ModelFile
     from kongming.records.run import Signature
-    from kongming.store import Store
+    from kongming.store import ModelEntry, Store
 
 placement_of_model = click.option(
     "--placement",
@@ -151,12 +151,12 @@ def _too_short(
     )
 
 
-def age_warnings(store: Store, file: ModelFile) -> tuple[str, ...]:
+def age_warnings(store: Store, model: ModelFile | ModelEntry) -> tuple[str, ...]:
     """Return a warning where the application has changed since its model was trained."""
-    application = store.application(file.app)
-    if application is None or application.identity == file.identity:
+    application = store.application(model.app)
+    if application is None or application.identity == model.identity:
         return ()
     return (
-        f"{file.app} was profiled again with another command, environment or set-up since it was "
-        f"trained: run kongming train {file.app}.",
+        f"{model.app} was profiled again with another command, environment or set-up since it was "
+        f"trained: run kongming train {model.app}.",
     )
