@@ -35,8 +35,12 @@ ON_SEVERAL_CPUS = 1.02
 once: how long it waited meanwhile is not to be seen in the sum."""
 
 
-KIND = "kind"
-"""Name in ``config`` of an application's kind, for a run whose load driver was timed: "service"."""
+APP_KIND = "app_kind"
+"""Name in ``config`` of an application's kind where that is not "batch". Of a "service" it is the
+load driver that was timed."""
+
+APP_CPUS = "app_cpus"
+"""Name in ``config`` of how many CPUs an application uses where that is not 1."""
 
 
 MOST_COPIES = 256
@@ -182,9 +186,11 @@ class Run:
     @property
     def waiting_share(self) -> float | None:
         """The share of the wall time that the program was off the processor; None if that is not
-        known: its processor time was not read, is that of a service's load driver (``KIND``), or is
-        the sum over several CPUs (``ON_SEVERAL_CPUS``)."""
-        if self.usage.cpu_s <= 0.0 or self.wall_s <= 0.0 or self.config.get(KIND) == "service":
+        known: its processor time was not read, is that of a service's load driver
+        (``APP_KIND``), or is the sum over several CPUs (``APP_CPUS``, ``ON_SEVERAL_CPUS``)."""
+        if self.usage.cpu_s <= 0.0 or self.wall_s <= 0.0:
+            return None
+        if self.config.get(APP_KIND) == "service" or self.config.get(APP_CPUS, 1) != 1:
             return None
         busy = self.usage.cpu_s / self.wall_s
         return None if busy > ON_SEVERAL_CPUS else max(0.0, 1.0 - busy)

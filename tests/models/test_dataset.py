@@ -15,7 +15,7 @@ from kongming.learning.awake import awake_shares
 from kongming.learning.validation import make_folds
 from kongming.records import moments
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
-from kongming.records.run import WAITING_SHARE, Run, Usage
+from kongming.records.run import APP_CPUS, APP_KIND, WAITING_SHARE, Run, Usage
 from tests import builders
 from tests.models import synthetic
 
@@ -212,10 +212,21 @@ def using(cpus: float, **changes: Any) -> list[Run]:
         (using(0.6), 0.4),
         (using(1.3), None),
         ([*using(0.9)[:8], *using(1.3)[8:]], None),
-        (using(0.999, config={"kind": "service"}), None),
+        (using(0.999, config={APP_KIND: "service"}), None),
+        (using(0.99, config={APP_CPUS: 4}), None),
+        (using(0.6, config={"kind": "service"}), 0.4),
         (synthetic.campaign("a", POWERS), None),
     ],
-    ids=["computes", "waits", "on several CPUs", "on several in some", "service", "not read"],
+    ids=[
+        "computes",
+        "waits",
+        "on several CPUs",
+        "on several in some",
+        "service",
+        "of four CPUs",
+        "a kind of environment",
+        "not read",
+    ],
 )
 def test_how_long_a_program_waits_is_known_of_a_single_cpu_alone(
     runs: list[Run], share: float | None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from kongming.probes.fingerprinting import take_fingerprint
 from kongming.profiling.runs.outcome import Outcome
 from kongming.profiling.site import Site
 from kongming.records.application import Application
 from kongming.records.fingerprint import Fingerprint
-from kongming.records.run import Run
+from kongming.records.run import APP_CPUS, APP_KIND, Run
 
 QUICK = "quick"
 """Suite that is timed right before and right after every run."""
@@ -29,8 +30,10 @@ def site_fingerprint(site: Site, suite: str, names: Sequence[str] | None = None)
 
 
 def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> Run:
-    """Create the Run of an outcome at a site; ``fields`` are the remaining fields of Run."""
+    """Create the Run of an outcome at a site; ``fields`` are the remaining fields of Run, and its
+    ``config`` has what the application says of the time that was measured."""
     warnings = (*site.warnings, *outcome.warnings)
+    config: Any = fields.pop("config", {})
     return Run(
         app=app.name,
         node_id=site.node.id,
@@ -44,5 +47,13 @@ def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> 
         exit_status=outcome.exit_status,
         error=outcome.error,
         warnings=warnings,
+        config={**config, **_timed(app)},
         **fields,  # type: ignore[arg-type]
     )
+
+
+def _timed(app: Application) -> dict[str, Any]:
+    """What the processor time of a run is of, where it is not that of one CPU of a program."""
+    kind = {} if app.kind == "batch" else {APP_KIND: app.kind}
+    cpus = {} if app.cpus == 1 else {APP_CPUS: app.cpus}
+    return {**kind, **cpus}
