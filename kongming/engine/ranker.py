@@ -442,6 +442,10 @@ class Ranker:
             limit = _log_limit(request.slowdown_limit)
             beyond = (newcomer > limit) | self._open_ended(query)
             ranking.refuse(codes, beyond, "slowdown_limit")
+        if request.resident_slowdown_limit:
+            # Worked out they are infinitely slow, which the estimate does not know.
+            unknown = fleet.table.unmodelled(n)
+            ranking.refuse(codes, unknown, "resident_slowdown_limit")
         if request.scaling is not None:
             self._doubt(query, codes, harm)
         return codes

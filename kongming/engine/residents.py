@@ -232,6 +232,12 @@ class ResidentTable:
         self._count_up_to(slots)
         return self._counts[:slots]
 
+    def unmodelled(self, slots: int) -> NDArray[np.bool_]:
+        """(slots,): whether any of those that are there has no model in service."""
+        n = self.count
+        where = self.slot[:n][(self.slot[:n] >= 0) & (self.model[:n] == 0)]
+        return np.asarray(np.bincount(where, minlength=slots)[:slots] > 0, dtype=np.bool_)
+
     def greatest(self, slots: int, values: Floats) -> Floats:
         """(slots,): the greatest ``now`` plus ``values``, by model; 0 where nobody is."""
         n = self.count

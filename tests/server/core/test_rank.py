@@ -196,6 +196,21 @@ def test_a_resident_of_which_nothing_is_known_keeps_no_limit(engine: Engine) -> 
     assert limited.refused == {"resident_slowdown_limit": 1}
 
 
+def test_among_many_nodes_those_that_are_known_to_keep_a_limit_are_ranked() -> None:
+    """Residents without a model count as slowed less than the profiled one is."""
+    engine = worlds.engine()
+    worlds.add_occupied(engine, "stranger", 390)
+    worlds.add_occupied(engine, "memory", 10)
+    harmed = math.exp(expected("memory", PRESSURE["memory"]))
+
+    ranking = rank(engine, limit=5, resident_slowdown_limit=1.1 * harmed)
+
+    assert len(ids(ranking)) == 5
+    assert all(node_id.startswith("memory") for node_id in ids(ranking))
+    assert ranking.refused == {"resident_slowdown_limit": 390}
+    assert rank(engine, limit=5).refused == {}
+
+
 def test_memory_that_is_promised_is_not_there(engine: Engine) -> None:
     engine.put_assignment(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
 

@@ -96,6 +96,20 @@ def test_a_limit_on_residents_refuses_nodes(engine: Engine) -> None:
     assert accepted.nodes[0].residents == 1
 
 
+def test_among_many_nodes_a_set_is_of_those_that_are_known_to_keep_a_limit() -> None:
+    """However many there are of whose residents nothing is known."""
+    engine = worlds.engine()
+    worlds.add_occupied(engine, "stranger", 400)
+    worlds.add_occupied(engine, "memory", 16)
+    harmed = math.exp(expected("memory", PRESSURE["memory"]))
+
+    ranking = rank(engine, 16, resident_slowdown_limit=1.1 * harmed)
+
+    (chosen,) = ranking.sets
+    assert all(node.node_id.startswith("memory") for node in chosen.nodes)
+    assert ranking.refused == {"resident_slowdown_limit": 400}
+
+
 @pytest.mark.parametrize("has_scale_model", [True, False])
 def test_a_set_is_slowed_at_least_so_much_where_a_node_of_it_is(
     engine: Engine, has_scale_model: bool

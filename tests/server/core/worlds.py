@@ -196,6 +196,13 @@ def add_node(
             target.put_fingerprint(node_id, domain, newest, now=NOW)
 
 
+def add_occupied(target: Engine, app: str, count: int) -> None:
+    """So many quiet nodes with a resident of ``app`` each, which are named after it."""
+    for n in range(count):
+        add_node(target, f"{app}-{n}", {})
+        target.put_assignment(bound(f"on-{app}-{n}", app, NOW - 100.0, f"{app}-{n}"))
+
+
 def expected(app: str, *loads: Mapping[str, float]) -> float:
     """The log slowdown that the law of ``app`` gives under the sum of these loads, each surrogate
     at most at the edge of the training runs."""
