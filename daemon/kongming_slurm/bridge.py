@@ -202,9 +202,10 @@ class Bridge:
                     name, limit=MAX_NODES, stale_policy="refuse", seed=0, level=times.level
                 )
                 ranking = client.rank(question)
-                apps[name] = slowdowns(ranking.nodes, nodes.names, settings.resident_limit)
-                least[name] = least_slowdowns(ranking.nodes, nodes.names)
-                ranked[name] = ranking.nodes
+                rows, most = ranking.nodes, settings.resident_limit
+                apps[name] = slowdowns(rows, nodes.names, most)
+                least[name] = least_slowdowns(rows, nodes.names, most)
+                ranked[name] = rows
         known = {app.name for app in reports if time_limits.has_history(app, times)}
         ranked = {name: rows for name, rows in ranked.items() if rows and name in known}
         return RankingFile(
@@ -425,22 +426,28 @@ def slowdowns(
     ranked: Sequence[RankedNode], names: Sequence[str], resident_limit: float
 ) -> tuple[float | None, ...]:
     """Median slowdowns in the order of Slurm's ``names``; None for a node that is not ranked, and
-    NEVER where a resident would be slowed down beyond the limit (0 for none), or may be. Pure."""
+    NEVER where a resident would be slowed down beyond the limit (0 for none). Pure."""
     alone = _alone(node.name for node in ranked)
     by_name: dict[str, float] = {}
     for node in ranked:
         if node.name in alone:
-            is_allowed = node.residents_keep(resident_limit)
-            by_name[node.name] = node.slowdown.median if is_allowed else NEVER
+            is_beyond = bool(resident_limit) and node.worst_resident_slowdown > resident_limit
+            by_name[node.name] = NEVER if is_beyond else node.slowdown.median
     return _in_order(by_name, names)
 
 
-def least_slowdowns(ranked: Sequence[RankedNode], names: Sequence[str]) -> tuple[int, ...]:
+def least_slowdowns(
+    ranked: Sequence[RankedNode], names: Sequence[str], resident_limit: float
+) -> tuple[int, ...]:
     """The places in Slurm's ``names`` where the application is slowed at least as much as
-    ``slowdowns`` has it. Pure."""
+    ``slowdowns`` has it, or where a resident is not known to keep the limit. Pure."""
     alone = _alone(node.name for node in ranked)
-    open_ = {node.name for node in ranked if node.name in alone and node.slowdown.at_least}
-    return tuple(place for place, name in enumerate(names) if name in open_)
+    by_name = {
+        node.name: float(node.slowdown.at_least or not node.residents_keep(resident_limit))
+        for node in ranked
+        if node.name in alone
+    }
+    return tuple(place for place, is_open in enumerate(_in_order(by_name, names)) if is_open)
 
 
 def _own(job: PendingJob) -> tuple[str, ...] | None:

@@ -18,7 +18,8 @@
 
 Numbers are in the order of ``nodes``; a partition lists its nodes by their place there, from 1.
 ``-`` is unknown, ``x`` a node whose residents would be slowed down too much. ``least`` lists, by
-their places, nodes where the application is slowed at least so much: that keeps no limit.
+their places, nodes where the application is slowed at least so much, or a resident may be slowed
+down too much: that keeps no limit.
 ``times`` says whether --time-min is set, whether users are advised, and which share of runs the
 seconds of ``time`` hold; ``users-only`` and ``users-skip`` are numbers of users. The last line
 counts those before it. A reader skips lines that begin with a word that it does not know.
@@ -72,7 +73,7 @@ class RankingFile:
 
     ``up`` is whether Slurm can use a node, ``cpus`` and ``memory_mb`` its size; ``partitions`` list
     their nodes by place, from 0. ``least`` lists by application the places where it is slowed at
-    least so much. ``written_at`` is unix seconds.
+    least so much, or a resident is not known to keep its limit. ``written_at`` is unix seconds.
     """
 
     written_at: float

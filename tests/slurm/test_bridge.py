@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kongming_slurm import config, ranking_file
 from kongming_slurm.bridge import Bridge, least_slowdowns, slowdowns
+from kongming_slurm.policy import excluded
 from kongming_slurm.ranking_file import NEVER, RunTimes
 from kongming_slurm.slurm_commands import Slurm
 
@@ -189,9 +190,26 @@ def test_at_least_so_much_does_not_keep_a_limit() -> None:
     harmful = replace(known, name="n2", worst_resident_at_least=True)
     open_ = replace(known, name="n3", slowdown=replace(known.slowdown, at_least=True))
     nodes, names = (known, harmful, open_), ("n1", "n2", "n3", "n4")
-    assert slowdowns(nodes, names, 1.5) == (1.1, NEVER, 1.1, None)
+    assert slowdowns(nodes, names, 1.5) == (1.1, 1.1, 1.1, None)
+    assert least_slowdowns(nodes, names, 1.5) == (1, 2)
     assert slowdowns(nodes, names, 0.0) == (1.1, 1.1, 1.1, None)
-    assert least_slowdowns(nodes, names) == (2,)
+    assert least_slowdowns(nodes, names, 0.0) == (2,)
+
+
+def test_nodes_whose_residents_nobody_profiled_keep_their_order() -> None:
+    """They come after those that keep the limit, and before those that are known not to."""
+    unknown = replace(ranked("a.site", 3.0, worst=1.1), worst_resident_at_least=True)
+    better = replace(unknown, name="b.site", slowdown=ranked("b", 1.2).slowdown)
+    harmed, quiet = ranked("c.site", 1.1, worst=2.0), ranked("d.site", 1.4)
+    nodes, names = (unknown, better, harmed, quiet), ("a", "b", "c", "d")
+
+    slow, least = slowdowns(nodes, names, 1.5), least_slowdowns(nodes, names, 1.5)
+
+    def remaining(count: int) -> set[int]:
+        out = excluded(range(4), slow, [1] * 4, limit=1.5, nodes=count, total=1, least=least)
+        return set(range(4)) - (out or set())
+
+    assert [remaining(count) for count in (1, 2, 3)] == [{3}, {3, 1}, {3, 1, 0}]
 
 
 @pytest.fixture
