@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,7 +58,7 @@ class Companion:
         view = None if question.node is None else fleet.nodes.find(question.node)
         node_id = model.file.node_id if view is None else view.facts.id
         is_live = view is not None and live is not None
-        pressures = [self._inflicted(name, model, is_live) for name in question.neighbours]
+        self._check_known(question.neighbours, model, is_live)
         base = self._idle() if view is None or live is None else self._live(view, live)
         if view is not None and base.slot is not None:
             answering.check_suite(fleet, base.slot, view, model)
@@ -72,14 +72,17 @@ class Companion:
                     f"{view.facts.name} has no idle reference: it is taken to be as the node of "
                     "the training."
                 )
-        prediction = self._application(model, question, pressures, base)
-        impacts = []
+        prediction = self._application(model, question, base)
+        impacts: dict[str, NeighbourImpact] = {}
         for i, name in enumerate(question.neighbours):
+            if name in impacts:
+                # It meets what the first of this name does.
+                continue
             names = (*question.neighbours[:i], *question.neighbours[i + 1 :], question.app)
             its = replace(
                 question, app=name, neighbours=names, placement=placement, model=None, strict=False
             )
-            impacts.append(self._neighbour(its, question.app, base, warnings))
+            impacts[name] = self._neighbour(its, question.app, base, warnings)
         forecast = answering.forecast_of(prediction, node_id, live or 0, placement, model)
         if view is not None and base.slot is not None and fleet.is_carried(base.slot, model):
             forecast = answering.borrowed(fleet, base.slot, view, forecast)
@@ -88,51 +91,52 @@ class Companion:
             warnings=(*forecast.warnings, *warnings),
             notes=(*forecast.notes, *notes),
         )
-        return Colocation(forecast, tuple(impacts))
+        return Colocation(forecast, tuple(impacts[name] for name in question.neighbours))
+
+    def _check_known(self, names: Iterable[str], model: Served, is_live: bool) -> None:
+        """Raise UntrainedError where it is not known what one of these inflicts on the program of
+        ``model``."""
+        catalog, placement = self._fleet.catalog, model.file.placement
+        for name in dict.fromkeys(names):
+            if not is_live and catalog.signatures_at_home(name, placement, model):
+                continue
+            if not catalog.pressure(name, placement, model.suite).known:
+                raise UntrainedError(
+                    f"{name} has no signature at {placement}, so what it does to a neighbour is "
+                    "not known.",
+                    hint="Profile it: kongming profile APPS.toml --app " + name,
+                )
 
     def _inflicted(self, name: str, model: Served, is_live: bool) -> Pressure:
         """What a neighbour inflicts on the program of ``model``. Next to it on the idle node that
         is over one idle time, the model's own, for all neighbours that were measured there: more
-        of them never press less. Raises UntrainedError where it is not known."""
+        of them never press less."""
         catalog, placement = self._fleet.catalog, model.file.placement
         at_home = None if is_live else catalog.pressure_at_home(name, placement, model)
-        if at_home is not None:
-            return at_home
-        pressure = catalog.pressure(name, placement, model.suite)
-        if not pressure.known:
-            raise UntrainedError(
-                f"{name} has no signature at {placement}, so what it does to a neighbour is not "
-                "known.",
-                hint="Profile it: kongming profile APPS.toml --app " + name,
-            )
-        return pressure
+        return catalog.pressure(name, placement, model.suite) if at_home is None else at_home
 
-    def _application(
-        self,
-        model: Served,
-        question: ColocationQuestion,
-        pressures: Sequence[Pressure],
-        base: _Base,
-    ) -> Prediction:
-        """Predict the question's application, by ``model``, next to its neighbours of these
-        pressures."""
+    def _application(self, model: Served, question: ColocationQuestion, base: _Base) -> Prediction:
+        """Predict the question's application, by ``model``, next to its neighbours. Averages the
+        signatures of each once, however many copies there are."""
         file = model.file
         widening = answering.widening_of(self._fleet, model)
         at_home = self._fleet.catalog.signatures_at_home
-        company = [(name, at_home(name, file.placement, model)) for name in question.neighbours]
-        if base.slot is None and all(signatures for _, signatures in company):
+        signatures = {name: at_home(name, file.placement, model) for name in question.neighbours}
+        if base.slot is None and all(signatures.values()):
             # All of one node: exactly what the library says of the same records.
             return library.predict_colocated(
                 file,
-                company,
+                [(name, signatures[name]) for name in question.neighbours],
                 model=question.model,
                 strict=question.strict,
                 level=question.level,
                 widening=widening,
             )
+        is_live = base.slot is not None
+        pressures = {name: self._inflicted(name, model, is_live) for name in signatures}
         return answering.predicted(
             model,
-            self._met(model, base, pressures),
+            self._met(model, base, [pressures[name] for name in question.neighbours]),
             EstimateOptions(None, None, question.level, widening),
             strict=question.strict,
         )
@@ -153,7 +157,7 @@ class Companion:
             return NeighbourImpact(name, None)
         is_live = base.slot is not None
         try:
-            self._inflicted(newcomer, model, is_live)
+            self._check_known((newcomer,), model, is_live)
         except UntrainedError:
             sentence = (
                 f"{newcomer} has no signature at {placement}: what it does to neighbours is not "
@@ -167,8 +171,8 @@ class Companion:
                 view = fleet.nodes.at(int(fleet.slots.node[base.slot]))
                 answering.check_suite(fleet, base.slot, view, model)
                 answering.check_readable(fleet, base.slot, view, model)
-            pressures = [self._inflicted(other, model, is_live) for other in question.neighbours]
-            met = self._application(model, question, pressures, base)
+            self._check_known(question.neighbours, model, is_live)
+            met = self._application(model, question, base)
         except (InputError, UntrainedError) as error:
             warnings.append(f"What {name} meets is not known: {error.message}")
             return NeighbourImpact(name, None)

@@ -6,6 +6,7 @@ Pure: names and seconds per operation in, names and seconds per operation out.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from kongming.records import control
@@ -29,14 +30,17 @@ def compose(base: Times, signatures: Iterable[Times], idle: Times) -> dict[str, 
         InputError: a time is not finite and above 0 s.
     """
     neighbours = list(signatures)
+    copies = Counter(map(id, neighbours))
+    distinct = {id(neighbour): neighbour for neighbour in neighbours}
     names = set(base) & set(idle)
-    for neighbour in neighbours:
+    for neighbour in distinct.values():
         names &= set(neighbour)
     composed = {}
     for name in sorted(names):
         log_time = _log(name, base[name])
-        for neighbour in neighbours:
-            log_time += max(_log(name, neighbour[name]) - _log(name, idle[name]), 0.0)
+        for key, neighbour in distinct.items():
+            pressure = max(_log(name, neighbour[name]) - _log(name, idle[name]), 0.0)
+            log_time += copies[key] * pressure
         composed[name] = math.exp(log_time)
     return composed
 

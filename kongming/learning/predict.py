@@ -148,7 +148,13 @@ def _read(document: Document) -> ModelFile:
 
 def _company(file: ModelFile, neighbours: Neighbours) -> Times:
     """Return the environment next to these neighbours on the idle node."""
-    signatures = [_signature(file, name, repeats) for name, repeats in _pairs(neighbours)]
+    pairs = _pairs(neighbours)
+    # Copies of a program have the same signatures.
+    averages: dict[tuple[str, int], dict[str, float]] = {}
+    for name, repeats in pairs:
+        if (name, id(repeats)) not in averages:
+            averages[name, id(repeats)] = _signature(file, name, repeats)
+    signatures = [averages[name, id(repeats)] for name, repeats in pairs]
     return colocation.environment(signatures, idle_times(file.variants["full"]))
 
 

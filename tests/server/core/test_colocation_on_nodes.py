@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kongming import Signature
 from kongming.engine.engine import Engine
+from kongming.learning import colocation
 from kongming.records.errors import UntrainedError
 from kongming.records.questions import ColocationQuestion, Question
 from tests.server.core import worlds
@@ -132,3 +135,51 @@ def test_an_idle_node_without_a_reference_is_taken_to_be_as_that_of_the_training
     answer = engine.predict_colocation(QUESTION)
 
     assert any("as the node of the training" in text for text in answer.prediction.warnings)
+
+
+@pytest.mark.parametrize("where", ["training", "both", "live"])
+def test_signatures_are_averaged_once_however_many_copies_there_are(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    if where == "both":
+        engine.put_node(worlds.fingerprint(IDLE, node_id="elsewhere").node, NOW)
+        engine.put_reference("elsewhere", 0, IDLE, SUITE)
+        seen = worlds.fingerprint(worlds.slowed(PRESSURE["quiet"]), node_id="elsewhere")
+        engine.put_signatures([worlds.signature("away", {}, node_id="elsewhere", fingerprint=seen)])
+        engine.put_model(worlds.model("away", {"compute.int": 0.4}), 1)
+    else:
+        engine.put_signatures([worlds.signature("away", PRESSURE["quiet"])])
+        engine.put_model(worlds.model("away", {"compute.int": 0.4}), 1)
+    worlds.add_node(engine, logs={})
+    averaged = []
+    average = colocation.mean_signature
+
+    def counted(signatures: Sequence[Signature]) -> dict[str, float]:
+        averaged.append(signatures[0].app)
+        return average(signatures)
+
+    monkeypatch.setattr(colocation, "mean_signature", counted)
+    names = ("disk",) * 30 + ("away",) * 20
+    question = ColocationQuestion("memory", names, node="node-1" if where == "live" else None)
+
+    answer = engine.predict_colocation(question, 0 if where == "live" else None)
+
+    # Two next to the program, and all three next to each of them.
+    assert len(averaged) <= 8
+    assert tuple(neighbour.app for neighbour in answer.neighbours) == names
+    by_name = {neighbour.app: neighbour for neighbour in answer.neighbours}
+    assert all(neighbour == by_name[neighbour.app] for neighbour in answer.neighbours)
+    loads = [PRESSURE["disk"]] * 29 + [PRESSURE["quiet"]] * 20 + [PRESSURE["memory"]]
+    met = by_name["disk"].slowdown
+    assert met is not None
+    assert math.log(met.median) == pytest.approx(expected("disk", *loads), abs=1e-6)
+
+
+def test_what_is_not_known_of_a_neighbour_is_stated_once(engine: Engine) -> None:
+    engine.put_signatures([worlds.signature("bare", {"stream.triad": 0.4})])
+
+    answer = engine.predict_colocation(ColocationQuestion("memory", ("bare",) * 5))
+
+    (warning,) = (text for text in answer.prediction.warnings if "bare" in text)
+    assert "has no model" in warning
+    assert len(answer.neighbours) == 5
