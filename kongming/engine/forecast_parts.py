@@ -49,13 +49,15 @@ def estimated(model: Served, met: Met, options: EstimateOptions) -> Estimate:
 
 
 def widening_of(fleet: FleetState, model: Served) -> Widening:
-    """What co-runs say of the intervals of a model. They were compared with what the chosen models
-    say, so of another one of the file only the noise of other programs' repeats is known."""
+    """What co-runs say of the intervals of a model. They were compared with what the version in
+    service says by its chosen model of all columns, so of another version, or another model of the
+    file, only the noise of other programs' repeats is known."""
     widening = fleet.catalog.widening(*model.key)
-    is_chosen = all(
-        scorer.frozen.name == scorer.variant.chosen for scorer in model.scorers.values()
-    )
-    return widening if is_chosen else widening.repeats_alone()
+    served = fleet.catalog.served(*model.key)
+    scorer = model.scorers[scoring.FULL]
+    is_compared = served is not None and served.file is model.file
+    is_compared &= scorer.frozen.name == scorer.variant.chosen
+    return widening if is_compared else widening.repeats_alone()
 
 
 def predicted(model: Served, met: Met, options: EstimateOptions, *, strict: bool) -> Prediction:

@@ -158,8 +158,11 @@ def test_the_model_in_service_is_shown_and_any_other_by_its_version(
     assert kongming("models", "rollback", "chaser").returncode == 0
     card = answer(kongming("model", "chaser", "--json"))
     assert (card["version"], card["in_service"]) == (1, 1)
+    assert card["interval"]["coruns"] > 0
     card = answer(kongming("model", "chaser", "--version", "2", "--json"))
     assert (card["version"], card["in_service"]) == (2, 1)
+    # Co-runs were compared with the version in service.
+    assert card["interval"]["coruns"] == 0
     shown = kongming("model", "chaser", "--version", "2").stdout
     assert "chaser, cross-core: model version 2 (in service is version 1)" in shown
     refused = kongming("model", "chaser", "--version", "7")

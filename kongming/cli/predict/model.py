@@ -90,8 +90,8 @@ def command(
         frozen = variant.model(model)
         curves = [*family_curves(variant, frozen), *surrogate_curves(variant, frozen)]
         widening = ModelFiles(store).calibration(site_of(file)).widening(app)
-        if frozen.name != variant.chosen:
-            # Of predictions: co-runs were compared with the chosen model.
+        if frozen.name != variant.chosen or entry.version != in_service:
+            # Of predictions: co-runs were compared with the chosen model in service.
             widening = widening.repeats_alone()
         card = _card(store, entry, document, file, frozen, curves, widening)
         card["in_service"] = in_service
