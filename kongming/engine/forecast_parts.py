@@ -116,21 +116,25 @@ def slowdown(model: Served, met: Met, level: float, widening: Widening) -> Inter
     return estimated(model, met, EstimateOptions(None, None, level, widening)).interval
 
 
-def moved(model: Served, met: Met, movement: float) -> tuple[float, float]:
-    """By how much the log slowdown may have fallen or risen (each 0 or more) in an environment
-    whose surrogates have all moved by ``movement``, in logs, one way or the other."""
-    rows = met.logs + np.array([[-movement], [0.0], [movement]])
+def moved(model: Served, places: Sequence[Met], movement: float) -> list[tuple[float, float]]:
+    """By how much the log slowdown in each environment may have fallen or risen (each 0 or more)
+    once its surrogates have all moved by ``movement``, in logs, one way or the other."""
+    steps = np.array([[-movement], [0.0], [movement]])
+    rows = np.concatenate([met.logs + steps for met in places])
+    idle = np.repeat([met.idle for met in places], 3, axis=0)
     scores = scoring.score(
         model,
         rows,
-        rows - met.idle,
-        np.full(3, met.carried, dtype=np.bool_),
-        np.full(3, met.awake),
+        rows - idle,
+        np.repeat([met.carried for met in places], 3),
+        np.repeat([met.awake for met in places], 3),
     ).log_slowdown
-    low, middle, high = scores.tolist()
-    if math.isnan(low + middle + high):
-        return movement, movement
-    return max(middle - low, 0.0), max(high - middle, 0.0)
+    return [
+        (movement, movement)
+        if math.isnan(low + middle + high)
+        else (max(middle - low, 0.0), max(high - middle, 0.0))
+        for low, middle, high in scores.reshape(-1, 3).tolist()
+    ]
 
 
 def widened(interval: Interval, down: float, up: float) -> Interval:
@@ -162,7 +166,7 @@ def aged(
     """The interval of a slowdown once the environment ``met`` is ``age_s`` old, at its own level;
     ``model`` None is a general slowdown, which moves as the environment does."""
     reach = movement.reach(age_s, interval.level)
-    down, up = (reach, reach) if model is None else moved(model, met, reach)
+    down, up = (reach, reach) if model is None else moved(model, [met], reach)[0]
     return widened(interval, down, up)
 
 

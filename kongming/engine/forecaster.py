@@ -355,20 +355,26 @@ class Forecaster:
         movement: Movement,
         age: float,
     ) -> dict[str, ResidentImpact]:
-        """Those of residents, who have met what the newcomer has for as long."""
-        return {
-            meeting.assignment_id: replace(
-                impact,
-                slowdown_now=answering.aged(
-                    impact.slowdown_now, meeting.model, meeting.now, movement, age
-                ),
-                slowdown_then=answering.aged(
-                    impact.slowdown_then, meeting.model, meeting.then, movement, age
-                ),
-            )
-            for meeting in (self._meetings(question, subject) if impacts else ())
-            if (impact := impacts.get(meeting.assignment_id)) is not None
-        }
+        """Those of residents, who have met what the newcomer has for as long. A model is asked once
+        for all that it can say anything of: a node may have hundreds, and this is not remembered,
+        since it changes with every second."""
+        by_model: dict[int, list[_Meeting]] = {}
+        for meeting in self._meetings(question, subject) if impacts else ():
+            if meeting.assignment_id in impacts:
+                by_model.setdefault(id(meeting.model), []).append(meeting)
+        reach = movement.reach(age, question.level)
+        results = dict(impacts)
+        for meetings in by_model.values():
+            places = [met for meeting in meetings for met in (meeting.now, meeting.then)]
+            moves = iter(answering.moved(meetings[0].model, places, reach))
+            for meeting, now, then in zip(meetings, moves, moves, strict=True):
+                impact = impacts[meeting.assignment_id]
+                results[meeting.assignment_id] = replace(
+                    impact,
+                    slowdown_now=answering.widened(impact.slowdown_now, *now),
+                    slowdown_then=answering.widened(impact.slowdown_then, *then),
+                )
+        return results
 
     def _aged(
         self,

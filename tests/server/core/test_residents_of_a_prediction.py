@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
+from kongming.arrays import Floats
+from kongming.engine import forecast_parts, scoring
+from kongming.engine.columns import Columns
 from kongming.engine.engine import Engine
+from kongming.engine.forecast_parts import Met
+from kongming.engine.scoring import Served
 from kongming.records.answers import Forecast
 from kongming.records.prediction import Interval
 from kongming.records.questions import Question
@@ -101,3 +107,50 @@ def test_a_newcomer_without_a_signature_presses_as_a_typical_one_with_a_word(
     assert unknown.residents["a"].slowdown_then.median > 1.0
     assert any("stranger" in text and "typical" in text for text in unknown.warnings)
     assert not any("typical" in text for text in known.warnings)
+
+
+def test_many_residents_of_a_stale_reading_are_widened_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each as it would be by itself, and each model is asked once."""
+    engine = worlds.engine()
+    worlds.add_node(engine, logs={"stream.triad": 0.2}, taken_at=NOW - 2000.0)
+    apps = {f"{app}-{n}": app for app in ("memory", "quiet") for n in range(20)}
+    for name, app in apps.items():
+        # Within the fingerprint, so that the loads stay within those of the training.
+        engine.put_assignment(bound(name, app, NOW - 3000.0))
+    question = Question("disk", "node-1")
+    first = engine.predict(question, NOW)
+    calls: list[int] = []
+    score = scoring.score
+
+    def counted(model: Served, absolute: Floats, *arguments: Any) -> scoring.MatrixScores:
+        calls.append(len(absolute))
+        return score(model, absolute, *arguments)
+
+    monkeypatch.setattr(scoring, "score", counted)
+
+    again = engine.predict(question, NOW)
+
+    assert again == first
+    assert sorted(again.residents) == sorted(apps)
+    assert calls == [3, 120, 120]
+
+
+def test_environments_that_move_together_move_as_each_does() -> None:
+    file = worlds.model("memory", worlds.SENSITIVITY["memory"])
+    model = scoring.served(0, file, 1, 0, Columns())
+    idle = np.log(list(IDLE.values()))
+    places = [
+        Met(idle + shift, idle, carried, awake)
+        for shift in (0.0, 0.4)
+        for carried in (True, False)
+        for awake in (math.nan, 0.5)
+    ]
+
+    together = forecast_parts.moved(model, places, 0.3)
+
+    assert len(together) == len(places)
+    for met, moves in zip(places, together, strict=True):
+        assert moves == pytest.approx(forecast_parts.moved(model, [met], 0.3)[0])
+        assert max(moves) > 0.0
