@@ -66,7 +66,8 @@ class Catalog:
         self._by_row: dict[int, Served] = {}
         self._requested: dict[tuple[Key, int, str | None], Served] = {}
         self._signatures: dict[Key, dict[Site, tuple[Signature, ...]]] = {}
-        self._pressures: dict[Key, tuple[int, Pressure]] = {}
+        # By the code of the suite, those of the newest signatures first.
+        self._pressures: dict[Key, dict[int, Pressure]] = {}
         self._unsettled: set[Key] = set()
         self._rows = _Rows()
         self._pressure_rows = _Rows()
@@ -253,12 +254,10 @@ class Catalog:
         self._resolve_again({node_id})
 
     def pressure(self, app: str, placement: str, suite: int) -> Pressure:
-        """What it inflicts, over the idle node, by the newest signature of which that is known; a
-        typical application's where it is not."""
-        entry = self._pressures.get((app, placement))
-        if entry is None or suite not in (entry[0], ANY_SUITE):
-            return self.typical(suite)
-        return entry[1]
+        """What it inflicts, over the idle node, by the newest signature of this suite of which that
+        is known; a typical application's where it is not."""
+        pressure = _of_suite(self._pressures.get((app, placement), {}), suite)
+        return self.typical(suite) if pressure is None else pressure
 
     def pressure_at_home(self, app: str, placement: str, model: Served) -> Pressure | None:
         """What it inflicts on a program next to it on the idle node of ``model``, by signatures
@@ -272,8 +271,8 @@ class Catalog:
         site = (model.file.node_id, model.file.suite_version)
         return self._signatures.get((app, placement), {}).get(site, ())
 
-    def pressures(self) -> Mapping[Key, tuple[int, Pressure]]:
-        """The known ones, each with the code of its suite."""
+    def pressures(self) -> Mapping[Key, Mapping[int, Pressure]]:
+        """The known ones, by the code of the suite, those of the newest signatures first."""
         return self._pressures
 
     def typical(self, suite: int) -> Pressure:
@@ -297,11 +296,7 @@ class Catalog:
 
     def _mean_pressure(self, suite: int) -> Floats:
         width = len(self._columns)
-        known = [
-            fitted(pressure.slowed, width)
-            for code, pressure in self._pressures.values()
-            if suite in (code, ANY_SUITE)
-        ]
+        known = [fitted(pressure.slowed, width) for pressure in self._known(suite)]
         flat = np.full(width, self._unknown_pressure)
         if not known:
             return flat
@@ -312,8 +307,13 @@ class Catalog:
 
     def _mean_awake(self, suite: int) -> float:
         """0 where no signature is known: nothing is faster without evidence."""
-        known = [p.awake for code, p in self._pressures.values() if suite in (code, ANY_SUITE)]
+        known = [pressure.awake for pressure in self._known(suite)]
         return math.fsum(known) / len(known) if known else 0.0
+
+    def _known(self, suite: int) -> list[Pressure]:
+        """One of each application whose signature by this suite is known."""
+        known = [_of_suite(pressures, suite) for pressures in self._pressures.values()]
+        return [pressure for pressure in known if pressure is not None]
 
     def _model_changed(self, key: Key, node_ids: Collection[str]) -> None:
         """A model came into service or went. Its own idle times are those that signatures of its
@@ -331,37 +331,41 @@ class Catalog:
 
     def _resolve(self, key: Key) -> None:
         """Work out what an application inflicts, by its signatures, and over which idle node."""
-        before = self._pressures.get(key)
+        before = self._pressures.get(key, {})
         self._changed()
         self._typical.clear()
         self._unsettled.discard(key)
-        entry = self._over_idle(key)
-        if entry is not None:
-            self._pressures[key] = entry
-        elif before is not None:
-            del self._pressures[key]
-            self._pressure_rows.give_back(key)
-        self.moves += not _same(before, entry)
+        after = self._over_idle(key)
+        if after:
+            self._pressures[key] = after
+        else:
+            self._pressures.pop(key, None)
+        for suite in before.keys() - after.keys():
+            self._pressure_rows.give_back((*key, suite))
+        self.moves += not _same(before, after)
 
-    def _over_idle(self, key: Key) -> tuple[int, Pressure] | None:
-        """The pressure of an application with the code of its suite: by the signatures of the site
-        with the newest, and while the idle node that these are over is not known, by those of the
-        one with the newest before. None where none is known. It is ``_unsettled`` where a reference
-        or a model that comes may say better."""
+    def _over_idle(self, key: Key) -> dict[int, Pressure]:
+        """The pressures of an application by the code of the suite: by the signatures of the site
+        with the newest of that suite, and while the idle node that these are over is not known, by
+        those of the one with the newest before. It is ``_unsettled`` where a reference or a model
+        that comes may say better."""
         sites = sorted(
             self._signatures.get(key, {}).items(),
             key=lambda item: (item[1][-1].fingerprint.started_at, item[0]),
             reverse=True,
         )
-        for place, ((node_id, suite_version), signatures) in enumerate(sites):
+        pressures: dict[int, Pressure] = {}
+        for (node_id, suite_version), signatures in sites:
             suite = self.suite(suite_version)
+            if suite in pressures:
+                continue
             idle, is_near = self._idle(key, node_id, suite)
-            if place or idle is None or not is_near:
+            if not is_near:
                 self._unsettled.add(key)
             if idle is not None:
-                row = self._pressure_rows.take(key)
-                return suite, self._pressure(signatures, idle, row)
-        return None
+                row = self._pressure_rows.take((*key, suite))
+                pressures[suite] = self._pressure(signatures, idle, row)
+        return pressures
 
     def _pressure(self, signatures: Sequence[Signature], idle: Floats, row: int) -> Pressure:
         """The pressure of repeated signatures over log idle times (C,)."""
@@ -408,12 +412,15 @@ class Catalog:
             del self._requested[outdated]
 
 
-def _same(before: tuple[int, Pressure] | None, after: tuple[int, Pressure] | None) -> bool:
-    if before is None or after is None:
-        return before is after
-    (suite, old), (its, new) = before, after
-    return (suite, old.awake) == (its, new.awake) and np.array_equal(
-        old.slowed, new.slowed, equal_nan=True
+def _of_suite(pressures: Mapping[int, Pressure], suite: int) -> Pressure | None:
+    """That by this suite; by any suite the newest."""
+    return next(iter(pressures.values()), None) if suite == ANY_SUITE else pressures.get(suite)
+
+
+def _same(before: Mapping[int, Pressure], after: Mapping[int, Pressure]) -> bool:
+    return list(before) == list(after) and all(
+        old.awake == new.awake and np.array_equal(old.slowed, new.slowed, equal_nan=True)
+        for old, new in zip(before.values(), after.values(), strict=True)
     )
 
 
@@ -434,7 +441,7 @@ class _Rows:
     """Small numbers from 1 for keys; 0 stands for whatever has no key."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, int] = {}
+        self._by_key: dict[tuple[object, ...], int] = {}
         self._free: list[int] = []
         self._next = 1
 
@@ -442,7 +449,7 @@ class _Rows:
     def greatest(self) -> int:
         return self._next - 1
 
-    def take(self, key: Key) -> int:
+    def take(self, key: tuple[object, ...]) -> int:
         if key not in self._by_key:
             if self._free:
                 self._by_key[key] = self._free.pop()
@@ -451,7 +458,7 @@ class _Rows:
                 self._next += 1
         return self._by_key[key]
 
-    def give_back(self, key: Key) -> int | None:
+    def give_back(self, key: tuple[object, ...]) -> int | None:
         row = self._by_key.pop(key, None)
         if row is not None:
             self._free.append(row)

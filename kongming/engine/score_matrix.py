@@ -166,18 +166,19 @@ class HarmTable:
         self._columns[model.row] = model
 
     def _restart(self, catalog: Catalog) -> None:
-        known = catalog.pressures()
+        by_suite = catalog.pressures().values()
+        known = [pressure for pressures in by_suite for pressure in pressures.values()]
         models = list(catalog.all_served())
-        rows = 1 + max((p.row for _, p in known.values()), default=0)
+        rows = 1 + max((pressure.row for pressure in known), default=0)
         columns = 1 + max((m.row for m in models), default=0)
-        suites = [suite for suite, _ in known.values()]
+        suites = [next(iter(pressures)) for pressures in by_suite]
         typical = catalog.typical(max(set(suites), key=suites.count) if suites else 0)
-        width = max([len(typical.slowed), 1, *(len(p.slowed) for _, p in known.values())])
+        width = max([len(typical.slowed), 1, *(len(pressure.slowed) for pressure in known)])
         pressures = np.zeros((rows, width))
         pressures[0] = fitted(typical.slowed, width)
         awake = np.zeros(rows)
         awake[0] = typical.awake
-        for _, pressure in known.values():
+        for pressure in known:
             pressures[pressure.row] = fitted(pressure.slowed, width)
             awake[pressure.row] = pressure.awake
         same = (

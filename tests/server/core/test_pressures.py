@@ -14,6 +14,7 @@ from kongming.arrays import Floats
 from kongming.engine.catalog import Catalog
 from kongming.engine.columns import Columns
 from kongming.engine.engine import Engine
+from kongming.engine.slots import ANY_SUITE
 from kongming.records.questions import Question
 from tests import builders
 from tests.server.core import worlds
@@ -152,3 +153,29 @@ def test_a_signature_of_another_suite_waits_for_a_reference_of_it() -> None:
     known.reference_changed("trainer")
 
     assert triad(known, "memory", NEXT_SUITE) == pytest.approx(0.8)
+
+
+def test_where_a_node_reads_another_suite_the_newest_of_that_suite_counts() -> None:
+    """A fleet is upgraded node by node."""
+    known, references = catalog()
+    references["trainer", known.suite(SUITE)] = np.log(list(IDLE.values()))
+    references["elsewhere", known.suite(NEXT_SUITE)] = np.log(list(IDLE.values()))
+    seen = builders.fingerprint(
+        worlds.slowed({"stream.triad": 0.9}),
+        node=builders.node(id="elsewhere"),
+        started_at=worlds.iso(NOW),
+        suite_version=NEXT_SUITE,
+    )
+    there = worlds.signature("memory", {}, node_id="elsewhere", fingerprint=seen)
+    for order in itertools.permutations((OLD, NEW, there)):
+        known.drop_signatures("memory", "cross-core")
+        for arriving in order:
+            known.put_signatures([arriving])
+
+        assert triad(known, "memory") == pytest.approx(0.6)
+        assert triad(known, "memory", NEXT_SUITE) == pytest.approx(0.9)
+        newest = known.pressure("memory", "cross-core", ANY_SUITE)
+        assert newest is known.pressure("memory", "cross-core", known.suite(NEXT_SUITE))
+        assert newest.row != known.pressure("memory", "cross-core", known.suite(SUITE)).row
+    assert known.typical(known.suite(SUITE)).slowed.max() == pytest.approx(0.6)
+    assert known.typical(ANY_SUITE).slowed.max() == pytest.approx(0.9)
