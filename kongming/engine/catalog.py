@@ -41,16 +41,29 @@ _MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Basis:
+    """What a pressure follows from: ``signatures`` of one site, over the idle times of the training
+    of ``file``, or without it over the reference that the node had by then."""
+
+    signatures: tuple[Signature, ...]
+    file: ModelFile | None
+
+    def equals(self, other: Basis | None) -> bool:
+        return other is not None and self.file is other.file and self.signatures == other.signatures
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Pressure:
     """What an application does to a neighbour: ``slowed`` (C,), log slowdown of each surrogate
     over the idle node, 0 or more, NaN where its signature has no reading. ``row`` is its place
     in the table of harm; ``awake`` the share of time in which it keeps a CPU awake; ``known`` is
-    False for what merely stands in."""
+    False for what merely stands in, which has no ``basis``."""
 
     row: int
     slowed: Floats
     awake: float = 0.0
     known: bool = True
+    basis: Basis | None = None
 
 
 class Catalog:
@@ -239,6 +252,7 @@ class Catalog:
                 known = self._signatures.get(key, {}).get(site, ())
                 sites[site] = {repeat.id: repeat for repeat in known}
             sites[site][signature.id] = signature
+        self._changed()
         for key, sites in concerned.items():
             repeats = {site: colocation.newest_repeats(new.values()) for site, new in sites.items()}
             self._signatures.setdefault(key, {}).update(repeats)
@@ -246,6 +260,7 @@ class Catalog:
         return set(concerned)
 
     def drop_signatures(self, app: str, placement: str) -> None:
+        self._changed()
         self._signatures.pop((app, placement), None)
         self._resolve((app, placement))
 
@@ -264,7 +279,9 @@ class Catalog:
         that were taken there: over the model's own idle times, as ``learning.colocation`` composes
         them. None where it has none that were taken there."""
         signatures = self.signatures_at_home(app, placement, model)
-        return self._pressure(signatures, self._model_idle(model), 0) if signatures else None
+        if not signatures:
+            return None
+        return self._pressure(Basis(signatures, model.file), self._model_idle(model), 0)
 
     def signatures_at_home(self, app: str, placement: str, model: Served) -> tuple[Signature, ...]:
         """The signatures of an application that were taken on a model's node with its suite."""
@@ -323,8 +340,6 @@ class Catalog:
         self._resolve_again(node_ids)
 
     def _resolve_again(self, node_ids: Collection[str]) -> None:
-        # Those over a reference stay as they are: a signature was taken over that of its own time,
-        # and all that follows from it would be worked out again.
         for key in list(self._unsettled):
             if any(node_id in node_ids for node_id, _ in self._signatures[key]):
                 self._resolve(key)
@@ -332,23 +347,28 @@ class Catalog:
     def _resolve(self, key: Key) -> None:
         """Work out what an application inflicts, by its signatures, and over which idle node."""
         before = self._pressures.get(key, {})
-        self._changed()
-        self._typical.clear()
         self._unsettled.discard(key)
-        after = self._over_idle(key)
+        after = self._over_idle(key, before)
         if after:
             self._pressures[key] = after
         else:
             self._pressures.pop(key, None)
         for suite in before.keys() - after.keys():
             self._pressure_rows.give_back((*key, suite))
-        self.moves += not _same(before, after)
+        if not _same(before, after):
+            self._changed()
+            self._typical.clear()
+            self.moves += 1
 
-    def _over_idle(self, key: Key) -> dict[int, Pressure]:
+    def _over_idle(self, key: Key, before: Mapping[int, Pressure]) -> dict[int, Pressure]:
         """The pressures of an application by the code of the suite: by the signatures of the site
         with the newest of that suite, and while the idle node that these are over is not known, by
         those of the one with the newest before. It is ``_unsettled`` where a reference or a model
-        that comes may say better."""
+        that comes may say better.
+
+        What follows from the same as ``before`` stays: a signature was taken over the reference of
+        its own time, and all that follows from it would be worked out again.
+        """
         sites = sorted(
             self._signatures.get(key, {}).items(),
             key=lambda item: (item[1][-1].fingerprint.started_at, item[0]),
@@ -359,41 +379,51 @@ class Catalog:
             suite = self.suite(suite_version)
             if suite in pressures:
                 continue
-            idle, is_near = self._idle(key, node_id, suite)
+            idle, file, is_near = self._idle(key, node_id, suite)
             if not is_near:
                 self._unsettled.add(key)
-            if idle is not None:
+            if idle is None:
+                continue
+            basis, known = Basis(signatures, file), before.get(suite)
+            if known is not None and basis.equals(known.basis):
+                pressures[suite] = known
+            else:
                 row = self._pressure_rows.take((*key, suite))
-                pressures[suite] = self._pressure(signatures, idle, row)
+                pressures[suite] = self._pressure(basis, idle, row)
         return pressures
 
-    def _pressure(self, signatures: Sequence[Signature], idle: Floats, row: int) -> Pressure:
+    def _pressure(self, basis: Basis, idle: Floats, row: int) -> Pressure:
         """The pressure of repeated signatures over log idle times (C,)."""
-        surrogates = signatures[0].fingerprint.surrogates
+        first = basis.signatures[0]
+        surrogates = first.fingerprint.surrogates
         families = {name: reading.family for name, reading in surrogates.items()}
-        times = colocation.mean_signature(signatures)
-        logs = self._columns.signature(times, families, signatures[0].node_id)
+        times = colocation.mean_signature(basis.signatures)
+        logs = self._columns.signature(times, families, first.node_id)
         slowed = np.clip(logs - fitted(idle, len(logs)), 0.0, LARGEST_LOG)
-        return Pressure(row, slowed, awake_share(signatures))
+        return Pressure(row, slowed, awake_share(basis.signatures), basis=basis)
 
-    def _idle(self, key: Key, node_id: str, suite: int) -> tuple[Floats | None, bool]:
-        """The idle reference that a signature is over: that of the application's own training
-        runs, which were of the same days; else the node's; else, and then it is not near, of
-        another's training there (of several the first by name, in whatever order they came)."""
+    def _idle(
+        self, key: Key, node_id: str, suite: int
+    ) -> tuple[Floats | None, ModelFile | None, bool]:
+        """The idle reference that a signature is over, the training that it is of, if it is of one,
+        and whether it is near: that of the application's own training runs, which were of the same
+        days; else the node's; else, and then it is not near, of another's training there (of
+        several the first by name, in whatever order they came)."""
         own = self._served.get(key)
         if own is not None and own.file.node_id == node_id and own.suite == suite:
-            return self._model_idle(own), True
+            return self._model_idle(own), own.file, True
         idle = self._idle_of(node_id, suite)
         if idle is not None:
-            return idle, True
+            return idle, None, True
         others = [
             other
             for other in self._served.values()
             if other.file.node_id == node_id and other.suite == suite
         ]
         if not others:
-            return None, False
-        return self._model_idle(min(others, key=lambda other: other.key)), False
+            return None, None, False
+        other = min(others, key=lambda other: other.key)
+        return self._model_idle(other), other.file, False
 
     def _model_idle(self, model: Served) -> Floats:
         idle = np.full(len(self._columns), math.nan)
@@ -419,7 +449,8 @@ def _of_suite(pressures: Mapping[int, Pressure], suite: int) -> Pressure | None:
 
 def _same(before: Mapping[int, Pressure], after: Mapping[int, Pressure]) -> bool:
     return list(before) == list(after) and all(
-        old.awake == new.awake and np.array_equal(old.slowed, new.slowed, equal_nan=True)
+        old is new
+        or (old.awake == new.awake and np.array_equal(old.slowed, new.slowed, equal_nan=True))
         for old, new in zip(before.values(), after.values(), strict=True)
     )
 

@@ -179,3 +179,39 @@ def test_where_a_node_reads_another_suite_the_newest_of_that_suite_counts() -> N
         assert newest.row != known.pressure("memory", "cross-core", known.suite(SUITE)).row
     assert known.typical(known.suite(SUITE)).slowed.max() == pytest.approx(0.6)
     assert known.typical(ANY_SUITE).slowed.max() == pytest.approx(0.9)
+
+
+def test_a_training_elsewhere_leaves_a_signature_over_the_reference_of_its_time() -> None:
+    known, references = catalog()
+    code = known.suite(SUITE)
+    references["trainer", code] = np.log(list(IDLE.values()))
+    known.put_signatures([OLD])
+    references["trainer", code] = references["trainer", code] + 0.2
+    known.reference_changed("trainer")
+    before = known.pressure("memory", "cross-core", code)
+
+    known.put_model(trained_on_slower("memory", 1.0, node_id="elsewhere"), 1, in_service=True)
+
+    assert known.pressure("memory", "cross-core", code) is before
+    assert triad(known, "memory") == pytest.approx(0.5)
+    known.drop_model("memory", "cross-core")
+    assert known.pressure("memory", "cross-core", code) is before
+    # A repeat is over the reference that there is now, as are those that it is averaged with.
+    known.put_signatures([NEW])
+    assert triad(known, "memory") == pytest.approx(0.6 - 0.2)
+
+
+def test_what_moves_no_pressure_is_no_change() -> None:
+    known, references = catalog()
+    known.put_signatures([OLD])
+    known.put_model(trained_on_slower("beta", 1.1), 1, in_service=True)
+    before = known.generation, known.moves
+
+    # It has no reference of this suite yet.
+    known.reference_changed("trainer")
+
+    assert (known.generation, known.moves) == before
+    references["trainer", known.suite(SUITE)] = np.log(list(IDLE.values()))
+    known.reference_changed("trainer")
+    assert known.generation > before[0]
+    assert known.moves > before[1]
