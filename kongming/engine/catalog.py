@@ -288,6 +288,12 @@ class Catalog:
         site = (model.file.node_id, model.file.suite_version)
         return self._signatures.get((app, placement), {}).get(site, ())
 
+    def is_outdated(self, signature: Signature) -> bool:
+        """Whether its application was signed since, at any site, with another identity."""
+        sites = self._signatures.get((signature.app, signature.placement), {}).values()
+        newest = max((repeats[-1] for repeats in sites), key=_taken, default=signature)
+        return newest.identity != signature.identity
+
     def pressures(self) -> Mapping[Key, Mapping[int, Pressure]]:
         """The known ones, by the code of the suite, those of the newest signatures first."""
         return self._pressures
@@ -453,6 +459,10 @@ def _same(before: Mapping[int, Pressure], after: Mapping[int, Pressure]) -> bool
         or (old.awake == new.awake and np.array_equal(old.slowed, new.slowed, equal_nan=True))
         for old, new in zip(before.values(), after.values(), strict=True)
     )
+
+
+def _taken(signature: Signature) -> tuple[str, str]:
+    return signature.fingerprint.started_at, signature.id
 
 
 def _site(signature: Signature) -> Site:

@@ -72,6 +72,8 @@ class Companion:
                     f"{view.facts.name} has no idle reference: it is taken to be as the node of "
                     "the training."
                 )
+        if not is_live:
+            warnings += self._outdated(question.neighbours, model)
         prediction = self._application(model, question, base)
         impacts: dict[str, NeighbourImpact] = {}
         for i, name in enumerate(question.neighbours):
@@ -106,6 +108,19 @@ class Companion:
                     "not known.",
                     hint="Profile it: kongming profile APPS.toml --app " + name,
                 )
+
+    def _outdated(self, names: Iterable[str], model: Served) -> list[str]:
+        """A warning for each of these whose signatures of the model's node are of another program
+        than its newest of any."""
+        catalog, file = self._fleet.catalog, model.file
+        at_home = {name: catalog.signatures_at_home(name, file.placement, model) for name in names}
+        return [
+            f"{name} was profiled again since, elsewhere or by another suite, with another "
+            "command, environment, set-up or executable: its older signature counts, of the node "
+            f"that {file.app} was trained on."
+            for name, signatures in at_home.items()
+            if signatures and catalog.is_outdated(signatures[-1])
+        ]
 
     def _inflicted(self, name: str, model: Served, is_live: bool) -> Pressure:
         """What a neighbour inflicts on the program of ``model``. Next to it on the idle node that

@@ -183,3 +183,24 @@ def test_what_is_not_known_of_a_neighbour_is_stated_once(engine: Engine) -> None
     (warning,) = (text for text in answer.prediction.warnings if "bare" in text)
     assert "has no model" in warning
     assert len(answer.neighbours) == 5
+
+
+@pytest.mark.parametrize("identity", ["another program", None])
+def test_a_signature_of_another_program_than_the_newest_counts_with_a_word(
+    engine: Engine, identity: str | None
+) -> None:
+    engine.put_signatures([worlds.signature("other", {"stream.triad": 0.3})])
+    seen = worlds.fingerprint(worlds.slowed({"stream.triad": 0.9}), NOW, node_id="elsewhere")
+    changes = {} if identity is None else {"identity": identity}
+    engine.put_signatures(
+        [worlds.signature("other", {}, node_id="elsewhere", fingerprint=seen, **changes)]
+    )
+
+    answer = engine.predict_colocation(ColocationQuestion("memory", ("other", "disk", "other")))
+
+    words = [text for text in answer.prediction.warnings if "was profiled again since" in text]
+    assert len(words) == (0 if identity is None else 1)
+    assert all(text.startswith("other ") for text in words)
+    met = ({"stream.triad": 0.3}, PRESSURE["disk"], {"stream.triad": 0.3})
+    slowdown = math.log(answer.prediction.slowdown.median)
+    assert slowdown == pytest.approx(expected("memory", *met), abs=1e-6)
