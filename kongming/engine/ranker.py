@@ -64,12 +64,11 @@ class _Query:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Reading:
-    """What a place is predicted from where that is not its newest fingerprint but the median of
-    its history: ``slowed`` (C,) over the idle reference, ``company`` who is there and what each
-    meets, and the scores of the model."""
+    """What a place is predicted from where that is not its newest fingerprint but the ``median``
+    (C,) of its history: ``slowed`` (C,) over the idle reference, and the scores of the model."""
 
     slowed: Floats
-    company: Company
+    median: Floats
     error: float = 0.0
     outside: bool = False
     limit: float = 0.0
@@ -288,27 +287,26 @@ class Ranker:
 
     def _from_history(self, query: _Query, stale: NDArray[np.intp], log_slowdown: Floats) -> None:
         fleet, slots = self._fleet, self._fleet.slots
-        places, companies = [], []
+        places, medians = [], []
+        each_met, each_awake = [], []
         for slot in stale.tolist():
             median = slots.median(slot)
             if median is not None:
-                node_id = fleet.nodes.at(int(slots.node[slot])).facts.id
+                # What residents meet is worked out again for the few places that are chosen.
+                company = self._company(slot, median)
                 places.append(slot)
-                companies.append(
-                    fleet.residents.company(
-                        slots, slot, node_id, fleet.catalog, fleet.columns, median
-                    )
-                )
+                medians.append(median)
+                each_met.append(company.met)
+                each_awake.append(company.awake)
         if not places:
             return
         chosen = np.array(places, dtype=np.intp)
-        met = np.array([company.met for company in companies])
-        awake = np.array([company.awake for company in companies])
+        met, awake = np.array(each_met), np.array(each_awake)
         slowed = met - slots.idle[chosen]
         if query.model is None:
             log_slowdown[chosen] = np.nanmean(slowed, axis=1)
-            for place, logs, company in zip(places, slowed, companies, strict=True):
-                query.history[place] = _Reading(logs, company)
+            for place, logs, median in zip(places, slowed, medians, strict=True):
+                query.history[place] = _Reading(logs, median)
             return
         own = fleet.own_node(query.model)
         counted = carried(chosen, slots, own)
@@ -321,13 +319,21 @@ class Ranker:
         for i, place in enumerate(places):
             query.history[place] = _Reading(
                 slowed[i],
-                companies[i],
+                medians[i],
                 float(scores.error[i]),
                 bool(scores.outside[i]),
                 float(scores.limit[i]),
                 bool(scores.at_least[i]),
                 int(scores.variant[i]),
             )
+
+    def _company(self, slot: int, median: Floats) -> Company:
+        """Who matters to a place, by the median of its history."""
+        fleet = self._fleet
+        node_id = fleet.nodes.at(int(fleet.slots.node[slot])).facts.id
+        return fleet.residents.company(
+            fleet.slots, slot, node_id, fleet.catalog, fleet.columns, median
+        )
 
     def _estimate(self, query: _Query) -> Floats:
         """(rows of the matrix,): what it adds to the log slowdown of a resident by its model."""
@@ -354,6 +360,10 @@ class Ranker:
     def _harm_at_once(self, query: _Query, places: list[int]) -> list[tuple[float, float]]:
         fleet = self._fleet
         table = fleet.table
+        for place in places:
+            if place in query.history:
+                # Its residents are to be those of now, in the table as in what is worked out.
+                fleet.company(place)
         rows = [row for place in places for row in table.rows(place)]
         by_place = [len(table.rows(place)) for place in places]
         if not rows:
@@ -403,16 +413,16 @@ class Ranker:
         for place in places:
             rows = table.rows(place)
             reading = query.history.get(place)
-            here = [] if reading is None else reading.company.here
-            # Where residents came or went this moment, and the table lags, it is the newest one.
-            if reading is None or len(here) != len(rows):
+            if reading is None:
                 met.append(fitted_rows(table.met[rows, :width], width))
                 awake.append(table.awake[rows])
-                usual += [False] * len(rows)
             else:
-                met.append(fitted_rows(reading.company.each[here, :width], width))
-                awake.append(reading.company.each_awake[here])
-                usual += [True] * len(rows)
+                # Columns may have come since.
+                company = self._company(place, fitted(reading.median, self._fleet.slots.width))
+                here = company.here
+                met.append(fitted_rows(company.each[here, :width], width))
+                awake.append(company.each_awake[here])
+            usual += [reading is not None] * len(rows)
         return np.concatenate(met), np.concatenate(awake), np.array(usual, dtype=np.bool_)
 
     # Who is refused.
@@ -468,13 +478,14 @@ class Ranker:
         harm: Floats,
         sound: Sequence[int] = (),
     ) -> None:
-        """Refuse by the estimate of harm, except what was worked out and found ``sound``."""
+        """Refuse by the estimate of harm, which is of the newest fingerprints, except what is
+        predicted from its history, and what was worked out and is ``sound``."""
         if not query.request.resident_slowdown_limit:
             return
         limit = _DOUBTFUL * _log_limit(query.request.resident_slowdown_limit)
         worst = self._fleet.table.greatest(len(codes), harm)
         where = worst > limit
-        where[list(sound)] = False
+        where[[*sound, *query.history]] = False
         ranking.refuse(codes, where, "resident_slowdown_limit")
 
     def _refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from kongming.rpc.v1 import predictor_pb2
 from kongming.scale.fit.model_file import read
 from kongming.steps import Steps, finish
 from tests.server.core import worlds
-from tests.server.core.worlds import NOW, bound
+from tests.server.core.worlds import NOW, bound, expected, released
 from tests.service_contract.conftest import scale_document
 
 Answer = TypeVar("Answer")
@@ -158,3 +159,33 @@ def test_the_answer_about_a_large_job_is_written_in_steps(
     wanted = engine.predict(Question("memory", nodes=tuple(nodes), scaling=Scaling(MANY)), NOW)
     assert response.answers[0].prediction == to_message(wanted, predictor_pb2.Prediction)
     assert len(response.answers[0].prediction.scaled.nodes) == MANY
+
+
+def test_who_came_in_a_pause_is_judged_by_what_it_meets_itself() -> None:
+    """Where nodes are ranked by their history: of those that are worked out after the pause."""
+    engine = worlds.engine()
+    count = 150
+    for n in range(count):
+        worlds.add_node(engine, f"node-{n}", {"stream.triad": 0.7}, taken_at=NOW - 2000.0)
+        usual = worlds.fingerprint(worlds.slowed({"stream.triad": 0.7}), NOW - 3000.0, f"node-{n}")
+        engine.put_fingerprint(f"node-{n}", 0, usual, now=NOW)
+        engine.put_assignment(bound(f"before-{n}", "memory", NOW - 4000.0, f"node-{n}"))
+    engine.refresh(NOW, 10.0)
+
+    def change(pause: int) -> None:
+        # It had ended long before the reading, which is of others: the next one meets all of it.
+        for n in range(count if pause == 0 else 0):
+            gone = bound(f"before-{n}", "memory", NOW - 4000.0, f"node-{n}")
+            engine.put_assignment(released(gone, NOW - 2500.0))
+            engine.put_assignment(bound(f"after-{n}", "memory", NOW - 5.0, f"node-{n}"))
+        engine.refresh(NOW, 10.0)
+
+    question = RankQuestion("quiet", limit=count, seed=1, stale_policy="history")
+    ranking, pauses = in_pauses(engine, question, change)
+
+    assert pauses >= 1
+    logs = [math.log(node.worst_resident_slowdown) for node in ranking.nodes]
+    assert len(logs) == count
+    # With its own pressure taken out of the reading, and next to all of it.
+    assert min(logs) == pytest.approx(expected("memory", {"stream.triad": 0.2}), abs=1e-6)
+    assert max(logs) == pytest.approx(expected("memory", {"stream.triad": 0.7}), abs=1e-6)

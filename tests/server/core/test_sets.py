@@ -256,3 +256,25 @@ def test_profiles_at_another_placement_are_not_meant(engine: Engine) -> None:
     prediction = engine.predict(Question("job", scaling=Scaling(2), nodes=("node-4",)), NOW)
     assert prediction.placement == "cross-core"
     assert not any("8 machines" in note for note in prediction.notes)
+
+
+def test_a_set_that_is_ranked_by_history_is_not_refused_by_a_stale_reading() -> None:
+    engine = worlds.engine()
+    for node_id in ("node-0", "node-1"):
+        worlds.add_node(engine, node_id, {"stream.triad": 1.2}, taken_at=NOW - 2000.0)
+        engine.put_assignment(bound(f"on-{node_id}", "memory", NOW - 5.0, node_id))
+        for n in range(4):
+            usual = worlds.fingerprint(
+                worlds.slowed({"stream.triad": 0.1}), NOW - 3000.0 - n, node_id
+            )
+            engine.put_fingerprint(node_id, 0, usual, now=NOW)
+    engine.refresh(NOW, 10.0)
+    limits = {"resident_slowdown_limit": 1.3}
+
+    (chosen,) = rank(engine, 2, "quiet", stale_policy="history", **limits).sets
+
+    assert sorted(names(chosen)) == ["node-0", "node-1"]
+    worst = math.exp(expected("memory", {"stream.triad": 0.1}))
+    for node in chosen.nodes:
+        assert node.worst_resident_slowdown == pytest.approx(worst, rel=1e-5)
+    assert rank(engine, 2, "quiet", **limits).sets == ()
