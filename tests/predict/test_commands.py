@@ -202,6 +202,22 @@ def test_a_node_of_the_store_is_answered_with_the_remarks_of_any_other_predictio
     assert "Did you mean writer?" in unknown.stderr
 
 
+def test_a_neighbour_of_which_only_a_signature_is_known_is_no_unknown_name(
+    trained: str, kongming: Kongming
+) -> None:
+    """As that of another node, from where it is carried."""
+    with Store.open(trained) as store:
+        store.put_node(builders.node(id="node-2", name="other-node"))
+        store.put_reference(
+            "node-2", "1-0123abcd", 0, synthetic.IDLE, 3, "2026-01-01T00:00:00.000000Z"
+        )
+        store.add_signature(synthetic.signature("bare", {"memory": 0.5}, node_id="node-2"))
+    for arguments in ((), ("--node", "node-1")):
+        document = answer(kongming("predict", "chaser", "--with", "bare", *arguments, "--json"))
+        assert document["slowdown"]["median"] > 1.1
+    assert kongming("predict", "chaser", "--with", "bear", "--node", "node-1").returncode == 2
+
+
 def test_nothing_profiled_is_nothing_to_train(kongming: Kongming) -> None:
     done = kongming("train")
     assert done.returncode == 3

@@ -38,12 +38,12 @@ def placement_for(store: Store, app: str, wanted: str | None, other: str | None 
 
 
 def check_known(store: Store, app: str) -> None:
-    """Raise UnknownNameError, with the nearest names, for an application that was never
-    profiled.
+    """Raise UnknownNameError, with the nearest names, for an application that was never profiled:
+    not even a signature of it is known.
     """
     known = {entry.name for entry in store.applications()}
     known |= {entry.app for entry in store.models()}
-    if app not in known:
+    if app not in known and not store.signatures(app=app, requested=True):
         raise UnknownNameError(
             f"profiled application in {store.url}",
             app,
