@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from kongming.records.answers import Forecast
 from kongming.records.errors import UntrainedError
 from kongming.records.moments import unix
 from kongming.records.questions import Question
-from kongming.store import Store
+from kongming.store import Reference, Store
 from tests import builders
 from tests.server.core import worlds
 from tests.server.core.worlds import IDLE, NOW, SUITE
@@ -67,3 +68,25 @@ def test_unlike_nodes_do_not(store: Store) -> None:
 
     with pytest.raises(UntrainedError, match="no idle reference"):
         predict_measured(store, taken(cpu_model="another"), QUESTION)
+
+
+def test_references_of_like_nodes_are_read_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(40):
+        node_id = f"like-{n}"
+        store.put_node(builders.node(id=node_id, name=node_id))
+        store.put_reference(node_id, SUITE, 0, SLOWER, 3, worlds.iso(NOW - 9e5))
+    calls: list[object] = []
+    references = Store.references
+
+    def counted(self: Store, **filters: Any) -> list[Reference]:
+        calls.append(filters)
+        return references(self, **filters)
+
+    monkeypatch.setattr(Store, "references", counted)
+
+    answer = predict_measured(store, taken(), QUESTION)
+
+    assert any("the median of 32 nodes" in text for text in answer.warnings)
+    assert len(calls) <= 2

@@ -23,7 +23,7 @@ from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import NodeFacts
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.scaling import profiled_at
-from kongming.store import Store
+from kongming.store import Reference, Store
 
 __all__ = ["Needs", "load", "put_references"]
 
@@ -169,10 +169,16 @@ def _put_models(
                 engine.put_widening(app, placement, widening)
 
 
-def put_references(engine: Engine, store: Store, node: NodeFacts) -> bool:
-    """Put in the newest idle references of a node; whether it has any."""
+def put_references(
+    engine: Engine,
+    store: Store,
+    node: NodeFacts,
+    references: Iterable[Reference] | None = None,
+) -> bool:
+    """Put in the newest idle references of a node, of ``references`` (newest first) where they were
+    read already; whether it has any."""
     has_reference = False
-    for domain, reference in newest_references(store, node):
+    for domain, reference in newest_references(store, node, references):
         with tolerated():
             engine.put_reference(node.id, domain, reference.times, reference.suite_version)
             has_reference = True

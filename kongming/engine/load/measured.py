@@ -11,7 +11,7 @@ from kongming.records.answers import Colocation, Explanation, Forecast
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.moments import unix
 from kongming.records.questions import ColocationQuestion, Question
-from kongming.store import Store
+from kongming.store import Reference, Store
 
 
 def predict_measured(store: Store, fingerprint: Fingerprint, question: Question) -> Forecast:
@@ -57,9 +57,12 @@ def _engine_at(store: Store, fingerprint: Fingerprint, needs: Needs) -> tuple[En
     engine.put_node(node)
     if not put_references(engine, store, node):
         # Like nodes lend theirs.
-        for other in store.nodes():
-            if other.id != node.id and hardware(other) == hardware(node):
-                put_references(engine, store, other)
+        like = [other for other in store.nodes() if hardware(other) == hardware(node)]
+        references: dict[str, list[Reference]] = {}
+        for reference in store.references() if like else ():
+            references.setdefault(reference.node_id, []).append(reference)
+        for other in like:
+            put_references(engine, store, other, references.get(other.id, []))
     here = domain_of(node, fingerprint.cpu) or 0
     engine.put_fingerprint(node.id, here, fingerprint, now=now)
     return engine, here, now
