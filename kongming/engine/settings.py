@@ -25,12 +25,11 @@ class Settings:
     and ``most_ttl_s``: the time in which the log environment moves by ``ttl_movement``; it is
     ``ttl_s`` while there are too few fingerprints to learn from. The log environment then, and for
     ages beyond the time that the history spans, counts as moving by ``default_movement`` in an
-    hour. ``silent_after_s`` without a heartbeat
-    makes a node silent. ``tie_share`` of the first one's interval (its half, in logs) is what
-    scores may differ by and still be tied. ``unknown_pressure`` is the log slowdown that a
-    resident without a signature is taken to inflict while no signature is known at all.
-    ``history`` fingerprints are kept for each domain, and ``answers`` predictions are
-    remembered.
+    hour. ``silent_after_s`` without a heartbeat makes a node silent. ``tie_share`` of the first
+    one's interval (its half, in logs) is what scores may differ by and still be tied.
+    ``unknown_pressure`` is the log slowdown that a resident without a signature is taken to inflict
+    while no signature is known at all. ``history`` fingerprints are kept for each domain, and
+    ``answers`` predictions are remembered.
     """
 
     ttl_s: float = 180.0

@@ -124,9 +124,9 @@ def interval(
     as many errors as those tails say, but not below ``lowest``, the least credible log slowdown;
     ``run`` adds the noise of a single run in quadrature, so before it is widened it is never
     narrower than repeats are. ``widening`` multiplies the halves of each in logs, as it does at
-    ``level``. ``limit`` is the
-    log slowdown beyond which the machine cannot slow the program: ``expected`` does not go beyond
-    it, ``run`` by no more than the noise of a single run. ``at_least`` is passed on.
+    ``level``. ``limit`` is the log slowdown beyond which the machine cannot slow the program:
+    ``expected`` does not go beyond it, ``run`` by no more than the noise of a single run.
+    ``at_least`` is passed on.
     """
     factors = (widening or UNWIDENED).at(level)
     down = min(known.lower * error, max(log_slowdown - lowest, 0.0))
