@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -102,6 +102,7 @@ def choose(
     matrices = {scales: features(codes) for scales, features in sets.items()}
     positive = bool((values > 0.0).all()) and bool(np.ptp(values) > 0.0)
     limits = _limits(values)
+    loss = _Loss.of(values)
     variants: list[_Variant] = []
     best = np.inf
     fitted: dict[_Try, Any] = {}
@@ -120,15 +121,15 @@ def choose(
             limits,
             seed,
         )
-        outcome = _held_out(trial, folds, values, shares, best)
+        outcome = _held_out(trial, folds, values, shares, loss, best)
         if outcome is None:
             continue
         held_out, learner = outcome
         variants.append(_Variant(name, scales, log_target, held_out))
         if learner is not None:
             fitted[key] = learner
-        best = min(best, _loss(values, held_out, shares))
-    winner = _best(variants, values, shares, np.ones(len(values), dtype=np.bool_))
+        best = min(best, loss(values, held_out, shares))
+    winner = _best(variants, values, shares, loss, np.ones(len(values), dtype=np.bool_))
     key = winner.name, winner.scales, winner.log_target
     features = sets[winner.scales]
     if key not in fitted:
@@ -144,7 +145,7 @@ def choose(
         features,
         fitted[key],
         winner.held_out,
-        _nested(values, variants, folds, shares),
+        _nested(values, variants, folds, shares, loss),
         errors,
         limits,
     )
@@ -177,8 +178,37 @@ class _Trial:
         return LEARNERS[self.name](seed=self.seed, groups=self.groups)
 
 
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """The logarithm of the error: squared, and of times that span decades also relative.
+
+    Which of the two is decided by all values: errors of some of them, which may span less, are
+    compared with errors of all, and one is in other units than the other.
+    """
+
+    relative: bool
+    floor: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Self:
+        """The loss for all (n,) values."""
+        least = float(values.min())
+        return cls(
+            relative=least > 0.0 and float(values.max()) > _DECADES * least,
+            floor=1e-12 * float(np.var(values)) + 1e-300,
+        )
+
+    def __call__(self, values: Floats, predicted: Floats, shares: Floats) -> float:
+        """The loss of (m,) predictions of all values or of some of them."""
+        loss = float(np.log(_mse(values, predicted, shares) + self.floor))
+        if self.relative:
+            missed = np.minimum(np.abs(predicted / values - 1.0), 10.0) ** 2
+            loss = 0.5 * (loss + float(np.log(np.average(missed, weights=shares) + 1e-12)))
+        return loss
+
+
 def _held_out(
-    trial: _Trial, folds: np.ndarray, values: Floats, shares: Floats, best: float
+    trial: _Trial, folds: np.ndarray, values: Floats, shares: Floats, loss: _Loss, best: float
 ) -> tuple[Floats, Any] | None:
     """Predictions by the other folds, and the learner of all runs if it was fitted for them; None
     for a learner that is far behind ``best``."""
@@ -192,7 +222,7 @@ def _held_out(
         member = trial.learner().fit(trial.X[~rows], trial.y[~rows])
         predicted[rows] = _raw(member.predict(trial.X[rows]), trial.log_target, trial.limits)
         seen = ~np.isnan(predicted)
-        if _loss(values[seen], predicted[seen], shares[seen]) > np.log(_LOST) + best:
+        if loss(values[seen], predicted[seen], shares[seen]) > np.log(_LOST) + best:
             return None
     return predicted, None
 
@@ -232,30 +262,24 @@ def _mse(values: Floats, predicted: Floats, shares: Floats) -> float:
     return float(np.average((values - predicted) ** 2, weights=shares))
 
 
-def _loss(values: Floats, predicted: Floats, shares: Floats) -> float:
-    """The logarithm of the error: squared, and of times that span decades also relative."""
-    floor = 1e-12 * float(np.var(values)) + 1e-300
-    loss = float(np.log(_mse(values, predicted, shares) + floor))
-    if values.min() > 0.0 and values.max() > _DECADES * values.min():
-        relative = np.minimum(np.abs(predicted / values - 1.0), 10.0) ** 2
-        loss = 0.5 * (loss + float(np.log(np.average(relative, weights=shares) + 1e-12)))
-    return loss
-
-
-def _nested(values: Floats, variants: list[_Variant], folds: np.ndarray, shares: Floats) -> float:
+def _nested(
+    values: Floats, variants: list[_Variant], folds: np.ndarray, shares: Floats, loss: _Loss
+) -> float:
     """The error of the choice itself: in each fold, of the variant that is best in the others."""
     predicted = np.empty(len(values))
     for fold in np.unique(folds):
         rows = folds == fold
         rest = ~rows if (~rows).any() else rows
-        predicted[rows] = _best(variants, values, shares, rest).held_out[rows]
+        predicted[rows] = _best(variants, values, shares, loss, rest).held_out[rows]
     return _mse(values, predicted, shares)
 
 
-def _best(variants: list[_Variant], values: Floats, shares: Floats, rows: np.ndarray) -> _Variant:
+def _best(
+    variants: list[_Variant], values: Floats, shares: Floats, loss: _Loss, rows: np.ndarray
+) -> _Variant:
     """The variant that errs least on these rows, margins counted."""
     losses = [
-        _loss(values[rows], variant.held_out[rows], shares[rows]) + _MARGIN.get(variant.name, 0.0)
+        loss(values[rows], variant.held_out[rows], shares[rows]) + _MARGIN.get(variant.name, 0.0)
         for variant in variants
     ]
     return variants[int(np.argmin(losses))]
