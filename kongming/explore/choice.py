@@ -16,6 +16,7 @@ from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension
 from kongming.explore.features import Features, Scales
 from kongming.explore.learners import LEARNERS
+from kongming.explore.learners.projected_process import RUNS_EACH
 
 _FOLDS = 5
 _LOST = 4.0
@@ -110,8 +111,11 @@ def choose(
         name, scales, log_target = key
         if scales not in matrices or (log_target and not positive):
             continue
-        if name == "projections" and len(names) > 1 and matrices[scales].shape[1] < 2:
-            continue  # it is a Gaussian process then
+        columns = matrices[scales].shape[1]
+        if name == "projections" and len(names) > 1 and not 2 <= columns <= len(codes) // RUNS_EACH:
+            # Along a single column it is a Gaussian process, which stands next to it. With as many
+            # columns as runs there is a direction along which any values lie on a line.
+            continue
         trial = _Trial(
             name,
             matrices[scales],

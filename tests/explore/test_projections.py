@@ -50,13 +50,32 @@ def test_the_gradient_of_the_likelihood_is_that_of_differences() -> None:
         np.testing.assert_allclose(gradient, differences, rtol=1e-3, atol=1e-4)
 
 
-def chosen_for(values: Floats, x: Floats) -> str:
+def chosen_for(values: Floats, x: Floats, seed: int = 0) -> str:
     dimensions = tuple(Dimension(f"x{k}", "real", low=0.0, high=1.0) for k in range(x.shape[1]))
     names = ("lines", "gaussian_process", "projections")
-    return choose(dimensions, x, values, np.ones(len(x)), names, 0).name
+    return choose(dimensions, x, values, np.ones(len(x)), names, seed).name
 
 
 def test_it_is_chosen_where_a_sum_explains_and_not_where_each_dimension_does() -> None:
     x = np.random.default_rng(5).uniform(size=(60, 4))
     assert chosen_for(2.0 + hat(x), x) == "projections"
     assert chosen_for(2.0 + np.exp(-4.0 * ((x - 0.5) ** 2).sum(axis=1)), x) == "gaussian_process"
+
+
+def test_with_more_columns_than_runs_noise_is_not_learned() -> None:
+    """Along some direction of 40 columns the 24 values of any target lie on a line."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x, y = rng.uniform(size=(24, 40)), rng.normal(size=24)
+        assert chosen_for(y, x, seed) != "projections"
+        predicted = LEARNERS["projections"](seed=seed).fit(x, y).held_out(np.arange(24) % 5)
+        assert np.mean((predicted - y) ** 2) > 0.7 * y.var()
+
+
+def test_it_is_chosen_only_with_runs_for_each_column() -> None:
+    """Six columns of 20 runs may be weighed, seven may not."""
+    for columns, names in ((6, {"projections", "lines"}), (7, {"lines"})):
+        x = np.random.default_rng(1).uniform(size=(20, columns))
+        dimensions = tuple(Dimension(f"x{k}", "real", low=0.0, high=1.0) for k in range(columns))
+        judged = choose(dimensions, x, x.sum(axis=1), np.ones(20), ("lines", "projections"), 0)
+        assert set(judged.errors) == names

@@ -18,7 +18,7 @@ from kongming.explore.learners.gaussian_process import (
 from kongming.explore.learners.perceptrons import PerceptronCommittee
 
 _MOST_DIRECTIONS = 3
-_RUNS_EACH = 3
+RUNS_EACH = 3
 """Runs for each number in a direction."""
 _SCREENED = 120
 """Runs by which starts are compared."""
@@ -42,11 +42,24 @@ class ProjectedProcess(GaussianProcess):
 
     def held_out(self, folds: np.ndarray) -> Floats:
         """As of a Gaussian process. The directions were chosen by the runs that are left out, so
-        misses are enlarged by the share of runs that their numbers take up."""
+        misses are enlarged by the share of runs that their numbers take up. Where that is more than
+        a half they are chosen anew without each fold: along directions with as many numbers as runs
+        any values are interpolated, and no factor makes up for that."""
         n = len(self._y)
-        free = n - min(self._directions.size + 2, 3 * n // 4)
+        numbers = self._directions.size + 2
         values = self._mean + self._scale * self._y
-        return np.asarray(values - (values - super().held_out(folds)) * n / free)
+        if 2 * numbers > n:
+            return self._refitted(values, folds)
+        return np.asarray(values - (values - super().held_out(folds)) * n / (n - numbers))
+
+    def _refitted(self, values: Floats, folds: np.ndarray) -> Floats:
+        """The prediction of each run by a process that was fitted to the other (n,) ``folds``."""
+        predicted = np.empty(len(values))
+        for fold in np.unique(folds):
+            rows = folds == fold
+            rest = type(self)(self.seed, self._groups, self.steps, self.most_tuned)
+            predicted[rows] = rest.fit(self._X[~rows], values[~rows]).predict(self._X[rows])
+        return predicted
 
     def stretched(self, X: Floats) -> Floats:
         """(n, directions): projections, in units of their length scales."""
@@ -55,7 +68,7 @@ class ProjectedProcess(GaussianProcess):
     def _tune(self, X: Floats, y: Floats) -> None:
         rng = np.random.default_rng(self.seed)
         n, p = X.shape
-        count = max(1, min(_MOST_DIRECTIONS, p, n // (_RUNS_EACH * p)))
+        count = max(1, min(_MOST_DIRECTIONS, p, n // (RUNS_EACH * p)))
         few = np.sort(rng.choice(n, min(n, _SCREENED), replace=False))
         starts = [_active(X, y, count, self.seed) * reach for reach in _REACHES]
         widths = np.array([3.0, *[0.5] * (count - 1)])[:, None]
