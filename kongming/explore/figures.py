@@ -147,7 +147,8 @@ def _tree(theme: Theme, tree: Sequence[Region], target: str) -> Figure:
                 linewidth=0.9,
                 zorder=1,
             )
-        named = f"{region.condition}\n{region.runs} runs, {target} {region.mean:.4g}"
+        least = "at least " if region.ended else ""
+        named = f"{region.condition}\n{region.runs} runs, {target} {least}{region.mean:.4g}"
         axes.text(
             *(region.depth, at, named),
             fontsize=8.5,

@@ -279,6 +279,12 @@ class DecisionTreeProfiler:
     def _measured(self, metric: str) -> Measured:
         return measured(self._runs, metric, len(self.space.names), first=metric == self._guide)
 
+    @property
+    def observations(self) -> Measured:
+        """The runs that measured the guiding metric, by point: those that ``tree_`` and the model
+        are fitted to."""
+        return self._measured(self._guide)
+
     def _situation(self, rng: np.random.Generator) -> Situation:
         d = len(self.space.names)
         runs = self._measured(self._guide)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.explore.features import Feature, Features
@@ -22,13 +21,16 @@ SLIGHT = 0.05
 @dataclass(frozen=True, slots=True)
 class Region:
     """A node of the tree, in depth-first order. ``cut`` is the condition of its first child, None
-    for a leaf; ``runs`` are those within, ``mean`` and ``spread`` (standard deviation) of their
-    values, ``error`` the root mean squared error of its line, each run left out."""
+    for a leaf; ``runs`` are those within, of which ``ended`` were ended at their time limit;
+    ``mean`` and ``spread`` (standard deviation) are of their values, of those that were ended of
+    their limits, so that the mean is a lower bound then; ``error`` is the root mean squared error
+    of its line, each run left out."""
 
     depth: int
     condition: str
     cut: str | None
     runs: int
+    ended: int
     mean: float
     spread: float
     error: float
@@ -36,12 +38,13 @@ class Region:
 
 def regions(model: ExploreModel) -> list[Region]:
     """Describe the tree of a model's runs."""
-    codes, values = model.runs()
-    codes, values = codes[np.isfinite(values)], values[np.isfinite(values)]
+    # What the tree is fitted to, so that no region of it is without a run.
+    known = model.profiler.observations
+    values, ended = known.observed, known.censored[known.point]
     features = Features(model.profiler.space.dimensions)
-    X = features(codes)
 
-    def walk(node: Node, rows: NDArray[np.intp], depth: int, condition: str) -> Iterator[Region]:
+    def walk(node: Node, depth: int, condition: str) -> Iterator[Region]:
+        rows = np.isin(known.point, node.rows)
         sides = []
         if node.normal is not None:
             sides = [
@@ -52,17 +55,16 @@ def regions(model: ExploreModel) -> list[Region]:
             depth=depth,
             condition=condition,
             cut=sides[0] if sides else None,
-            runs=len(rows),
+            runs=int(rows.sum()),
+            ended=int(ended[rows].sum()),
             mean=float(values[rows].mean()),
             spread=float(values[rows].std()),
             error=math.sqrt(node.error / len(node.rows)),
         )
-        if node.normal is not None:
-            left = X[rows] @ node.normal <= node.offset
-            for child, side, inside in zip(node.children, sides, (left, ~left), strict=True):
-                yield from walk(child, rows[inside], depth + 1, side)
+        for child, side in zip(node.children, sides, strict=True):
+            yield from walk(child, depth + 1, side)
 
-    return list(walk(model.profiler.tree_.root_, np.arange(len(values)), 0, "all"))
+    return list(walk(model.profiler.tree_.root_, 0, "all"))
 
 
 def in_words(normal: Floats, offset: float, features: Features, model: ExploreModel) -> str:

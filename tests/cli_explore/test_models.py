@@ -103,6 +103,18 @@ def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert all((tmp_path / path).stat().st_size > 1000 for path in drawn["written"])
 
 
+def test_regions_in_which_all_runs_were_ended_are_shown(kongming: Kongming, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text("n = { from = 1, to = 40 }\n")
+    rows = [f"{n},{n},ok," if n <= 20 else f"{n},,timeout,12" for n in range(1, 41)]
+    table = "\n".join(["n,seconds,status,at_least", *rows])
+    (tmp_path / "runs.csv").write_text(f"{table}\n")
+    fit = ("fit", "space.toml", "runs.csv", "--out", "m.json", "--model", "lines")
+    assert answer(kongming, *fit)["timed_out"] == 20
+    tree = answer(kongming, "show", "m.json")["tree"]
+    assert (tree[0]["runs"], tree[0]["ended"]) == (40, 20)
+    assert "seconds at least 12" in kongming("explore", "show", "m.json").stdout
+
+
 def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Path) -> None:
     points = answer(kongming, "next", "space.toml", runs, "-n", "3")["points"]
     with runs.open(newline="") as file:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kongming.explore import ExploreError, Space
 from kongming.explore.fitting import fit_runs
+from kongming.explore.regions import regions
 from kongming.explore.runs_table import PointRun, RunsTable, read_runs
 from kongming.line_file import LineFile
 from kongming.records.errors import InputError
@@ -150,13 +151,25 @@ def test_runs_that_were_ended_do_not_make_a_model_flat() -> None:
     assert forecast.extrapolating[2]
 
 
+def ended_beyond_20() -> list[PointRun]:
+    """Runs of n = 1 to 40 that take n seconds, those from 21 ended after 12."""
+    runs = [PointRun({"n": at}, float(at)) for at in range(1, 21)]
+    return runs + [PointRun({"n": at}, None, error="too long", limit=12.0) for at in range(21, 41)]
+
+
 def test_bounds_are_no_errors_of_the_model() -> None:
     space = Space.from_dict({"n": {"from": 1, "to": 40}})
-    runs = [PointRun({"n": at}, float(at)) for at in range(1, 21)]
-    runs += [PointRun({"n": at}, None, error="too long", limit=12.0) for at in range(21, 41)]
-    model = fit_runs(space, runs, "seconds", "runs.csv", model="lines")
+    model = fit_runs(space, ended_beyond_20(), "seconds", "runs.csv", model="lines")
     assert model.profiler.report()["error"]["mre_pct"] < 1.0
     assert model.profiler.report()["timed_out"] == 20
+
+
+def test_a_region_of_runs_that_were_ended_has_a_mean_that_is_a_bound() -> None:
+    space = Space.from_dict({"n": {"from": 1, "to": 40}})
+    tree = regions(fit_runs(space, ended_beyond_20(), "seconds", "runs.csv", model="lines"))
+    leaves = [region for region in tree if region.cut is None]
+    assert (sum(leaf.runs for leaf in leaves), sum(leaf.ended for leaf in leaves)) == (40, 20)
+    assert [leaf.mean for leaf in leaves if leaf.ended == leaf.runs] == [12.0]
 
 
 def test_runs_of_one_point_are_told_as_that() -> None:

@@ -56,6 +56,9 @@ def command(model: Path, as_json: bool) -> None:
     for region in tree:
         indent = "  " * region.depth
         line = f"{indent}{region.condition}: {region.runs} runs"
+        if region.ended:
+            line += f" ({region.ended} ended at a time limit)"
         if region.cut is None:
-            line += f", {fitted.target} {region.mean:.4g}, line within {region.error:.2g}"
+            least = "at least " if region.ended else ""
+            line += f", {fitted.target} {least}{region.mean:.4g}, line within {region.error:.2g}"
         console.print(line, markup=False)
