@@ -18,8 +18,10 @@ from kongming.explore import DecisionTreeProfiler
 from kongming.explore.dimensions import Dimension
 from kongming.explore.features import Features
 from kongming.explore.model_file import ExploreModel
+from kongming.explore.profiler import FEWEST_RUNS
 from kongming.explore.regions import Region, regions
 from kongming.explore.runs_table import text_of
+from kongming.explore.situation import keys
 from kongming.records.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def _most_important(model: ExploreModel) -> list[str]:
 def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
     """Compute the median relative error, in per cent, of models fitted to the first k runs, over
     the runs that came after them; empty where runs are too few. Values of 0 are left out."""
-    codes, values = model.runs()
+    codes, values, limits = model.runs()
     profiler = model.profiler
     points = profiler.space.decode(codes)
     last = len(values) - FEWEST
@@ -84,7 +86,11 @@ def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
         judged = [
             row for row in range(k, len(values)) if np.isfinite(values[row]) and values[row] != 0.0
         ]
-        if np.isfinite(values[:k]).sum() < FEWEST or not judged:
+        measured = codes[:k][np.isfinite(values[:k])]
+        if len(measured) < FEWEST or not judged:
+            continue
+        if len(keys(measured)) < FEWEST_RUNS:
+            # Repeats next to each other: no model knows more than their mean.
             continue
         partial = DecisionTreeProfiler(
             profiler.space,
@@ -93,8 +99,12 @@ def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
             random_state=profiler.random_state,
         )
         for row in range(k):
-            known = np.isfinite(values[row])
-            partial.tell(points[row], float(values[row]) if known else None)
+            known, ended = np.isfinite(values[row]), np.isfinite(limits[row])
+            partial.tell(
+                points[row],
+                float(values[row]) if known else None,
+                at_least=float(limits[row]) if ended else None,
+            )
         missed = partial.predict([points[row] for row in judged]).median - values[judged]
         curve.append((int(k), 100.0 * float(np.median(np.abs(missed / values[judged])))))
     return curve
@@ -164,8 +174,8 @@ class _Surface:
 
     def __init__(self, model: ExploreModel, names: Sequence[str]) -> None:
         space = model.profiler.space
-        codes, values = model.runs()
-        self.target, self.values = model.target, values
+        codes, values, limits = model.runs()
+        self.target, self.values, self.limits = model.target, values, limits
         self.places = [space.names.index(name) for name in names]
         self.dimensions = [space.dimensions[place] for place in self.places]
         self.runs = codes[:, self.places]
@@ -202,8 +212,12 @@ class _Surface:
                 if 0.0 < within.mean() < 1.0:
                     axes.contour(*positions, within, levels=[0.5], colors=theme.ink, linewidths=0.7)
         runs = [_positions(d, self.runs[:, k]) for k, d in enumerate(self.dimensions)]
-        known = np.isfinite(self.values)
-        for chosen, marker, label in ((known, "o", "run"), (~known, "x", "failed run")):
+        known, ended = np.isfinite(self.values), np.isfinite(self.limits)
+        for chosen, marker, label in (
+            (known, "o", "run"),
+            (ended, "^", "run ended at its time limit"),
+            (~(known | ended), "x", "failed run"),
+        ):
             if chosen.any():
                 axes.scatter(
                     *(runs[0][chosen], runs[1][chosen]),
@@ -212,7 +226,7 @@ class _Surface:
                     color=theme.lines[1],
                     label=label,
                 )
-        axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.12), ncols=2)
+        axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.12), ncols=3)
         for axis, dimension, values in (
             (axes.xaxis, self.dimensions[0], self.axes[0]),
             (axes.yaxis, self.dimensions[1], self.axes[1]),

@@ -39,12 +39,18 @@ class ExploreModel:
     target: str
     created_at: str
 
-    def runs(self) -> tuple[Floats, Floats]:
-        """Return the codes (n, d) and the values (n,) of all runs, NaN where they have none."""
+    def runs(self) -> tuple[Floats, Floats, Floats]:
+        """Return the codes (n, d), the values (n,) and the time limits (n,) that ended them, of all
+        runs; NaN where they have none. A run that failed has neither."""
         runs = json.loads(self.profiler.to_json())["runs"]
         codes = np.array([run["codes"] for run in runs], dtype=np.float64)
         values = [math.nan if run["values"] is None else run["values"][VALUE] for run in runs]
-        return codes.reshape(len(runs), len(self.profiler.space.names)), np.array(values)
+        limits = [math.nan if run["at_least"] is None else run["at_least"] for run in runs]
+        return (
+            codes.reshape(len(runs), len(self.profiler.space.names)),
+            np.array(values, dtype=np.float64),
+            np.array(limits, dtype=np.float64),
+        )
 
 
 def write_model(path: Path, model: ExploreModel) -> None:

@@ -13,9 +13,12 @@ import pytest
 from kongming.cli.explore import options
 from kongming.cli.explore.report import MODEL_WORDS, POLICY_WORDS
 from kongming.explore import Space
+from kongming.explore.figures import error_curve
+from kongming.explore.fitting import fit_runs
 from kongming.explore.learners import LEARNERS
 from kongming.explore.model_file import KIND
 from kongming.explore.profiler import POLICIES
+from kongming.explore.runs_table import PointRun
 from tests.conftest import Kongming
 
 SPACE = """
@@ -101,6 +104,26 @@ def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -
         for kind in ("svg", "png")
     }
     assert all((tmp_path / path).stat().st_size > 1000 for path in drawn["written"])
+
+
+def test_repeats_next_to_each_other_are_drawn(kongming: Kongming, tmp_path: Path) -> None:
+    """The first four runs are of one point, of which no model is made."""
+    (tmp_path / "space.toml").write_text("n = [1, 2, 3]\nm = [1, 2]\n")
+    rows = [f"{n},{n % 2 + 1},{10 * n + repeat}" for n in (1, 2, 3) for repeat in range(5)]
+    table = "\n".join(["n,m,seconds", *rows])
+    (tmp_path / "runs.csv").write_text(f"{table}\n")
+    answer(kongming, "fit", "space.toml", "runs.csv", "--out", "m.json", "--model", "lines")
+    drawn = answer(kongming, "plot", "m.json", "--out", "figures")
+    assert "error-light.svg" in {Path(path).name for path in drawn["written"]}
+
+
+def test_the_error_curve_begins_with_two_points_and_knows_limits() -> None:
+    space = Space.from_dict({"n": {"from": 1, "to": 9}})
+    runs = [PointRun({"n": n}, 10.0 * n + repeat) for n in (1, 2, 3) for repeat in range(5)]
+    runs += [PointRun({"n": n}, None, error="too long", limit=35.0) for n in (7, 8)]
+    model = fit_runs(space, runs, "seconds", "runs.csv", model="lines")
+    assert error_curve(model)[0][0] == 6
+    assert np.isfinite(model.runs()[2]).sum() == 2
 
 
 def test_regions_in_which_all_runs_were_ended_are_shown(kongming: Kongming, tmp_path: Path) -> None:
