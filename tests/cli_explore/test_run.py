@@ -194,6 +194,16 @@ def test_budgets_of_time_and_of_cost(
         assert kongming("explore", "run", *job, *OUT, "--budget", wrong).returncode == 2
 
 
+def test_a_time_is_no_budget_of_other_costs(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Two hours would be 7,200 of whatever --cost counts."""
+    error = run(kongming, *job, *OUT, "--budget", "2h", "--cost", "n", status=2)["error"]
+    assert error["message"].startswith("--budget: is a time, and --cost")
+    assert "'cost N' in the units of --cost" in error["message"]
+    assert not (tmp_path / "runs.csv").exists()
+
+
 def test_all_runs_failed(kongming: Kongming, job: tuple[str, ...], tmp_path: Path) -> None:
     app = (tmp_path / "apps.toml").read_text().replace("-lt 8", "-lt 0")
     (tmp_path / "apps.toml").write_text(app)

@@ -25,8 +25,8 @@ COST_BATCH = 5
 
 
 class Budget(click.ParamType[tuple[str, float]]):
-    """Gives ("runs", 40) for ``40``; ("cost", 7200.0) for ``2h``, and ("cost", 500.0) for ``cost
-    500``."""
+    """Gives ("runs", 40) for ``40``; ("seconds", 7200.0) for ``2h``, and ("cost", 500.0) for
+    ``cost 500``."""
 
     name = "budget"
 
@@ -50,7 +50,7 @@ class Budget(click.ParamType[tuple[str, float]]):
                 param,
                 ctx,
             )
-        return "cost", DURATION.convert(text, param, ctx)
+        return "seconds", DURATION.convert(text, param, ctx)
 
 
 BUDGET = Budget()
@@ -73,8 +73,8 @@ BUDGET = Budget()
     type=BUDGET,
     metavar="B",
     required=True,
-    help="Number of runs, those included that the table has already; or what they cost: 2h, or "
-    "'cost 500' in the units of --cost.",
+    help="Number of runs, those included that the table has already; or what they may take, as 2h; "
+    "or cost, as 'cost 500', in the units of --cost [without --cost: seconds].",
 )
 @explore_options.batch_option
 @click.option(
@@ -154,7 +154,16 @@ def command(
             value=runner,
             allowed="local",
         )
-    budget_in, most = budget
+    unit, most = budget
+    if unit == "seconds" and cost is not None:
+        raise InputError(
+            "is a time, and --cost gives what a run costs in units of its own.",
+            field="--budget",
+            value=f"{most:g} s",
+            allowed="a number of runs, or 'cost N' in the units of --cost",
+            hint="Without --cost a budget of time counts the seconds of the runs.",
+        )
+    budget_in = "runs" if unit == "runs" else "cost"
     size = batch or COST_BATCH
     if budget_in == "runs":
         size = explore_options.batch_of(int(most), batch)
@@ -170,7 +179,8 @@ def command(
         random_state=seed,
     )
     running, cpus = _runner(app, space, runner, machines, jobs, directory, share, image)
-    unit = "runs" if budget_in == "runs" else ("seconds" if cost is None else "of cost")
+    if unit == "cost":
+        unit = "seconds" if cost is None else "of cost"
     target = "seconds" if app.metric is None else "metric"
     table = RunsTable(out, space, target, identity=identity(app))
     try:
