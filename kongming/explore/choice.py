@@ -85,6 +85,8 @@ def choose(
     shares: Floats,
     names: Sequence[str],
     seed: int,
+    *,
+    logs: bool = True,
 ) -> Chosen:
     """Choose among learners for distinct points.
 
@@ -92,16 +94,20 @@ def choose(
         codes, values, shares: (n, d), (n,) and (n,): points, their mean values, and how much of
             the space each of them stands for.
         names: of ``LEARNERS``; a single one is still chosen its scales.
+        logs: whether logarithms of the values may be learned, where all of them are above 0.
     """
     tries = _tries(names, len(codes))
+    positive = logs and bool((values > 0.0).all()) and bool(np.ptp(values) > 0.0)
     if len(codes) > _MOST:
         rows = np.random.default_rng(seed).choice(len(codes), _MOST, replace=False)
-        few = choose(dimensions, codes[rows], values[rows], shares[rows], names, seed)
+        few = choose(
+            dimensions, codes[rows], values[rows], shares[rows], names, seed, logs=positive
+        )
+        # Those left out may hold the only value that has no logarithm.
         tries = [(few.name, few.scales, few.log_target)]
     folds = _folds(len(codes), np.random.default_rng([seed, len(codes)]))
     sets = _feature_sets(dimensions)
     matrices = {scales: features(codes) for scales, features in sets.items()}
-    positive = bool((values > 0.0).all()) and bool(np.ptp(values) > 0.0)
     limits = _limits(values)
     loss = _Loss.of(values)
     variants: list[_Variant] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kongming.explore.choice import choose
+from kongming.explore.choice import _MOST, choose
 from kongming.explore.dimensions import Dimension
 
 DIMENSIONS = tuple(Dimension(f"x{k}", "real", low=0.0, high=1.0) for k in range(2))
@@ -24,3 +24,18 @@ def test_the_kind_of_model_does_not_depend_on_the_unit_of_the_target() -> None:
         assert len({frozenset(each.errors) for each in chosen}) == 1
         for each, unit in zip(chosen, UNITS, strict=True):
             np.testing.assert_allclose(each.held_out / unit, chosen[1].held_out, rtol=1e-6)
+
+
+def test_a_value_without_a_logarithm_may_be_among_those_that_do_not_choose() -> None:
+    """Of more than 1,200 points some choose the kind of model, all of which have logarithms here;
+    one of the others is a time that was rounded to 0."""
+    n = 2000
+    x = np.random.default_rng(0).uniform(size=(n, 2))
+    values = np.exp(8.0 * x[:, 0])
+    choosing = np.random.default_rng(0).choice(n, _MOST, replace=False)
+    values[np.setdiff1d(np.arange(n), choosing)[0]] = 0.0
+    chosen = choose(DIMENSIONS, x, values, np.ones(n), ("lines",), 0)
+    assert not chosen.log_target
+    assert np.isfinite(chosen.predict(x)).all()
+    values[values == 0.0] = 1.0
+    assert choose(DIMENSIONS, x, values, np.ones(n), ("lines",), 0).log_target
