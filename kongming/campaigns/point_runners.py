@@ -20,7 +20,7 @@ from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError, InputError
 
 if TYPE_CHECKING:
-    from kongming.explore.dimensions import Value
+    from kongming.explore.dimensions import Dimension, Value
     from kongming.scale.design.experiments import ExperimentRunner
 
 Point = Mapping[str, "Value | None"]
@@ -164,7 +164,7 @@ class NodeRunner:
             runner.app = app
             return _Begun(point, runner.begin(self.cpus[slot]), began)
         except ApplicationRunError as error:
-            return _failed(point, began, started_at, str(error))
+            return _failed(point, time.monotonic() - began, started_at, str(error))
 
     def _ended(self, begun: _Begun) -> PointRun:
         outcome = begun.run.outcome()
@@ -198,7 +198,12 @@ class MachinesRunner:
         self._cache.close()
 
     def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
-        """Yield the runs of ``points``, each with its machine-seconds as its cost."""
+        """Yield the runs of ``points``, each with its machine-seconds as its cost.
+
+        Of an application without a metric these are of its own seconds, which leave out the wait
+        for machines; of any other run they are of all that it took here. A run that was ended at
+        its time limit is a failed one: the runners do not say which those are.
+        """
         from kongming.scale.design.experiments import Experiment
         from kongming.scale.points import Configuration
 
@@ -212,17 +217,67 @@ class MachinesRunner:
                 runner = self._cache.get(app.to_dict(), functools.partial(self._make, app))
                 measured = runner.run(Experiment(Configuration(machines, scale)))
             except ApplicationRunError as error:
-                yield _failed(point, began, started_at, str(error))
+                yield _failed(point, machines * (time.monotonic() - began), started_at, str(error))
                 continue
+            took = time.monotonic() - began
+            if measured.seconds is not None and app.metric is None:
+                took = measured.seconds
             yield PointRun(
                 point=point,
                 value=measured.seconds,
-                cost=machines * (measured.seconds or time.monotonic() - began),
+                cost=machines * took,
                 error=measured.error,
                 how=measured.how,
                 started_at=measured.started_at,
             )
 
 
-def _failed(point: Point, began: float, started_at: str, error: str) -> PointRun:
-    return PointRun(point, None, time.monotonic() - began, error, None, "", started_at)
+def check_machines(app: Application, dimensions: Sequence[Dimension], kind: str) -> None:
+    """Check that the runners of ``scale run`` can run and time an application at the points of a
+    space with ``machines`` and ``scale``; ``kind`` is local, slurm or kubernetes.
+
+    Raises:
+        InputError: machines are not all whole numbers from 1, scales not all above 0, or one of
+            them exists under a condition; or the runs would give seconds in place of the metric.
+    """
+    for dimension in dimensions:
+        if dimension.name not in MACHINES:
+            continue
+        if dimension.when is not None:
+            raise InputError(
+                "has to exist at every point: runs are on so many machines.",
+                field=f"space: {dimension.name}.when",
+                value=dimension.when,
+            )
+        of_machines = dimension.name == MACHINES[0]
+        values = dimension.values or (dimension.low,)
+        numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+        integers = (
+            numeric and dimension.kind != "real" and all(float(v) % 1.0 == 0.0 for v in values)
+        )
+        if not numeric or (of_machines and not integers) or min(map(float, values)) <= 0.0:
+            raise InputError(
+                "cannot be run.",
+                field=f"space: {dimension.name}",
+                value=dimension.allowed,
+                allowed="whole numbers from 1" if of_machines else "numbers above 0",
+            )
+    if app.metric is None:
+        return
+    ranked = "{rank}" in (app.command if isinstance(app.command, str) else " ".join(app.command))
+    if ranked or kind != "local":
+        raise InputError(
+            "is read from the output of a single command on this node, and here runs have seconds "
+            "alone.",
+            field=f"apps.{app.name}.metric",
+            value=app.metric.pattern,
+            hint=(
+                "Leave the metric out, or let the command start its own workers, without {rank}."
+                if kind == "local"
+                else "Leave the metric out: seconds are measured then."
+            ),
+        )
+
+
+def _failed(point: Point, cost: float, started_at: str, error: str) -> PointRun:
+    return PointRun(point, None, cost, error, None, "", started_at)

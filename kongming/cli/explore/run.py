@@ -134,7 +134,7 @@ def command(
     require("kongming explore run", "predict", "sklearn")
 
     from kongming.campaigns.exploration import Exploration
-    from kongming.campaigns.point_runners import MACHINES
+    from kongming.campaigns.point_runners import MACHINES, check_machines
     from kongming.campaigns.point_templates import check_placeholders
     from kongming.explore import DecisionTreeProfiler, Space
     from kongming.explore.runs_table import RunsTable
@@ -154,6 +154,8 @@ def command(
             value=runner,
             allowed="local",
         )
+    if machines:
+        check_machines(app, space.dimensions, runner)
     unit, most = budget
     if unit == "seconds" and cost is not None:
         raise InputError(
