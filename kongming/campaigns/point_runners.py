@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
@@ -76,9 +77,11 @@ class _RunnerCache(Generic[_Runner]):
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
+    """A run that goes on; ``setup_s`` is what its set-up and ``prepare`` took."""
+
     point: Point
     run: BegunRun
-    began: float
+    setup_s: float
 
 
 class NodeRunner:
@@ -121,7 +124,8 @@ class NodeRunner:
                 closing.callback(cache.close)
 
     def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
-        """Yield the runs of ``points`` as they end, each with its seconds as its cost.
+        """Yield the runs of ``points`` as they end, each with its seconds as its cost, those of its
+        set-up included, but not those that it waits until the set-up of another has ended.
 
         Raises:
             ProbeError: the micro-benchmark binary is missing or failed.
@@ -156,13 +160,15 @@ class NodeRunner:
                 return PointRun(
                     point, outcome.metric, elapsed, outcome.error, None, "service", started_at
                 )
-            runner = self._caches[slot].get(
-                # Set-up sees the environment too.
-                (app.setup, app.cleanup, dict(app.env) if app.setup is not None else None),
-                lambda: Runner(app, self._folder, evict_node=self._jobs == 1),
-            )
+            with self._own_cpus(slot):
+                runner = self._caches[slot].get(
+                    # Set-up sees the environment too.
+                    (app.setup, app.cleanup, dict(app.env) if app.setup is not None else None),
+                    lambda: Runner(app, self._folder, evict_node=self._jobs == 1),
+                )
             runner.app = app
-            return _Begun(point, runner.begin(self.cpus[slot]), began)
+            run = runner.begin(self.cpus[slot])
+            return _Begun(point, run, time.monotonic() - began)
         except ApplicationRunError as error:
             return _failed(point, time.monotonic() - began, started_at, str(error))
 
@@ -172,12 +178,29 @@ class NodeRunner:
         return PointRun(
             point=begun.point,
             value=outcome.metric,
-            cost=time.monotonic() - begun.began,
+            cost=begun.setup_s + outcome.wall_s,
             error=outcome.error,
             limit=self._app.timeout_s if iteration.timed_out and self._app.metric is None else None,
             how="process",
             started_at=outcome.started_at,
         )
+
+    @contextmanager
+    def _own_cpus(self, slot: int) -> Iterator[None]:
+        """Start processes on the CPUs of a slot meanwhile, where runs of others may go on.
+
+        Set-up and clean-up are not pinned, and would compete with these runs. A process has the
+        CPUs of the thread that starts it.
+        """
+        if self._jobs == 1:
+            yield
+            return
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.cpus[slot])
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
 
 
 class MachinesRunner:

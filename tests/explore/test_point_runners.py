@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
-from kongming.campaigns.point_runners import MachinesRunner, check_machines
+from kongming.campaigns.point_runners import MachinesRunner, NodeRunner, check_machines
 from kongming.explore import Space
 from kongming.records import moments
 from kongming.records.application import Application, Metric
@@ -87,3 +89,31 @@ def test_a_metric_that_no_run_would_have_is_refused(app: Application, kind: str)
     space = Space.from_dict({"machines": [1, 2], "scale": [0.5, 1.0]})
     with pytest.raises(InputError, match=r"apps\.job\.metric: is read from the output"):
         check_machines(app, space.dimensions, kind)
+
+
+def test_a_run_does_not_pay_for_the_set_up_of_another(tmp_path: Path) -> None:
+    """The first run has long ended when the set-up of the second, of 1.5 s, has."""
+    app = Application("job", "true", setup="sleep {wait}")
+    cpu = min(os.sched_getaffinity(0))
+    with NodeRunner(app, tmp_path, jobs=2, available=[cpu, cpu]) as runner:
+        runs = list(runner.batch([{"wait": 0.0}, {"wait": 1.5}]))
+    costs = {run.point["wait"]: run.cost for run in runs}
+    assert costs[0.0] is not None
+    assert costs[1.5] is not None
+    assert costs[0.0] < 1.0 < 1.5 < costs[1.5]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_set_up_next_to_another_run_has_the_cpus_of_its_own(tmp_path: Path, jobs: int) -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    app = Application(
+        "job",
+        "cat {dir}/seen && echo {n}",
+        setup="grep Cpus_allowed_list /proc/self/status > {dir}/seen",
+        check=r"^Cpus_allowed_list:\s+\d+$",
+    )
+    with NodeRunner(app, tmp_path, jobs=jobs, available=cpus) as runner:
+        runs = list(runner.batch([{"n": 1}, {"n": 2}]))
+    assert [run.value is not None for run in runs] == [jobs == 2] * 2
