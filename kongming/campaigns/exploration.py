@@ -35,14 +35,15 @@ class Exploration:
         """Run what the profiler suggests until its budget is spent; each run is on disk before the
         next one begins in its place. ``observe`` is called after each.
 
-        The next batch is chosen when nothing runs: the choice would slow the program down.
+        The next batch is chosen when nothing runs: the choice would slow the program down. What is
+        left of a batch is not begun once a budget of costs is spent.
 
         Raises:
             CannotAnswerError: all runs failed.
         """
-        while points := self.profiler.suggest():
+        while not self.profiler.is_spent and (points := self.profiler.suggest()):
             every = [{name: p.get(name) for name in self.profiler.space.names} for p in points]
-            with closing(runner.batch(every)) as runs:
+            with closing(runner.batch(every, lambda: not self.profiler.is_spent)) as runs:
                 for run in runs:
                     self.table.add(run)
                     self.measured.append(run)

@@ -36,6 +36,9 @@ POLL_S = 0.02
 OPEN = 4
 """Set-ups that are kept: their inputs take space on the disk."""
 
+GoOn = Callable[[], bool]
+"""Whether a further run may begin."""
+
 _Runner = TypeVar("_Runner", bound=Any)
 
 
@@ -46,9 +49,10 @@ class PointRunner(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
+    def batch(self, points: Sequence[Point], go_on: GoOn = ...) -> Generator[PointRun]:
         """Yield the runs of ``points`` as they end. None begins in the place of one that ended
-        before the caller asks for the next; closing the iterator ends those that go on."""
+        before the caller asks for the next; closing the iterator ends those that are under way.
+        ``go_on`` is asked before each; the rest of the points is left out once it says no."""
 
 
 class _RunnerCache(Generic[_Runner]):
@@ -123,7 +127,7 @@ class NodeRunner:
             for cache in self._caches:
                 closing.callback(cache.close)
 
-    def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
+    def batch(self, points: Sequence[Point], go_on: GoOn = lambda: True) -> Generator[PointRun]:
         """Yield the runs of ``points`` as they end, each with its seconds as its cost, those of its
         set-up included, but not those that it waits until the set-up of another has ended.
 
@@ -134,6 +138,8 @@ class NodeRunner:
         try:
             while waiting or going:
                 for slot in range(self._jobs):
+                    if not go_on():
+                        waiting.clear()
                     if waiting and slot not in going:
                         started = self._start(waiting.popleft(), slot)
                         if isinstance(started, PointRun):
@@ -220,7 +226,7 @@ class MachinesRunner:
     def __exit__(self, *_: object) -> None:
         self._cache.close()
 
-    def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
+    def batch(self, points: Sequence[Point], go_on: GoOn = lambda: True) -> Generator[PointRun]:
         """Yield the runs of ``points``, each with its machine-seconds as its cost.
 
         Of an application without a metric these are of its own seconds, which leave out the wait
@@ -231,6 +237,8 @@ class MachinesRunner:
         from kongming.scale.points import Configuration
 
         for point in points:
+            if not go_on():
+                return
             machines, scale = (float(point[name] or 0.0) for name in MACHINES)
             # The runners fill the commands with these two, but not the environment.
             others = {name: point[name] for name in point if name not in MACHINES}

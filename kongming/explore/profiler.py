@@ -230,6 +230,11 @@ class DecisionTreeProfiler:
         typical = sum(costs) / len(costs) if costs else self.budget / _UNKNOWN_COSTS
         return sum(costs) + typical * (len(known) - len(costs))
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the runs so far took the budget: what is pending is to be left out then."""
+        return self.spent >= self.budget
+
     def _known_enough(self) -> bool:
         if self.stop_pct is None or len(self._runs) < _FEWEST_TO_STOP:
             return False

@@ -194,6 +194,19 @@ def test_budgets_of_time_and_of_cost(
         assert kongming("explore", "run", *job, *OUT, "--budget", wrong).returncode == 2
 
 
+def test_a_budget_of_time_is_passed_by_a_run_and_not_by_a_batch(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    """How long runs take is not known before the first of a batch has ended."""
+    app = APPS.replace("-lt 8 && sleep {n}e-3", "-lt 9 && sleep 0.5")
+    (tmp_path / "apps.toml").write_text(app)
+    document = run(kongming, *job, *OUT, "--budget", "1s")
+    assert document["measured"] == 2
+    assert 1.0 <= document["spent"] < 2.0
+    assert run(kongming, *job, *OUT, "--budget", "1s")["measured"] == 0
+    assert run(kongming, *job, *OUT, "--budget", "1.6s")["measured"] <= 2
+
+
 def test_a_time_is_no_budget_of_other_costs(
     kongming: Kongming, job: tuple[str, ...], tmp_path: Path
 ) -> None:
