@@ -138,7 +138,8 @@ def choose(
         variants.append(_Variant(name, scales, log_target, held_out))
         if learner is not None:
             fitted[key] = learner
-        best = min(best, loss(values, held_out, shares))
+        # With its margin: what may not be taken for its error must not drop others by it.
+        best = min(best, loss(values, held_out, shares) + _MARGIN.get(name, 0.0))
     winner = _best(variants, values, shares, loss, np.ones(len(values), dtype=np.bool_))
     key = winner.name, winner.scales, winner.log_target
     features = sets[winner.scales]

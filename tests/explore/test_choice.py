@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, Self
 
+import numpy as np
+import pytest
+
+from kongming.arrays import Floats
 from kongming.explore.choice import _MOST, choose
 from kongming.explore.dimensions import Dimension
+from kongming.explore.learners import LEARNERS
 
 DIMENSIONS = tuple(Dimension(f"x{k}", "real", low=0.0, high=1.0) for k in range(2))
 UNITS = (2.0**-10, 1.0, 2.0**30)
@@ -39,3 +44,47 @@ def test_a_value_without_a_logarithm_may_be_among_those_that_do_not_choose() -> 
     assert np.isfinite(chosen.predict(x)).all()
     values[values == 0.0] = 1.0
     assert choose(DIMENSIONS, x, values, np.ones(n), ("lines",), 0).log_target
+
+
+class Scripted:
+    """Stands for a learner: predicts ``x0 - 1/2`` and errs by so much as its class says."""
+
+    squared_errors: tuple[float, ...] = ()
+    """Of the runs of each further fold; the last one also of all others."""
+    fits = 0
+
+    def __init__(self, seed: int, groups: Floats) -> None:
+        pass
+
+    def fit(self, X: Floats, y: Floats) -> Self:
+        self.X = X
+        self.error = self.squared_errors[min(type(self).fits, len(self.squared_errors) - 1)]
+        type(self).fits += 1
+        return self
+
+    def predict(self, X: Floats) -> Floats:
+        return np.asarray(X[:, 0] - 0.5 + np.sqrt(self.error))
+
+
+class ScriptedProcess(Scripted):
+    """Has its left-out predictions without another fit."""
+
+    def held_out(self, folds: np.ndarray) -> Floats:
+        return self.predict(self.X)
+
+
+def scripted(base: type[Scripted], *squared_errors: float) -> Any:
+    return type("Learner", (base,), {"squared_errors": squared_errors, "fits": 0})
+
+
+@pytest.mark.parametrize("names", [(), ("projections",)])
+def test_a_learner_that_may_not_be_taken_does_not_drop_others(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    """Projections err least and not by enough; a forest begins badly and errs least of the rest."""
+    monkeypatch.setitem(LEARNERS, "gaussian_process", scripted(ScriptedProcess, 1.0))
+    monkeypatch.setitem(LEARNERS, "projections", scripted(ScriptedProcess, 0.3))
+    monkeypatch.setitem(LEARNERS, "forest", scripted(Scripted, 1.3, 0.7))
+    x = np.random.default_rng(0).uniform(size=(30, 2))
+    tried = ("gaussian_process", *names, "forest")
+    assert choose(DIMENSIONS, x, x[:, 0] - 0.5, np.ones(30), tried, 0).name == "forest"
