@@ -23,6 +23,9 @@ _MARGIN = 0.05
 _SAMPLE = 4096
 _FEWEST_EXACT = 3
 """Runs that were not ended, by which those that were can be judged."""
+_UNJUDGED = 1e-12
+"""Share of the space that a run which was ended stands for when learners are judged. Not 0: a fold
+may hold no other runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,10 @@ class SpaceModel:
         return np.asarray(np.where(self.runs.censored, lifted, means))
 
     def _choose(self, means: Floats, names: Sequence[str], seed: int) -> Chosen:
-        return choose(self.space.dimensions, self.runs.codes, means, self.shares, names, seed)
+        """Judged by what was measured: the values of runs that were ended are those of a model."""
+        judged = _measured(self.runs.censored, _FEWEST_EXACT)
+        shares = np.where(judged, self.shares, _UNJUDGED)
+        return choose(self.space.dimensions, self.runs.codes, means, shares, names, seed)
 
     def predict(self, codes: Floats) -> Forecast:
         median = self.chosen.predict(codes)

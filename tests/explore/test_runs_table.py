@@ -164,6 +164,21 @@ def test_bounds_are_no_errors_of_the_model() -> None:
     assert model.profiler.report()["timed_out"] == 20
 
 
+def test_both_errors_of_a_model_are_of_the_runs_that_were_measured() -> None:
+    """A noisy line; what another model says of the runs that were ended is on a line."""
+    space = Space.from_dict({"n": {"from": 0, "to": 40}})
+    noise = np.random.default_rng(0).normal(size=20)
+    runs = [PointRun({"n": at}, at - 8.0 + noise[at]) for at in range(20)]
+    runs += [PointRun({"n": at}, None, error="too long", limit=14.0) for at in range(20, 41)]
+    profiler = fit_runs(space, runs, "seconds", "runs.csv", model="lines").profiler
+    error = profiler.report()["error"]
+    means, held_out, shares = profiler._fitted().left_out()
+    assert len(means) == 20
+    squared = np.average((means - held_out) ** 2, weights=shares)
+    assert error["rmse"] == pytest.approx(np.sqrt(squared))
+    assert error["of_learners_rmse"]["lines"] == pytest.approx(error["rmse"])
+
+
 def test_a_region_of_runs_that_were_ended_has_a_mean_that_is_a_bound() -> None:
     space = Space.from_dict({"n": {"from": 1, "to": 40}})
     tree = regions(fit_runs(space, ended_beyond_20(), "seconds", "runs.csv", model="lines"))
