@@ -39,8 +39,9 @@ def by_expression(space: Space, text: str) -> CostFunction:
         bad = ~np.isfinite(values) | (values <= 0.0)
         if bad.any():
             at = int(np.argmax(bad))
+            wrong = "not defined" if np.isnan(values[at]) else "not above 0"
             raise ExploreError(
-                f"{text} is not above 0 at {space.decode(codes[[at]])[0]}.",
+                f"{text} is {wrong} at {space.decode(codes[[at]])[0]}.",
                 field="cost",
                 value=str(values[at]),
             )

@@ -147,6 +147,9 @@ class DecisionTreeProfiler:
         is left to run, or the stop rule holds.
 
         Points that were suggested and not told yet are pending: they count, and are not repeated.
+
+        Raises:
+            ExploreError: the expression of the cost is not above 0 at some point of the space.
         """
         count = self.batch if n is None else settings.integer(n, "n", 1)
         if self.budget_in == "runs":
@@ -325,7 +328,11 @@ class DecisionTreeProfiler:
 
     def _pool(self) -> Pool:
         if self._points is None:
-            self._points = Pool(self.space, self.random_state, self._drawn)
+            points = Pool(self.space, self.random_state, self._drawn)
+            if self._price is not None:
+                # Before the first run: a campaign that meets such a point later could not go on.
+                self._price(points.codes)
+            self._points = points
         return self._points
 
     def _cost_of_run(self, run: Run) -> float | None:

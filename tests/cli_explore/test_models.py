@@ -150,6 +150,19 @@ def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Pa
     assert len(answer(kongming, "next", "space.toml", "-n", "3")["points"]) == 3
 
 
+def test_the_policies_that_weigh_costs_do_and_the_others_refuse_them(
+    kongming: Kongming, runs: Path
+) -> None:
+    """Where many nodes cost thousands of times as much as few, runs are of few."""
+    ask = ("next", "space.toml", runs, "-n", "6", "--seed", "1")
+    for policy in options.WEIGHING:
+        free = answer(kongming, *ask, "--policy", policy)["points"]
+        paid = answer(kongming, *ask, "--policy", policy, "--cost", "10 ** (nodes / 4)")["points"]
+        assert sum(point["nodes"] for point in paid) < sum(point["nodes"] for point in free)
+    error = answer(kongming, *ask, "--policy", "actl", "--cost", "mem", status=2)["error"]
+    assert "neither the policy actl nor a budget of runs" in error["message"]
+
+
 @pytest.mark.parametrize(
     ("row", "column", "text", "message"),
     [

@@ -217,6 +217,20 @@ def test_a_time_is_no_budget_of_other_costs(
     assert not (tmp_path / "runs.csv").exists()
 
 
+def test_costs_that_some_point_does_not_have_are_refused_before_the_first_run(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "apps.toml").write_text(APPS.replace("sleep {n}", "sleep 0{level}{n}"))
+    level = "level = { from = 1, to = 9, when = \"codec == 'xz'\" }\n"
+    (tmp_path / "space.toml").write_text(SPACE + level)
+    out = (*job[:-2], *OUT, "--budget", "8")
+    error = run(kongming, *out, "--cost", "level * 2", status=2)["error"]
+    assert "level * 2 is not defined at" in error["message"]
+    assert not (tmp_path / "runs.csv").exists()
+    error = run(kongming, *job, *OUT, "--budget", "8", "--cost", "n", status=2)["error"]
+    assert "--cost: is looked at by neither the policy uni" in error["message"]
+
+
 def test_all_runs_failed(kongming: Kongming, job: tuple[str, ...], tmp_path: Path) -> None:
     app = (tmp_path / "apps.toml").read_text().replace("-lt 8", "-lt 0")
     (tmp_path / "apps.toml").write_text(app)

@@ -224,6 +224,21 @@ def test_costs() -> None:
         DecisionTreeProfiler(space, cost="price * 2")
 
 
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        ("level * 2", "cost: level \\* 2 is not defined at .*'gz'"),
+        ("nodes - 2", "cost: nodes - 2 is not above 0 at .*'nodes': 2"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["auto", "uni"])
+def test_costs_are_those_of_all_points_before_the_first_run(
+    cost: str, words: str, policy: str
+) -> None:
+    with pytest.raises(ExploreError, match=words):
+        DecisionTreeProfiler(SPACE, cost=cost, policy=policy).suggest()
+
+
 def test_a_budget_in_costs_is_kept() -> None:
     space = Space.from_dict({"a": list(range(1, 41)), "b": list(range(10))})
     profiler = DecisionTreeProfiler(

@@ -55,6 +55,7 @@ def command(
     from kongming.explore.fitting import tell
     from kongming.explore.runs_table import read_runs, text_of
 
+    weights = explore_options.weights_of(policy, cost)
     space = Space.from_toml(space_file)
     known = [] if runs is None else read_runs(runs, space, target)
     profiler = DecisionTreeProfiler(
@@ -65,6 +66,7 @@ def command(
         cost=cost,
         stop_pct=stop_pct,
         random_state=seed,
+        **weights,
     )
     for run in known:
         tell(profiler, run, costs=cost is None)

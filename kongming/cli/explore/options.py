@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,9 @@ from kongming.cli.shares import Share
 PATH = click.Path(dir_okay=False, path_type=Path)
 
 POLICIES = ("auto", "uni", "dta", "actl", "panic")
+
+WEIGHING = ("auto", "dta")
+"""The policies that choose by what points cost as well."""
 
 MODELS = (
     "auto",
@@ -95,7 +99,8 @@ cost_option = click.option(
 expression_option = click.option(
     "--cost",
     metavar="EXPR",
-    help="What a run costs, an expression in the parameters [default: its seconds].",
+    help="What a run costs, an expression in the parameters, for the policies auto and dta and for "
+    "a budget of costs [default: all the same; of a budget of time its seconds].",
 )
 """``--cost EXPR``: parameter ``cost`` (str, or None)."""
 
@@ -112,3 +117,28 @@ stop_option = click.option(
 def batch_of(budget: int, batch: int | None) -> int:
     """Return the size of a batch: by default a tenth of the budget."""
     return min(batch or max(1, round(budget / STEPS)), budget)
+
+
+def weights_of(policy: str, cost: str | None, *, counted: bool = False) -> dict[str, Any]:
+    """Return the further arguments of a profiler by which a policy weighs the costs of ``--cost``.
+
+    ``counted``: whether the budget is one of costs, which counts them whatever the policy.
+
+    Raises:
+        InputError: the policy does not look at costs, and nothing else does.
+    """
+    from kongming.records.errors import InputError
+
+    if cost is None:
+        return {}
+    if policy not in WEIGHING and not counted:
+        raise InputError(
+            f"is looked at by neither the policy {policy} nor a budget of runs.",
+            field="--cost",
+            value=cost,
+            allowed=f"with --policy {' or '.join(WEIGHING)}, or with a budget of costs",
+            hint="Leave it out, or choose one of them.",
+        )
+    # Of error, size and cost in the score of a leaf; the profiler's own leave costs out. The other
+    # policies have no such weights.
+    return {"weights": (1.0, 1.0, 1.0)} if policy == "dta" else {}

@@ -166,6 +166,7 @@ def command(
             hint="Without --cost a budget of time counts the seconds of the runs.",
         )
     budget_in = "runs" if unit == "runs" else "cost"
+    weights = explore_options.weights_of(policy, cost, counted=budget_in == "cost")
     size = batch or COST_BATCH
     if budget_in == "runs":
         size = explore_options.batch_of(int(most), batch)
@@ -179,6 +180,7 @@ def command(
         cost=cost or ("told" if budget_in == "cost" else None),
         stop_pct=stop_pct,
         random_state=seed,
+        **weights,
     )
     running, cpus = _runner(app, space, runner, machines, jobs, directory, share, image)
     if unit == "cost":
