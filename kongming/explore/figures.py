@@ -68,7 +68,7 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
 
 
 def _most_important(model: ExploreModel) -> list[str]:
-    shares: dict[str, float] = model.profiler.report()["importances"]
+    shares: dict[str, float] = model.report()["importances"]
     return sorted(shares, key=lambda name: -shares[name])[:2]
 
 

@@ -30,6 +30,10 @@ KIND = DocumentKind(
     "kongming explore fit SPACE.toml RUNS.csv --out MODEL.json",
 )
 
+_OF_CHOICE = frozenset({"budget", "budget_in", "spent", "stopped", "policy"})
+"""Facts about how points were chosen. A profiler that was given a table chose none of them, and the
+table does not say who did."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ExploreModel:
@@ -51,6 +55,12 @@ class ExploreModel:
             np.array(values, dtype=np.float64),
             np.array(limits, dtype=np.float64),
         )
+
+    def report(self) -> dict[str, Any]:
+        """Return facts about the runs and the model, as JSON: those of
+        ``DecisionTreeProfiler.report`` without how points were chosen."""
+        facts = self.profiler.report()
+        return {name: fact for name, fact in facts.items() if name not in _OF_CHOICE}
 
 
 def write_model(path: Path, model: ExploreModel) -> None:

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from kongming.cli.explore import options
-from kongming.cli.explore.report import MODEL_WORDS, POLICY_WORDS
+from kongming.cli.explore.report import MODEL_WORDS
 from kongming.explore import Space
 from kongming.explore.figures import error_curve
 from kongming.explore.fitting import fit_runs
 from kongming.explore.learners import LEARNERS
 from kongming.explore.model_file import KIND
-from kongming.explore.profiler import POLICIES
 from kongming.explore.runs_table import PointRun
 from tests.conftest import Kongming
 
@@ -64,7 +63,6 @@ def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, 
 
 def test_every_name_has_its_words() -> None:
     assert {*MODEL_WORDS} == {*LEARNERS} == {*options.MODELS} - {"auto", "paper"}
-    assert {*POLICY_WORDS} == {*options.POLICIES} == {*POLICIES}
 
 
 AT = "nodes=4,mem=8,codec=gz,level=3,fast=true"
@@ -73,6 +71,7 @@ AT = "nodes=4,mem=8,codec=gz,level=3,fast=true"
 def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -> None:
     fitted = answer(kongming, "fit", "space.toml", runs, "--out", "m.json", "--model", "lines")
     assert fitted["runs"] == 40
+    assert not {"policy", "budget", "spent"} & {*fitted}
     other = "nodes=2,mem=1,codec=zst,fast=0"
     both = answer(kongming, "predict", "m.json", "--at", AT, "--at", other)
     first, second = both["predictions"]
@@ -86,10 +85,11 @@ def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -
         assert value == (first[name] if name == "at" else pytest.approx(first[name]))
     output = " ".join(kongming("explore", "show", "m.json").stdout.split())
     assert "40 runs of seconds; model: least squares" in output
-    assert "points those that remove most of the error" in output
+    assert "budget" not in output
     assert " failed 1 run " in output
     assert "_" not in output
     shown = answer(kongming, "show", "m.json")
+    assert not {"policy", "budget", "spent"} & {*shown}
     shares = shown["importances"]
     assert set(shares) == {"nodes", "mem", "codec", "level", "fast"}
     assert sum(shares.values()) == pytest.approx(1.0)
@@ -148,6 +148,19 @@ def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Pa
         assert cells not in had
     assert answer(kongming, "next", "space.toml", runs, "-n", "3")["points"] == points
     assert len(answer(kongming, "next", "space.toml", "-n", "3")["points"]) == 3
+
+
+def test_next_says_that_enough_is_known(kongming: Kongming, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text("n = { from = 1, to = 80 }\n")
+    rows = "\n".join(f"{n},{n}" for n in range(1, 80, 2))
+    (tmp_path / "runs.csv").write_text(f"n,seconds\n{rows}\n")
+    ask = ("next", "space.toml", "runs.csv", "--stop-pct", "10%")
+    document = answer(kongming, *ask)
+    assert (document["points"], document["stopped"]) == ([], True)
+    assert document["left"] == 40
+    text = " ".join(kongming("explore", *ask).stdout.split())
+    assert text == "90 % of the space is known within 10 %: no further point is needed."
+    assert answer(kongming, *ask[:-2])["stopped"] is False
 
 
 def test_the_policies_that_weigh_costs_do_and_the_others_refuse_them(

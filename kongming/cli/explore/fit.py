@@ -70,7 +70,7 @@ def command(
     table = read_runs(runs, space, target)
     fitted = fit_runs(space, table, target, str(runs), model=model, level=level, seed=seed)
     write_model(out, fitted)
-    report = fitted.profiler.report()
+    report = fitted.report()
     if as_json:
         output.emit_json({"out": str(out), "target": target, **report})
         return

@@ -9,6 +9,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
+from kongming.quantities import per_cent
 
 
 @click.command(
@@ -54,6 +55,7 @@ def command(
     from kongming.explore import DecisionTreeProfiler, Space
     from kongming.explore.fitting import tell
     from kongming.explore.runs_table import read_runs, text_of
+    from kongming.explore.stopping import SHARE
 
     weights = explore_options.weights_of(policy, cost)
     space = Space.from_toml(space_file)
@@ -72,7 +74,21 @@ def command(
         tell(profiler, run, costs=cost is None)
     points = profiler.suggest(count)
     if as_json:
-        output.emit_json({"points": points, "runs": len(known), "left": profiler.points_left})
+        output.emit_json(
+            {
+                "points": points,
+                "runs": len(known),
+                "left": profiler.points_left,
+                "stopped": profiler.stopped,
+            }
+        )
+        return
+    if profiler.stopped:
+        share, within = per_cent(100.0 * SHARE, "g"), per_cent(stop_pct or 0.0, "g")
+        output.console().print(
+            f"{share} of the space is known within {within}: no further point is needed.",
+            markup=False,
+        )
         return
     if not points:
         output.console().print("There is no further point to run.")

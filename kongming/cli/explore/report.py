@@ -24,14 +24,6 @@ MODEL_WORDS = {
 }
 """What docs/explore.md calls the kinds of models."""
 
-POLICY_WORDS = {
-    "auto": "those that remove most of the error over the whole space",
-    "dta": "by a tree: leaves whose lines err, or that are large, get more",
-    "actl": "the most uncertain first",
-    "panic": "corners, then midpoints of the two runs that differ most",
-    "uni": "uniform draws",
-}
-
 
 def print_report(model: ExploreModel, report: Mapping[str, Any]) -> None:
     """Print the runs, the kind of model and its errors, one fact a line."""
@@ -47,13 +39,8 @@ def _facts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "ended at a time limit", f"{count(report['timed_out'], 'run')} (lower bounds)"
     if report["pending"]:
         yield "without a value yet", count(report["pending"], "run")
-    budget, spent, unit = report["budget"], report["spent"], report["budget_in"]
-    yield "spent", f"{spent:.4g} of a budget of {budget:.4g} ({unit})"
-    if report["stopped"]:
-        yield "stopped", "before the budget was spent"
-    yield "points", POLICY_WORDS[report["policy"]]
     if report["metric"] != "value":
-        yield "points chosen for", report["metric"]
+        yield "metric", report["metric"]
     yield "fitted to", "logarithms" if report["log_target"] else "plain values"
     error = report["error"]
     yield "error of left-out runs", _of(error["rmse"], error["mre_pct"])

@@ -37,7 +37,7 @@ def command(model: Path, as_json: bool) -> None:
 
     fitted = read_model(model)
     tree = regions(fitted)
-    report = fitted.profiler.report()
+    report = fitted.report()
     if as_json:
         output.emit_json(
             {
