@@ -215,6 +215,9 @@ def read(name: str, spec: object) -> Dimension:
         raise ExploreError(
             "is not known.", field=f"{name}.type", value=kind, allowed=", ".join(kinds[1:])
         )
+    for key in ("ordered", "log"):
+        if not isinstance(spec.get(key, False), bool):
+            raise ExploreError("is neither true nor false.", field=f"{name}.{key}", value=spec[key])
     if spec.get("ordered"):
         kind = "ordered"
     values = spec.get("choices", spec.get("values"))
@@ -223,6 +226,13 @@ def read(name: str, spec: object) -> Dimension:
     if values is not None:
         if "from" in spec or "to" in spec:
             raise ExploreError("has both a range and a list.", field=name, allowed=_FORMS)
+        if spec.get("log"):
+            raise ExploreError(
+                "is of ranges: the values of a list lie as they are listed.",
+                field=f"{name}.log",
+                value=True,
+                allowed='with "from" and "to"',
+            )
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise ExploreError("is not a list.", field=name, value=values, allowed=_FORMS)
         if not kind and "choices" in spec:
@@ -305,8 +315,6 @@ def _range(name: str, kind: str, spec: Mapping[str, Any], when: str | None) -> D
     if kind == "integer" and (low % 1 or high % 1 or max(abs(low), abs(high)) > MOST_INTEGERS):
         raise ExploreError("has an end that is no whole number.", field=name, value=[low, high])
     log = spec.get("log", False)
-    if not isinstance(log, bool):
-        raise ExploreError("is neither true nor false.", field=f"{name}.log", value=log)
     if log and low <= 0:
         raise ExploreError(
             "has no logarithm.", field=f"{name}.from", value=low, allowed="a number above 0"

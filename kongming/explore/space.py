@@ -102,6 +102,14 @@ class Space:
                     value=repr(name),
                     allowed="letters, digits and _",
                 )
+            if name == "forbid":
+                # Below a header TOML puts it there, and forbidden points would be run.
+                raise ExploreError(
+                    "is no name of a parameter: it lists what no point may be.",
+                    field=name,
+                    value=repr(dimensions[name]),
+                    hint="In a TOML file, write it above the first header in brackets.",
+                )
         clauses = _clauses(forbid)
         space = cls([read(name, spec) for name, spec in dimensions.items()], clauses)
         # Not of a space that was saved: it does no harm to a campaign under way.

@@ -228,6 +228,16 @@ def test_tables_that_no_model_is_made_of(kongming: Kongming, runs: Path, tmp_pat
     assert not (tmp_path / "m.json").exists()
 
 
+@pytest.mark.parametrize("name", ["runs.csv", "space.toml"])
+def test_a_model_replaces_none_of_its_sources(
+    kongming: Kongming, runs: Path, tmp_path: Path, name: str
+) -> None:
+    content = (tmp_path / name).read_text()
+    error = answer(kongming, "fit", "space.toml", runs, "--out", f"./{name}", status=2)["error"]
+    assert error["message"].startswith("--out: is the file of the")
+    assert (tmp_path / name).read_text() == content
+
+
 @pytest.mark.parametrize(
     ("at", "message"),
     [

@@ -100,6 +100,15 @@ def test_toml(tmp_path: Path) -> None:
         Space.from_toml(file)
 
 
+def test_what_is_forbidden_below_a_header_is_no_parameter(tmp_path: Path) -> None:
+    file = tmp_path / "space.toml"
+    file.write_text('[dimensions]\na = [1, 2]\nforbid = ["a > 1"]\n')
+    with pytest.raises(ExploreError, match=r"forbid: is no name of a parameter.*above the first"):
+        Space.from_toml(file)
+    file.write_text('forbid = ["a > 1"]\n[dimensions]\na = [1, 2]\n')
+    assert Space.from_toml(file).size == 1
+
+
 @pytest.mark.parametrize(
     ("spec", "forbid", "words"),
     [
@@ -113,6 +122,9 @@ def test_toml(tmp_path: Path) -> None:
         ({"a": {"from": 0, "to": float("inf")}}, [], ["a.to", "inf"]),
         ({"a": {"from": 0}}, [], ["a.to", "missing"]),
         ({"a": {"from": 0, "to": 1, "step": 2}}, [], ["a.step", "not known"]),
+        ({"a": {"choices": [1, 2], "ordered": "no"}}, [], ["a.ordered", "neither true nor false"]),
+        ({"a": {"from": 1, "to": 9, "log": 1}}, [], ["a.log", "neither true nor false"]),
+        ({"a": {"choices": [1, 8], "log": True}}, [], ["a.log", "of ranges"]),
         ({"a": 3}, [], ["a:", "not a dimension"]),
         ({"a": [1, 2]}, ["b > 1"], ["forbid[0]", "'b > 1'"]),
         ({"a": [1, 2]}, ["a >"], ["forbid[0]", "'a >'"]),
