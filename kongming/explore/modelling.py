@@ -19,10 +19,13 @@ from kongming.explore.runs import Measured
 from kongming.explore.space import Space
 
 _MARGIN = 0.05
-"""Share of a column's range beyond the runs that still counts as covered by them."""
+"""Share of a column's range beyond the runs, and distance from the nearest of them, that still
+counts as covered by them."""
 _SAMPLE = 4096
 _FEWEST_EXACT = 3
 """Runs that were not ended, by which those that were can be judged."""
+_ROUNDING = 1e-9
+"""Share of a distance that may be rounding: values of a list are equally far from each other."""
 _UNJUDGED = 1e-12
 """Share of the space that a run which was ended stands for when learners are judged. Not 0: a fold
 may hold no other runs."""
@@ -31,8 +34,9 @@ may hold no other runs."""
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """Predictions of points, (n,) arrays. ``lower`` and ``upper`` bound the interval of a run there
-    at the profiler's level; ``extrapolating``: outside the runs that succeeded, of a choice that
-    was never run, or nearest to a run that was ended, of which only a lower bound is known;
+    at the profiler's level; ``extrapolating``: outside the runs that succeeded, farther from them
+    than any of them is from the others, as with a choice that was never run, or nearest to a run
+    that was ended, of which only a lower bound is known (``nearest_ended``);
     ``failure_probability``: of a run there."""
 
     median: Floats
@@ -40,6 +44,7 @@ class Forecast:
     upper: Floats
     extrapolating: NDArray[np.bool_]
     failure_probability: Floats
+    nearest_ended: NDArray[np.bool_]
 
 
 class SpaceModel:
@@ -59,6 +64,9 @@ class SpaceModel:
         self.space, self.runs = space, runs
         self._features = Features(space.dimensions, "even")
         self._done = self._features(runs.codes)
+        self._near = cKDTree(self._done)
+        # As far from the others as any run is, something is known.
+        self._reach = max(float(self._near.query(self._done, k=[2])[0].max()), _MARGIN)
         self.shares = nearest_shares(self._done, self._features(_some(pool, seed)))
         means = runs.means
         if runs.censored.any():
@@ -107,15 +115,16 @@ class SpaceModel:
         median = self.chosen.predict(codes)
         X = self._features(codes)
         lower, upper = self._intervals.bounds(X, median)
-        return Forecast(median, lower, upper, self._outside(X), self.failures.probability(X))
+        away, at = self._near.query(X)
+        # Where the nearest run was ended the time is only known to be longer.
+        ended = self.runs.censored[at]
+        outside = self._outside(X) | (away > self._reach * (1.0 + _ROUNDING)) | ended
+        return Forecast(median, lower, upper, outside, self.failures.probability(X), ended)
 
     def _outside(self, X: Floats) -> NDArray[np.bool_]:
+        """Whether (n, p) columns are outside the ranges of the runs."""
         low, high = self._done.min(axis=0) - _MARGIN, self._done.max(axis=0) + _MARGIN
-        outside = ((low > X) | (high < X)).any(axis=1)
-        if self.runs.censored.any() and len(X):
-            # Where the nearest run was ended the time is only known to be longer.
-            outside |= self.runs.censored[cKDTree(self._done).query(X)[1]]
-        return np.asarray(outside)
+        return np.asarray(((low > X) | (high < X)).any(axis=1))
 
     def errors(self) -> dict[str, Any]:
         """What runs that were left out were missed by, the noise floor next to it."""

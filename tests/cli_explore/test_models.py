@@ -136,6 +136,10 @@ def test_regions_in_which_all_runs_were_ended_are_shown(kongming: Kongming, tmp_
     tree = answer(kongming, "show", "m.json")["tree"]
     assert (tree[0]["runs"], tree[0]["ended"]) == (40, 20)
     assert "seconds at least 12" in kongming("explore", "show", "m.json").stdout
+    predict = ("predict", "m.json", "--strict", "--at")
+    assert answer(kongming, *predict, "n=5")["predictions"][0]["extrapolating"] is False
+    error = answer(kongming, *predict, "n=30", status=3)["error"]
+    assert error["message"] == "The run that is nearest to n=30 was ended at its time limit."
 
 
 def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Path) -> None:

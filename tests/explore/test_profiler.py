@@ -106,6 +106,18 @@ def test_what_lies_outside_the_runs_is_extrapolated() -> None:
     assert profiler.predict([{"a": 25}, {"a": 90}]).extrapolating.tolist() == [False, True]
 
 
+def test_what_no_run_is_near_is_extrapolated() -> None:
+    """Each choice and each level was run, but not both of them together; a gap is one of runs."""
+    space = Space.from_dict({"codec": {"choices": ["a", "b"]}, "level": {"from": 1, "to": 9}})
+    profiler = DecisionTreeProfiler(space, model="lines")
+    for codec, levels in (("a", (1, 2, 3, 4)), ("b", (6, 8, 9))):
+        for level in levels:
+            profiler.tell({"codec": codec, "level": level}, 2.0 * level)
+    at = [("a", 9), ("a", 3), ("a", 6), ("b", 7), ("b", 1)]
+    forecast = profiler.predict([{"codec": codec, "level": level} for codec, level in at])
+    assert forecast.extrapolating.tolist() == [True, False, False, False, True]
+
+
 def test_failures_are_learned_and_kept() -> None:
     grid = [(at + 0.5) / 20 for at in range(20)]
     profiler = DecisionTreeProfiler(

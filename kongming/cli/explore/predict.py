@@ -64,9 +64,14 @@ def command(model: Path, points: Sequence[str], strict: bool, as_json: bool) -> 
         for k, point in enumerate(parsed_points)
     ]
     if strict and any(answer["extrapolating"] for answer in answers):
-        where = points[next(k for k, answer in enumerate(answers) if answer["extrapolating"])]
+        at = next(k for k, answer in enumerate(answers) if answer["extrapolating"])
+        if forecast.nearest_ended[at]:
+            raise ExtrapolationError(
+                f"The run that is nearest to {points[at]} was ended at its time limit.",
+                hint="Run there with a longer timeout_s, or ask without --strict.",
+            )
         raise ExtrapolationError(
-            f"No run is near {where}.", hint="Run there, or ask without --strict."
+            f"No run is near {points[at]}.", hint="Run there, or ask without --strict."
         )
     if as_json:
         output.emit_json(
