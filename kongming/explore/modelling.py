@@ -15,7 +15,7 @@ from kongming.explore.choice import Chosen, choose
 from kongming.explore.failures import FailureModel
 from kongming.explore.features import Features
 from kongming.explore.intervals import Intervals
-from kongming.explore.runs import Measured
+from kongming.explore.runs import Measured, order_of
 from kongming.explore.space import Space
 
 _MARGIN = 0.05
@@ -61,6 +61,9 @@ class SpaceModel:
         seed: int,
     ) -> None:
         """``failed`` (k, d): codes of runs without a value. ``runs``: two points or more."""
+        # Folds and resamples are drawn by place: a table that is sorted has the same model.
+        runs = runs.sorted_by_codes()
+        failed = failed[order_of(failed)]
         self.space, self.runs = space, runs
         self._features = Features(space.dimensions, "even")
         self._done = self._features(runs.codes)

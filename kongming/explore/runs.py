@@ -76,6 +76,22 @@ class Measured(NamedTuple):
         means = np.bincount(self.point, logs) / self.counts
         return _pooled(logs - means[self.point], self.counts)
 
+    def sorted_by_codes(self) -> Measured:
+        """The same points and observations, in an order that is not that of the runs."""
+        order = order_of(self.codes)
+        places = np.argsort(order)[self.point]
+        by_point = np.lexsort((self.observed, places))
+        point, observed = places[by_point], self.observed[by_point]
+        counts = self.counts[order]
+        return Measured(
+            self.codes[order],
+            np.bincount(point, observed, minlength=len(counts)) / np.maximum(counts, 1),
+            counts,
+            point,
+            observed,
+            self.censored[order],
+        )
+
 
 def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True) -> Measured:
     """The runs that measured a metric, by point."""
@@ -107,6 +123,12 @@ def _largest_bounds(point: np.ndarray, observed: Floats, bounds: np.ndarray) -> 
         if observed[at] > observed[best]:
             largest[int(point[at])] = at
     return [at for mine, at in largest.items() if mine not in known]
+
+
+def order_of(codes: Floats) -> np.ndarray:
+    """The (n,) places of (n, d) codes in their order; where a dimension does not exist it comes
+    first."""
+    return np.lexsort(np.where(np.isnan(codes), -np.inf, codes).T[::-1])
 
 
 def rows(codes: Sequence[tuple[float, ...]], width: int) -> Floats:

@@ -187,6 +187,37 @@ def test_a_region_of_runs_that_were_ended_has_a_mean_that_is_a_bound() -> None:
     assert [leaf.mean for leaf in leaves if leaf.ended == leaf.runs] == [12.0]
 
 
+def test_a_model_does_not_depend_on_the_order_of_rows() -> None:
+    """Points with repeats, a condition, failures and limits, as they were run and sorted."""
+    space = Space.from_dict(
+        {
+            "n": {"from": 1, "to": 30},
+            "codec": {"choices": ["gz", "xz", "zst"]},
+            "level": {"from": 1, "to": 9, "when": "codec != 'zst'"},
+        }
+    )
+    rng = np.random.default_rng(0)
+    runs = []
+    for place, point in enumerate(space.decode(space.draw(40, rng))):
+        seconds = 5.0 + float(point["n"]) * (1.0 + 0.1 * float(point.get("level", 0)))
+        if place % 10 == 3:
+            runs.append(PointRun(point, None, error="out of memory"))
+        elif seconds > 40.0:
+            runs.append(PointRun(point, None, error="too long", limit=40.0))
+        else:
+            runs += [PointRun(point, seconds + rng.normal()) for _ in range(1 + place % 3)]
+    queries = space.decode(space.draw(30, rng))
+    forecasts = [
+        fit_runs(space, table, "seconds", "runs.csv").profiler.predict(queries)
+        for table in (runs, runs[::-1], [runs[at] for at in rng.permutation(len(runs))])
+    ]
+    for other in forecasts[1:]:
+        for column in ("median", "lower", "upper", "extrapolating", "failure_probability"):
+            np.testing.assert_allclose(
+                getattr(other, column), getattr(forecasts[0], column), rtol=1e-9
+            )
+
+
 def test_runs_of_one_point_are_told_as_that() -> None:
     runs = [PointRun({"n": 1}, seconds) for seconds in (1.0, 1.1, 1.2)]
     with pytest.raises(InputError, match="has no parameter that varies"):
