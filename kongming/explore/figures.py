@@ -170,7 +170,9 @@ def _tree(theme: Theme, tree: Sequence[Region], target: str) -> Figure:
 
 
 class _Surface:
-    """Predictions over two parameters, with the others as most runs have them."""
+    """Predictions over two parameters, with the others as most runs have them of those in which
+    both exist. Cells that are forbidden, or in which one of the two does not exist, are empty;
+    ``reason`` says why all of them are, None if not."""
 
     def __init__(self, model: ExploreModel, names: Sequence[str]) -> None:
         space = model.profiler.space
@@ -181,16 +183,25 @@ class _Surface:
         self.runs = codes[:, self.places]
         self.axes = [_cells(dimension) for dimension in self.dimensions]
         across, up = np.meshgrid(*self.axes)
-        grid = np.tile(_typical(codes), (across.size, 1))
+        both = ~np.isnan(self.runs).any(axis=1)
+        common = _typical(codes[both] if both.any() else codes)
+        grid = np.tile(common, (across.size, 1))
         grid[:, self.places[0]], grid[:, self.places[1]] = across.ravel(), up.ravel()
         grid, allowed = space.judged(grid)
+        exist = ~np.isnan(grid[:, self.places]).any(axis=1)
+        self.reason = None
+        if not exist.any():
+            self.reason = f"{' and '.join(names)} do not exist together at these values"
+        elif not (allowed & exist).any():
+            self.reason = "no point with these values is allowed"
+        allowed &= exist
         predicted = np.full(across.size, np.nan)
         if allowed.any():
             predicted[allowed] = model.profiler.predict_codes(grid[allowed]).median
         self.predicted = predicted.reshape(across.shape)
         columns = Features(space.dimensions)(grid)
         self.leaves = model.profiler.tree_.apply(columns).reshape(across.shape)
-        typical = space.decode(space.judged(_typical(codes)[None])[0])[0]
+        typical = space.decode(space.judged(common[None])[0])[0]
         self.others = ", ".join(
             f"{name} {text_of(value)}" for name, value in typical.items() if name not in names
         )
@@ -203,9 +214,15 @@ class _Surface:
         axes = figure.add_subplot()
         ramp = LinearSegmentedColormap.from_list("ramp", theme.ramp)
         positions = [_positions(*pair) for pair in zip(self.dimensions, self.axes, strict=True)]
-        picture = axes.pcolormesh(
-            *positions, np.ma.masked_invalid(self.predicted), cmap=ramp, shading="nearest"
-        )
+        if self.reason is None:
+            picture = axes.pcolormesh(
+                *positions, np.ma.masked_invalid(self.predicted), cmap=ramp, shading="nearest"
+            )
+            bar = figure.colorbar(picture, ax=axes)
+            bar.set_label(self.target)
+            bar.outline.set_visible(False)
+        else:
+            axes.text(0.5, 0.5, self.reason, ha="center", va="center", transform=axes.transAxes)
         if min(self.leaves.shape) > 1:
             for leaf in np.unique(self.leaves):
                 within = (self.leaves == leaf).astype(float)
@@ -233,9 +250,6 @@ class _Surface:
         ):
             axis.set_label_text(dimension.name)
             _ticks(axis, dimension, values)
-        bar = figure.colorbar(picture, ax=axes)
-        bar.set_label(self.target)
-        bar.outline.set_visible(False)
         title = "Predictions, runs and cuts"
         themes.title(axes, f"{title}\n({self.others})" if self.others else title)
         return figure

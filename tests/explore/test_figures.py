@@ -1,0 +1,67 @@
+"""The surface of a model's predictions, where parameters exist under conditions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kongming.explore import Space
+from kongming.explore.figures import _Surface, draw
+from kongming.explore.fitting import fit_runs
+from kongming.explore.model_file import ExploreModel
+from kongming.explore.runs_table import PointRun
+
+CODECS = Space.from_dict(
+    {
+        "codec": {"choices": ["gz", "zst"]},
+        "level": {"from": 1, "to": 9, "when": "codec != 'zst'"},
+        "n": [1, 2, 4, 8],
+    }
+)
+
+
+def model_of(space: Space, points: list[dict[str, Any]]) -> ExploreModel:
+    runs = [
+        PointRun(point, sum(float(v) for v in point.values() if not isinstance(v, str)) + 1.0)
+        for point in points
+    ]
+    return fit_runs(space, runs, "seconds", "runs.csv", model="lines")
+
+
+def codecs() -> ExploreModel:
+    """Most runs are of the codec that has no level."""
+    points: list[dict[str, Any]] = [{"codec": "zst", "n": n} for n in (1, 2, 4, 8)] * 4
+    points += [{"codec": "gz", "n": n, "level": level} for n in (1, 8) for level in (1, 5, 9)]
+    return model_of(CODECS, points)
+
+
+def test_other_parameters_are_as_in_runs_in_which_both_exist() -> None:
+    surface = _Surface(codecs(), ["level", "n"])
+    assert surface.others == "codec gz"
+    assert surface.reason is None
+    assert np.isfinite(surface.predicted).all()
+    assert np.all(np.diff(surface.predicted, axis=1) > 0.1)
+
+
+def test_cells_without_one_of_the_two_are_empty() -> None:
+    surface = _Surface(codecs(), ["codec", "level"])
+    assert np.isnan(surface.predicted).all(axis=0).tolist() == [False, True]
+
+
+def test_a_surface_without_cells_says_why(tmp_path: Path) -> None:
+    space = Space.from_dict(
+        {
+            "codec": {"choices": ["gz", "xz"]},
+            "level": {"from": 1, "to": 3, "when": "codec == 'gz'"},
+            "window": {"from": 1, "to": 3, "when": "codec == 'xz'"},
+        }
+    )
+    points: list[dict[str, Any]] = [{"codec": "gz", "level": at} for at in (1, 2, 3)]
+    points += [{"codec": "xz", "window": at} for at in (1, 2, 3)]
+    model = model_of(space, points)
+    surface = _Surface(model, ["level", "window"])
+    assert surface.reason == "level and window do not exist together at these values"
+    written = draw(model, tmp_path, ("level", "window"))
+    assert "surface-light.svg" in {path.name for path in written}
