@@ -109,7 +109,7 @@ def choose(
     sets = _feature_sets(dimensions)
     matrices = {scales: features(codes) for scales, features in sets.items()}
     limits = _limits(values)
-    loss = _Loss.of(values)
+    loss = _Loss.of(values[shares > 1e-9 * shares.max()])
     variants: list[_Variant] = []
     best = np.inf
     fitted: dict[_Try, Any] = {}
@@ -227,13 +227,15 @@ def _held_out(
     if hasattr(learner, "held_out") and len(values) <= _MOST:
         predicted = learner.fit(trial.X, trial.y).held_out(folds)
         return _raw(predicted, trial.log_target, trial.limits), learner
+    # Runs of next to no share have invented values, and folds may hold no others.
+    known = shares > 1e-9 * shares.max()
     predicted = np.full(len(values), np.nan)
     for fold in range(int(folds.max()) + 1):
         rows = folds == fold
         member = trial.learner().fit(trial.X[~rows], trial.y[~rows])
         predicted[rows] = _raw(member.predict(trial.X[rows]), trial.log_target, trial.limits)
-        seen = ~np.isnan(predicted)
-        if loss(values[seen], predicted[seen], shares[seen]) > np.log(_LOST) + best:
+        seen = ~np.isnan(predicted) & known
+        if seen.any() and loss(values[seen], predicted[seen], shares[seen]) > np.log(_LOST) + best:
             return None
     return predicted, None
 
