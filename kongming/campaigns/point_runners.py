@@ -138,9 +138,12 @@ class NodeRunner:
         try:
             while waiting or going:
                 for slot in range(self._jobs):
+                    if not waiting or slot in going:
+                        continue
+                    # Not while nothing can begin: it may take time, and others are timed here.
                     if not go_on():
                         waiting.clear()
-                    if waiting and slot not in going:
+                    else:
                         started = self._start(waiting.popleft(), slot)
                         if isinstance(started, PointRun):
                             yield started
@@ -229,9 +232,9 @@ class MachinesRunner:
     def batch(self, points: Sequence[Point], go_on: GoOn = lambda: True) -> Generator[PointRun]:
         """Yield the runs of ``points``, each with its machine-seconds as its cost.
 
-        Of an application without a metric these are of its own seconds, which leave out the wait
-        for machines; of any other run they are of all that it took here. A run that was ended at
-        its time limit is a failed one: the runners do not say which those are.
+        These are of its own seconds, which leave out set-up and the wait for machines; of a failed
+        run, of all that it took here. A run that was ended at its time limit is a failed one: the
+        runners do not say which those are.
         """
         from kongming.scale.design.experiments import Experiment
         from kongming.scale.points import Configuration
@@ -250,12 +253,10 @@ class MachinesRunner:
             except ApplicationRunError as error:
                 yield _failed(point, machines * (time.monotonic() - began), started_at, str(error))
                 continue
-            took = time.monotonic() - began
-            if measured.seconds is not None and app.metric is None:
-                took = measured.seconds
+            took = time.monotonic() - began if measured.seconds is None else measured.seconds
             yield PointRun(
                 point=point,
-                value=measured.seconds,
+                value=measured.seconds if app.metric is None else measured.metric,
                 cost=machines * took,
                 error=measured.error,
                 how=measured.how,

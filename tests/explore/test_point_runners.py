@@ -21,10 +21,10 @@ RATE = replace(JOB, metric=Metric(r"ops=(\d+)", "ops/s", "higher"))
 
 
 class Scripted:
-    """A runner of experiments that answers with the same number, or fails, at once."""
+    """A runner of experiments that answers with the same numbers, or fails, at once."""
 
-    def __init__(self, number: float | None) -> None:
-        self.number = number
+    def __init__(self, seconds: float | None, metric: float | None) -> None:
+        self.seconds, self.metric = seconds, metric
 
     def __enter__(self) -> Self:
         return self
@@ -33,26 +33,42 @@ class Scripted:
         pass
 
     def run(self, experiment: Experiment) -> Measured:
-        if self.number is None:
+        if self.seconds is None:
             raise ApplicationRunError("no set-up")
-        return Measured(self.number, "process", moments.now())
+        return Measured(self.seconds, "process", moments.now(), metric=self.metric)
 
 
 @pytest.mark.parametrize(
-    ("app", "number", "cost"), [(JOB, 50.0, 200.0), (RATE, 50_000.0, None), (JOB, None, None)]
+    ("app", "seconds", "metric", "value"),
+    [(JOB, 50.0, None, 50.0), (RATE, 0.5, 50_000.0, 50_000.0), (JOB, None, None, None)],
 )
 def test_machines_are_charged_by_seconds(
-    app: Application, number: float | None, cost: float | None
+    app: Application, seconds: float | None, metric: float | None, value: float | None
 ) -> None:
-    """A metric is no time: what such a run took is measured here, and is next to nothing."""
-    with MachinesRunner(app, lambda _: Scripted(number)) as runner:
+    """A metric is no time, and a failed run takes what it took here: next to nothing."""
+    with MachinesRunner(app, lambda _: Scripted(seconds, metric)) as runner:
         (run,) = runner.batch([{"machines": 4, "scale": 1.0}])
-    assert run.value == number
+    assert run.value == value
     assert run.cost is not None
-    if cost is None:
+    if seconds is None:
         assert 0.0 < run.cost < 10.0
     else:
-        assert run.cost == cost
+        assert run.cost == 4 * seconds
+
+
+def test_whether_to_go_on_is_asked_where_a_run_could_begin(tmp_path: Path) -> None:
+    """The answer may take time, and a run is timed meanwhile."""
+    times = []
+
+    def go_on() -> bool:
+        times.append(True)
+        return True
+
+    app = Application("nap", "sleep {t}")
+    with NodeRunner(app, tmp_path, jobs=1, available=sorted(os.sched_getaffinity(0))) as runner:
+        runs = list(runner.batch([{"t": 0.5}, {"t": 0.4}], go_on))
+    assert [run.error for run in runs] == [None, None]
+    assert len(times) == 2
 
 
 @pytest.mark.parametrize(
