@@ -147,8 +147,9 @@ def profile_cli(
     are permitted. Exit status 1 if runs failed.
     """
     from kongming.campaigns.campaign import budget
+    from kongming.campaigns.journal import CampaignBusyError
     from kongming.probes.measuring import BusyError
-    from kongming.records.errors import CampaignBusyError, StoreError
+    from kongming.records.errors import StoreError
 
     if requested:
         _end_with_parent()

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kongming.campaigns.journal import Journal, JournalEntry
-from kongming.records.errors import CampaignBusyError, InputError, StoreError
+from kongming.campaigns.journal import CampaignBusyError, Journal, JournalEntry
+from kongming.records.errors import InputError, StoreError
 from kongming.records.run import Run, Signature
 from kongming_agent.config import Settings
 from kongming_agent.reporting.spool import DuplicateError, Spool

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.line_file import LineFile
-from kongming.records.errors import MALFORMED, CampaignBusyError, IncompatibleError, StoreError
+from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 from kongming.records.run import Run, Signature
 
 FORMAT = 1
@@ -31,6 +31,10 @@ class JournalEntry:
     id: str
     document: Mapping[str, Any]
     finished: bool
+
+
+class CampaignBusyError(InputError):
+    """Another command measures the campaign, or the node, at this moment."""
 
 
 class Journal:

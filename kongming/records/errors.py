@@ -85,10 +85,6 @@ class InputError(KongmingError):
         return error
 
 
-class CampaignBusyError(InputError):
-    """Another command measures the campaign, or the node, at this moment."""
-
-
 class UnknownNameError(InputError):
     """A name that is not known; the nearest of the ``known`` names are suggested. None: there may
     be others, which are not to be listed here."""
