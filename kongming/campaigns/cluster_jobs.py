@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -216,7 +217,7 @@ def pod_seconds(document: Any) -> float | None:
 
 def _unchecked(app: Application, text: str) -> str | None:
     """Return why the output of a job is not that of a success; None if it is."""
-    if app.check is None or re.search(app.check, text, re.MULTILINE):
+    if app.accepts(text):
         return None
     return f"nothing in the output matches its check {app.check!r}. Its end: {text[-500:].strip()}"
 
@@ -228,21 +229,18 @@ def _wait_for_job(argv: list[str], timeout_s: float) -> None:
     Raises:
         ApplicationRunError: it could not be submitted, failed, or took too long.
     """
-    try:
-        process = subprocess.Popen(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
-        )
-    except FileNotFoundError as error:
-        raise ApplicationRunError(f"{argv[0]} is not installed here.") from error
     number, ended = "", False
-    with process:
+    with (
+        _explained(argv, timeout_s),
+        subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
             number = process.stdout.readline().partition(";")[0].strip()
             _, problem = process.communicate(timeout=timeout_s)
             ended = True
-        except subprocess.TimeoutExpired as error:
-            raise ApplicationRunError(f"{argv[0]} did not end within {timeout_s:g} s.") from error
         finally:
             if not ended:
                 process.kill()
@@ -251,24 +249,32 @@ def _wait_for_job(argv: list[str], timeout_s: float) -> None:
                         subprocess.run(
                             ["scancel", number], capture_output=True, timeout=60.0, check=False
                         )
-    if process.returncode != 0:
-        message = (problem or number).strip()[-500:]
-        raise ApplicationRunError(f"{argv[0]} failed ({process.returncode}): {message}")
+    _check_status(argv, process.returncode, problem or number)
 
 
 def _call(argv: list[str], timeout_s: float, given: str | None = None) -> str:
     """Return the output of a command. Raises ApplicationRunError if it is missing, fails or takes
     too long.
     """
-    try:
+    with _explained(argv, timeout_s):
         done = subprocess.run(
             argv, input=given, capture_output=True, text=True, timeout=timeout_s, check=False
         )
+    _check_status(argv, done.returncode, done.stderr or done.stdout)
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _explained(argv: list[str], timeout_s: float) -> Iterator[None]:
+    """Raise ApplicationRunError where a command is missing or takes too long."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise ApplicationRunError(f"{argv[0]} is not installed here.") from error
     except subprocess.TimeoutExpired as error:
         raise ApplicationRunError(f"{argv[0]} did not end within {timeout_s:g} s.") from error
-    if done.returncode != 0:
-        message = (done.stderr or done.stdout).strip()[-500:]
-        raise ApplicationRunError(f"{argv[0]} failed ({done.returncode}): {message}")
-    return done.stdout
+
+
+def _check_status(argv: list[str], status: int, printed: str) -> None:
+    if status != 0:
+        raise ApplicationRunError(f"{argv[0]} failed ({status}): {printed.strip()[-500:]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -62,6 +63,10 @@ class Application:
     @property
     def better(self) -> str:
         return "lower" if self.metric is None else self.metric.better
+
+    def accepts(self, output: str) -> bool:
+        """Whether the output of a run matches ``check``; without one any does."""
+        return self.check is None or bool(re.search(self.check, output, re.MULTILINE))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, which the store keeps so that a name is enough to run it again."""

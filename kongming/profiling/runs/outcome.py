@@ -109,7 +109,7 @@ def _searched(output: Output) -> str:
 
 
 def _check(app: Application, text: str, output: Output) -> str | None:
-    if app.check is None or re.search(app.check, text, re.MULTILINE):
+    if app.accepts(text):
         return None
     reason = f"nothing in {_searched(output)} matches its check {app.check!r}"
     return with_output(reason, output)
