@@ -109,7 +109,7 @@ def choose(
     sets = _feature_sets(dimensions)
     matrices = {scales: features(codes) for scales, features in sets.items()}
     limits = _limits(values)
-    loss = _Loss.of(values[shares > 1e-9 * shares.max()])
+    loss = _Loss.of(values[_measured(shares)])
     variants: list[_Variant] = []
     best = np.inf
     fitted: dict[_Try, Any] = {}
@@ -218,6 +218,11 @@ class _Loss:
         return loss
 
 
+def _measured(shares: Floats) -> np.ndarray:
+    """(n,): whether a value was measured; those of next to no share are invented."""
+    return np.asarray(shares > 1e-9 * shares.max())
+
+
 def _held_out(
     trial: _Trial, folds: np.ndarray, values: Floats, shares: Floats, loss: _Loss, best: float
 ) -> tuple[Floats, Any] | None:
@@ -227,8 +232,8 @@ def _held_out(
     if hasattr(learner, "held_out") and len(values) <= _MOST:
         predicted = learner.fit(trial.X, trial.y).held_out(folds)
         return _raw(predicted, trial.log_target, trial.limits), learner
-    # Runs of next to no share have invented values, and folds may hold no others.
-    known = shares > 1e-9 * shares.max()
+    # Folds may hold none of them.
+    known = _measured(shares)
     predicted = np.full(len(values), np.nan)
     for fold in range(int(folds.max()) + 1):
         rows = folds == fold
