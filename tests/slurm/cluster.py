@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.ports import free_ports
 from tests.server.process import python_path
 
@@ -257,6 +259,26 @@ class SlurmCluster:
             assert text.count(before) == 1
             text = text.replace(before, str(after))
         _write_script(self.folder / name, text)
+
+
+@contextlib.contextmanager
+def running(folder: Path, nodes: Sequence[str], settings: str) -> Iterator[SlurmCluster]:
+    """A cluster of nodes on the first CPU of this process, with these settings of its hooks; it
+    leaves nothing behind. Skips the test where Slurm is missing."""
+    why = missing()
+    if why is not None:
+        pytest.skip(why)
+    hooks = folder / "slurm.toml"
+    hooks.write_text(settings)
+    cpu = min(os.sched_getaffinity(0))
+    rankings = folder / "rankings" / "rankings"
+    cluster = SlurmCluster(folder, dict.fromkeys(nodes, cpu), rankings, hooks, others=cpu)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+        assert cluster.left() == []
 
 
 def _write_script(file: Path, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ from kongming_slurm.slurm_commands import Slurm
 
 from kongming import settings as declared
 from kongming.records.answers import Realised
-from tests.slurm.cluster import SlurmCluster, eventually, missing
+from tests.slurm.cluster import SlurmCluster, eventually, running
 from tests.slurm.test_bridge import Server
 
 pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(420)]
@@ -28,22 +27,8 @@ TAGGED = "--comment=kongming:app=xz"
 
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    why = missing()
-    if why is not None:
-        pytest.skip(why)
-    folder = tmp_path_factory.mktemp("backfill")
-    hooks = folder / "slurm.toml"
-    hooks.write_text("")
-    cpu = min(os.sched_getaffinity(0))
-    slurm = SlurmCluster(
-        folder, dict.fromkeys(NODES, cpu), folder / "rankings" / "rankings", hooks, others=cpu
-    )
-    try:
-        slurm.start()
+    with running(tmp_path_factory.mktemp("backfill"), NODES, "") as slurm:
         yield slurm
-    finally:
-        slurm.close()
-        assert slurm.left() == []
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from kongming.rpc import handover
 from kongming.rpc.handover import Report
-from tests.slurm.cluster import SlurmCluster, eventually, missing
+from tests.slurm.cluster import SlurmCluster, eventually, running
 
 pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(300)]
 
@@ -21,27 +20,15 @@ TAGGED = "--comment=kongming:app=xz"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    why = missing()
-    if why is not None:
-        pytest.skip(why)
     folder = tmp_path_factory.mktemp("ends")
     for name in NODES:
         handover.make(folder / f"inbox-{name}")
-    hooks = folder / "slurm.toml"
-    hooks.write_text(
+    settings = (
         f'[hooks]\ninbox = "{folder}/inbox-%n"\nstate = "{folder}/state-%n"\n'
         f'[slurm]\nconfiguration = "{folder}/slurm.conf"\n'
     )
-    cpu = min(os.sched_getaffinity(0))
-    slurm = SlurmCluster(
-        folder, dict.fromkeys(NODES, cpu), folder / "rankings" / "rankings", hooks, others=cpu
-    )
-    try:
-        slurm.start()
+    with running(folder, NODES, settings) as slurm:
         yield slurm
-    finally:
-        slurm.close()
-        assert slurm.left() == []
 
 
 def reports(cluster: SlurmCluster, id_: str, kind: str = "run") -> list[Report]:
