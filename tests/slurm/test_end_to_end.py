@@ -7,6 +7,7 @@ printed and recorded, never asserted.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import sqlite3
@@ -220,21 +221,39 @@ def test_weights_follow_the_general_slowdown_for_jobs_without_a_tag(fleet: Slurm
         fields = (line.split("|") for line in output.split())
         return {name: (int(weight), state) for name, weight, state in fields}
 
-    def is_calm_least(weights: dict[str, tuple[int, str]]) -> bool:
-        return all(weights[CALM][0] < weights[name][0] for name in NODES if name != CALM)
+    def general_slowdowns() -> dict[str, float]:
+        with fleet.service() as service:
+            known = {node.facts.name: node.general_slowdown for node in service.nodes()}
+        return {name: known[name] for name in NODES if known.get(name) is not None}
 
-    def placed() -> dict[str, str] | None:
-        """A job that was placed while the calm node was free and had the least weight: all nodes
-        share two CPUs, where whatever else runs may make another one calmer for a moment."""
+    def follow(weights: dict[str, tuple[int, str]], slowdowns: dict[str, float]) -> bool:
+        """Whether a node that is slower than another by a quarter weighs more."""
+        return set(slowdowns) == set(NODES) and all(
+            weights[slow][0] > weights[fast][0]
+            for slow, fast in itertools.permutations(NODES, 2)
+            if slowdowns[slow] > 1.25 * slowdowns[fast]
+        )
+
+    def lightest(weights: dict[str, tuple[int, str]]) -> str | None:
+        """The node with the least weight, unless several share it."""
+        first, second = sorted(NODES, key=lambda name: weights[name][0])[:2]
+        return first if weights[first][0] < weights[second][0] else None
+
+    def placed() -> tuple[str, dict[str, str]] | None:
+        """A job, and the node that had the least weight before and after, and was free: all nodes
+        share two CPUs, where whatever else runs makes now this one slow and now that."""
         before = nodes()
-        if not is_calm_least(before) or before[CALM][1] != "idle":
+        expected = lightest(before)
+        if expected is None or before[expected][1] != "idle":
+            return None
+        if not follow(before, general_slowdowns()):
             return None
         job = fleet.slurm.finished(fleet.slurm.submit(script="true"))
-        return job if is_calm_least(nodes()) else None
+        return (expected, job) if lightest(nodes()) == expected else None
 
-    job = eventually(placed, 60.0, fleet.describe)
+    expected, job = eventually(placed, 60.0, fleet.describe)
     assert names_of(fleet, job, "ExcNodeList") == set()
-    assert job["NodeList"] == CALM
+    assert job["NodeList"] == expected
 
 
 def test_pending_jobs_follow_the_rankings(fleet: SlurmFleet) -> None:
