@@ -57,14 +57,14 @@ def unknown_command(name: str, known: Iterable[str]) -> KongmingError:
     return UnknownNameError("command", name, known, hint=f"See '{path} --help'.")
 
 
-def report(error: Exception, args: Sequence[str], as_json: bool) -> int:
-    """Tell of ``error`` and return the exit status that it means."""
+def report(error: Exception, root: click.Group, args: Sequence[str], as_json: bool) -> int:
+    """Tell of ``error`` in ``root`` with ``args`` and return the exit status that it means."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return 2
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(f"kongming {_command_of(args)}".strip(), error) or error
-    message, hint, status = _described(error, args)
+    message, hint, status = _described(error, root, args)
     if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     _say(message, hint, type(error).__name__, as_json)
@@ -80,12 +80,10 @@ def _command_of(args: Sequence[str]) -> str:
     return next((arg for arg in args if not arg.startswith("-")), "")
 
 
-def _path_of(args: Sequence[str]) -> str:
+def _path_of(root: click.Group, args: Sequence[str]) -> str:
     """Return the command that the arguments name, where click does not say which it was."""
-    from kongming.cli.main import cli
-
-    context = click.Context(cli, info_name="kongming")
-    command: click.Command | None = cli
+    context = click.Context(root, info_name="kongming")
+    command: click.Command | None = root
     names = ["kongming"]
     for arg in args:
         if not isinstance(command, click.Group) or arg.startswith("-"):
@@ -102,12 +100,14 @@ _WRONG_PATH = (
 )
 
 
-def _described(error: Exception, args: Sequence[str]) -> tuple[str, str | None, int]:
+def _described(
+    error: Exception, root: click.Group, args: Sequence[str]
+) -> tuple[str, str | None, int]:
     """Message, hint and exit status."""
     if isinstance(error, KongmingError):
         return error.message, error.hint, error.exit_status
     if isinstance(error, click.UsageError):
-        path = _path_of(args) if error.ctx is None else error.ctx.command_path
+        path = _path_of(root, args) if error.ctx is None else error.ctx.command_path
         message, meant = usage_errors.in_words(error)
         return message, f"{meant}See '{path} --help'.", 2
     if isinstance(error, click.ClickException):

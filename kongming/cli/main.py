@@ -173,7 +173,7 @@ def run(args: Sequence[str], invoke: Callable[[Sequence[str]], int] = _invoke) -
     except Exception as error:  # the last resort is a sentence; the traceback is for asking
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             return _quietly_end()
-        return failures.report(error, args, as_json)
+        return failures.report(error, cli, args, as_json)
 
 
 def _quietly_end() -> int:

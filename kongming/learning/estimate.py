@@ -174,7 +174,7 @@ def prediction_of(
         warnings.append(_uncalibrated(frozen, options))
     elif options.widening.groups < intervals.applications_needed(options.level):
         notes += (f"The interval is calibrated on {frozen.groups} families of left-out runs.",)
-    if (remark := usefulness.remark(file.app, frozen)) is not None:
+    if (remark := usefulness.remark(file.app, frozen.name, frozen.not_better_than)) is not None:
         warnings.append(remark)
     if file.profile is not None and (remark := file.profile.remark(file.app)) is not None:
         warnings.append(remark)

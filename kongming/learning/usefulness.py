@@ -7,6 +7,7 @@ slows the program.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from kongming.arrays import Floats
 
 if TYPE_CHECKING:
-    from kongming.learning.model_file import FrozenModel
     from kongming.learning.validation import Validation
 
 MEAN, NO_SLOWDOWN = "MEAN", "1"
@@ -45,14 +45,14 @@ def not_better_than(own: Validation, mean: Validation) -> list[str]:
     ]
 
 
-def remark(app: str, model: FrozenModel) -> str | None:
-    """Return a sentence where the model is not clearly better than a trivial answer; None where it
-    is, and where that was not judged."""
-    if not model.not_better_than:
+def remark(app: str, model: str, trivial: Sequence[str] | None) -> str | None:
+    """Return a sentence where ``model`` is not clearly better than the ``trivial`` answers; None
+    where there are none, and where that was not judged."""
+    if not trivial:
         return None
-    rivals = " or than ".join(_IN_WORDS[name] for name in model.not_better_than)
+    rivals = " or than ".join(_IN_WORDS[name] for name in trivial)
     return (
-        f"{model.name} of {app} is not clearly better than {rivals}, on loads that were left out "
+        f"{model} of {app} is not clearly better than {rivals}, on loads that were left out "
         "of training; a profile from a quieter time, with more --repeats or at another "
         "--placement may show more."
     )

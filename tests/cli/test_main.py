@@ -15,7 +15,7 @@ import pytest
 
 from kongming.cli import failures, output
 from kongming.cli.extras import require
-from kongming.cli.main import COMMANDS, Terminated, run
+from kongming.cli.main import COMMANDS, Terminated, cli, run
 from kongming.records.errors import (
     CheckFailedError,
     InputError,
@@ -151,7 +151,7 @@ def test_ranges_are_said_in_words(
     command = click.Command("x", params=[click.Option(["--number"], type=kind)])
     with pytest.raises(click.UsageError) as refused:
         command.make_context("x", ["--number", value])
-    assert failures.report(refused.value, [], as_json=False) == 2
+    assert failures.report(refused.value, cli, [], as_json=False) == 2
     assert f" is out of range. Allowed: {words}.\n" in capsys.readouterr().err
 
 

@@ -187,7 +187,7 @@ def _card(
         "requested": document["requested"],
         "chosen": {name: variant["chosen"] for name, variant in variants.items()},
         "profile": None if file.profile is None else file.profile.described(file.app),
-        "remark": usefulness.remark(file.app, frozen),
+        "remark": usefulness.remark(file.app, frozen.name, frozen.not_better_than),
         "variants": {
             name: {
                 "columns": variant["columns"],

@@ -127,9 +127,10 @@ def command(
                 )
                 file = read(answer)
                 assert file.profile is not None
+                full = file.variants["full"].model()
                 remarks = (
                     file.profile.remark(file.app),
-                    usefulness.remark(file.app, file.variants["full"].model()),
+                    usefulness.remark(file.app, full.name, full.not_better_than),
                 )
                 warnings = {"warnings": list(filter(None, remarks))}
                 trained.append(summary(answer, version) | warnings)
