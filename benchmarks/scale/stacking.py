@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from kongming.arrays import Floats
-from kongming.scale.fit.contexts.context_columns import show
+from kongming.scale.context_columns import show
 from kongming.scale.fit.contexts.context_fitting import fit_contexts
 from kongming.scale.fit.contexts.context_model import ContextModel
 from kongming.scale.fit.ernest import fit_ernest

@@ -26,10 +26,10 @@ from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import Fingerprint
 from kongming.systemd import Notifier
 from kongming_agent.config import Settings
+from kongming_agent.knowledge import Knowledge
 from kongming_agent.probing import signals
 from kongming_agent.probing.budget import Cost
 from kongming_agent.probing.prober import Prober, domains_of, needed_bytes, written_bytes
-from kongming_agent.probing.reference_cache import Knowledge
 from kongming_agent.probing.schedule import Probe, Schedule, Wait
 from kongming_agent.profile_orders import Campaigns
 from kongming_agent.reporting import status as figures

@@ -42,7 +42,6 @@ from kongming_server.ingest.write import Ingest
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
 from kongming_server.node_loads import NodeLoads
-from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.ownership import Ownership, TokensNow
 from kongming_server.otel import Pusher
 from kongming_server.outage import Outage
@@ -57,6 +56,7 @@ from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.counted import CountedPredictor
 from kongming_server.services.fleet import FleetService
 from kongming_server.services.health import HealthService
+from kongming_server.services.node_access import NodeAccess
 from kongming_server.services.profiles import ProfilesService
 from kongming_server.settings import Config
 from kongming_server.settings import Server as ServerSettings

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "init-tls": Entry(
-        "kongming_server.security.commands:init_tls",
+        "kongming_server.security_commands:init_tls",
         "Make a private authority and certificates in DIRECTORY.",
     ),
     "token": Entry(
-        "kongming_server.security.commands:token",
+        "kongming_server.security_commands:token",
         "Make, list and revoke the tokens by which callers are known.",
     ),
 }

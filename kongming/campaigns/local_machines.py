@@ -10,7 +10,7 @@ from typing import Self
 
 from kongming.profiling.runs.outcome import judge, why_failed
 from kongming.profiling.runs.runner import Runner
-from kongming.profiling.runs.seat_groups import CpuGroups, group_names
+from kongming.profiling.seat_groups import CpuGroups, group_names
 from kongming.records import moments
 from kongming.records.application import Application, Command
 from kongming.records.errors import ApplicationRunError, InputError

@@ -17,10 +17,10 @@ from kongming.learning import model_file as persist
 from kongming.learning.columns import quick_columns as quick_columns_of
 from kongming.learning.coupling import typical
 from kongming.learning.dataset import Dataset
-from kongming.learning.estimators.stacking import disagreement, stacked
 from kongming.learning.fitting import Fitted, fit
 from kongming.learning.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
 from kongming.learning.repeat_noise import repeat_variance
+from kongming.learning.stacking import disagreement, stacked
 from kongming.learning.usefulness import not_better_than
 from kongming.learning.validation import (
     LEAST_NOISE,

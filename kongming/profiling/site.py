@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kongming.probes.suite import Suite
 from kongming.profiling.plans.placement import Seats
-from kongming.profiling.runs.seat_groups import SiblingGroups
+from kongming.profiling.seat_groups import SiblingGroups
 from kongming.records.fingerprint import NodeFacts
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kongming.csv_rows import Row, read_rows
 from kongming.records.errors import InputError
-from kongming.scale.fit.contexts.context_columns import MOST, Context, Value, number, out_of_range
+from kongming.scale.context_columns import MOST, Context, Value, number, out_of_range
 from kongming.scale.points import (
     ITERATIONS,
     MACHINES,

@@ -14,7 +14,7 @@ import pytest
 
 from kongming.profiling.plans.placement import available
 from kongming.profiling.plans.steps import SIGNATURE_ITERATIONS
-from kongming.profiling.runs.seat_groups import SiblingGroups
+from kongming.profiling.seat_groups import SiblingGroups
 from kongming.records.fingerprint import COUPLING, PLACEMENTS
 from kongming.store import Store
 from tests.campaigns.conftest import LOADED, QUICK, Profiled, steps

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kongming.profiling.runs.seat_groups import SiblingGroups, parents
+from kongming.profiling.seat_groups import SiblingGroups, parents
 
 
 def test_nothing_to_see_is_a_reason(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.fit import model_file
+from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.contexts.context_fitting import MOST, fit_contexts
 from kongming.scale.fit.contexts.context_model import ContextModel
-from kongming.scale.fit.contexts.context_spread import ContextSpread
 from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.scale_file import ScaleFile

@@ -22,7 +22,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 from kongming_server import config
 from kongming_server.app import all_ended
-from kongming_server.security.commands import token
+from kongming_server.security_commands import token
 
 from kongming import settings as declared
 from kongming.rpc.v1 import fleet_pb2, profiles_pb2, profiles_pb2_grpc

@@ -27,7 +27,7 @@ from kongming_server.quality import backtest as scores
 from kongming_server.quality.model_tests import Key, ModelTests, State
 from kongming_server.settings import ClosedLoop as Settings
 from kongming_server.supervision import Working, unwatched
-from kongming_server.training.records import Outcome
+from kongming_server.training_records import Outcome
 
 if TYPE_CHECKING:
     from kongming_server.metrics import Metrics

@@ -25,8 +25,6 @@ from kongming.store import Accepted, Reported
 from kongming_server.ingest import decode as reports
 from kongming_server.ingest.write import Ingest, Report
 from kongming_server.interceptors import check_length
-from kongming_server.nodes.access import NodeAccess
-from kongming_server.nodes.messages import node_message
 from kongming_server.nodes.ownership import (
     calling_agent,
     holder_of,
@@ -39,6 +37,8 @@ from kongming_server.nodes.registry import Agent, allowed
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.security.admission import current_call
 from kongming_server.services.assignments import AssignmentsService
+from kongming_server.services.node_access import NodeAccess
+from kongming_server.services.node_messages import node_message
 from kongming_server.state import Hub
 from kongming_server.turns import Turns
 

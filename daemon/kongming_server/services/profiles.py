@@ -32,7 +32,7 @@ from kongming_server.operations import Operation
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.security.admission import ANYBODY, current_call
 from kongming_server.training.queue import Training
-from kongming_server.training.records import Outcome
+from kongming_server.training_records import Outcome
 
 if TYPE_CHECKING:
     import grpc

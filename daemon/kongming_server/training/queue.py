@@ -41,7 +41,7 @@ from kongming_server.operations import (
 from kongming_server.settings import Training as Settings
 from kongming_server.training.dask_cluster import cluster_of
 from kongming_server.training.process import Event, TrainingProcess
-from kongming_server.training.records import Outcome, Task
+from kongming_server.training_records import Outcome, Task
 
 if TYPE_CHECKING:
     from kongming_server.metrics import Metrics

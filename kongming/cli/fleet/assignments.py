@@ -12,7 +12,7 @@ from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.fleet.nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
-from kongming.cli.predict.trained import placement_of_model
+from kongming.cli.trained import placement_of_model
 from kongming.records.errors import KongmingError, UnknownNameError
 
 if TYPE_CHECKING:

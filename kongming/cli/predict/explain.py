@@ -13,7 +13,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, prediction_service, server_options
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.prediction_view import median_text
-from kongming.cli.predict.trained import placement_of_model
+from kongming.cli.trained import placement_of_model
 from kongming.quantities import per_cent
 from kongming.records.questions import Question
 
@@ -130,7 +130,7 @@ def _explain_pod(pod: str, extender: str, limit: int, server: Server, as_json: b
 def _explain_now(question: Question, store_url: str | None) -> Explanation:
     """Measure this node as 'kongming predict' does, and explain the prediction."""
     from kongming.cli.predict.predict import check_model, measure
-    from kongming.cli.predict.trained import model_of, placement_for
+    from kongming.cli.trained import model_of, placement_for
     from kongming.engine.load.measured import explain_measured
     from kongming.store import Store
 

@@ -46,7 +46,7 @@ def forecast_on(
 
 def _age_warnings(store_url: str | None, answer: Forecast) -> tuple[str, ...]:
     """Return what ``age_warnings`` says of the model that answered."""
-    from kongming.cli.predict.trained import age_warnings
+    from kongming.cli.trained import age_warnings
     from kongming.store import Store
 
     with Store.open(store_url, create=False) as store:
@@ -65,7 +65,7 @@ def forecast_colocated(
         with prediction_service(server, store_url) as service:
             answer = service.predict_colocation(question)
     else:
-        from kongming.cli.predict.trained import model_of, placement_for
+        from kongming.cli.trained import model_of, placement_for
         from kongming.store import Store
 
         with Store.open(store_url, create=False) as store:
@@ -78,7 +78,7 @@ def forecast_colocated(
 def forecast_here(store: Store, file: ModelFile, question: Question, live: Fingerprint) -> Forecast:
     """Predict in the environment of a fingerprint, with a warning about the age of ``file``, the
     model in service. Raises as ``predict_measured``."""
-    from kongming.cli.predict.trained import age_warnings
+    from kongming.cli.trained import age_warnings
     from kongming.engine.load.measured import predict_measured
 
     return _warned(predict_measured(store, live, question), age_warnings(store, file))
@@ -95,7 +95,7 @@ def colocated_here(
         UntrainedError: a neighbour has no signature, or one of runs that were too short.
         ExtrapolationError: under ``strict``.
     """
-    from kongming.cli.predict.trained import age_warnings, naming_short, signatures_of
+    from kongming.cli.trained import age_warnings, naming_short, signatures_of
     from kongming.engine.load.measured import colocate_measured
     from kongming.local_service import LocalService
 

@@ -10,7 +10,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.predict.trained import placement_of_model
+from kongming.cli.trained import placement_of_model
 
 if TYPE_CHECKING:
     from kongming.learning.intervals import Widening
@@ -64,7 +64,7 @@ def command(
     surrogates go from idle to their maximum in training, all others idle.
     """
     from kongming.cli.predict.predict import check_model
-    from kongming.cli.predict.trained import placement_for
+    from kongming.cli.trained import placement_for
     from kongming.engine.load.models import ModelFiles, site_of
     from kongming.learning.model_file import read
     from kongming.learning.sensitivity import family_curves, surrogate_curves
@@ -119,7 +119,7 @@ def _of_version(
         InputError: it has no such version.
         UntrainedError: it has no model there.
     """
-    from kongming.cli.predict.trained import check_known
+    from kongming.cli.trained import check_known
     from kongming.records.errors import InputError, UntrainedError
 
     names = {known.id: known.name for known in store.nodes()}
@@ -312,7 +312,7 @@ def _pressure(store: Store, file: ModelFile, variant: Variant) -> dict[str, floa
     """Return by family the slowdown of surrogates next to the application; empty without a
     signature.
     """
-    from kongming.cli.predict.trained import signatures_of
+    from kongming.cli.trained import signatures_of
     from kongming.learning.colocation import mean_signature
     from kongming.learning.sensitivity import pressures
 

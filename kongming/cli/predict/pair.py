@@ -8,7 +8,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.predict.trained import placement_of_model
+from kongming.cli.trained import placement_of_model
 
 if TYPE_CHECKING:
     from kongming.records.answers import Colocation
@@ -48,7 +48,7 @@ def command(
     """
     from kongming.cli.predict.forecast import colocation_document, show_colocated
     from kongming.cli.predict.predict import check_model
-    from kongming.cli.predict.trained import placement_for
+    from kongming.cli.trained import placement_for
     from kongming.records.errors import CannotAnswerError
     from kongming.store import Store
 
@@ -97,7 +97,7 @@ def predict_next_to(
     Raises: as ``colocated_here``, and UntrainedError where ``app`` has no model.
     """
     from kongming.cli.predict.forecast import colocated_here
-    from kongming.cli.predict.trained import model_of
+    from kongming.cli.trained import model_of
     from kongming.records.questions import ColocationQuestion
 
     question = ColocationQuestion(

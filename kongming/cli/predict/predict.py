@@ -14,7 +14,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, server_options
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.job import Job, job_options
-from kongming.cli.predict.trained import placement_of_model
+from kongming.cli.trained import placement_of_model
 from kongming.records.questions import STALE_POLICIES
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def command(
         show_colocated,
         show_here,
     )
-    from kongming.cli.predict.trained import model_of, placement_for
+    from kongming.cli.trained import model_of, placement_for
     from kongming.records.errors import InputError
     from kongming.records.questions import ColocationQuestion, Question
     from kongming.store import Store

@@ -14,7 +14,7 @@ from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.left_out import left_out
 from kongming.cli.predict.prediction_view import median_text, range_text, worst_resident_text
-from kongming.cli.predict.trained import placement_of_model
+from kongming.cli.trained import placement_of_model
 from kongming.records.errors import CannotAnswerError, UnknownNameError
 from kongming.records.questions import RankQuestion
 

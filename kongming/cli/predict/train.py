@@ -189,7 +189,7 @@ def _train_there(
 
 
 def _names(store: Store, apps: tuple[str, ...]) -> list[str]:
-    from kongming.cli.predict.trained import check_known
+    from kongming.cli.trained import check_known
 
     if not apps:
         return list(dict.fromkeys(entry.name for entry in store.applications()))

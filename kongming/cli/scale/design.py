@@ -357,7 +357,7 @@ def _is_document(path: Path) -> bool:
 
 def _show_in_contexts(experiments: Sequence[Mapping[str, Any]]) -> None:
     """Print experiments in the order of their choice."""
-    from kongming.scale.fit.contexts.context_columns import show
+    from kongming.scale.context_columns import show
 
     columns = ("context", "machines", "scale", "machine-seconds", "variance at the target")
     cells = [

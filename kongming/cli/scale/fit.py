@@ -257,7 +257,7 @@ def _context_document(models: Sequence[ContextModel]) -> dict[str, Any]:
 
 
 def _show_contexts(model: ContextModel) -> None:
-    from kongming.scale.fit.contexts.context_columns import describe
+    from kongming.scale.context_columns import describe
 
     console = output.console()
     report = model.report

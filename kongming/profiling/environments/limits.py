@@ -13,8 +13,8 @@ from kongming.probes.cgroups import Membership, membership, read_text, throttlin
 from kongming.profiling.environments.block_device import block_device
 from kongming.profiling.environments.environment import LIMITED, Environment
 from kongming.profiling.environments.limit_settings import MEMORY_LIMIT, controllers_of, settings
-from kongming.profiling.runs.seat_groups import group_names, parents, remove, sweep, try_to_enter
 from kongming.profiling.runs.settle import settle
+from kongming.profiling.seat_groups import group_names, parents, remove, sweep, try_to_enter
 from kongming.records.errors import MeasurementError
 from kongming.records.fingerprint import NodeFacts
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
+from kongming.scale.context_columns import Context
 from kongming.scale.design.candidates import candidates as candidate_points
 from kongming.scale.design.planning import configuration
-from kongming.scale.fit.contexts.context_columns import Context
 from kongming.scale.fit.contexts.context_fitting import fit_contexts
 from kongming.scale.fit.contexts.context_model import ContextModel, inputs_of
 from kongming.scale.fit.fitting import Settings

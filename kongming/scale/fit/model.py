@@ -12,7 +12,7 @@ from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit import low_end
 from kongming.scale.fit.cliffs import Edge
-from kongming.scale.fit.contexts.context_spread import Answer, ContextSpread, Limited
+from kongming.scale.fit.context_spread import Answer, ContextSpread, Limited
 from kongming.scale.fit.spark_replay import ReplayFit
 from kongming.scale.fit.spread import interval_factor, probability_within
 from kongming.scale.fit.stack import StackFit

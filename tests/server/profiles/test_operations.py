@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kongming_server.operations import ENDS, Operation
 from kongming_server.services.profiles import _operation
-from kongming_server.training.records import Outcome
+from kongming_server.training_records import Outcome
 
 
 def queued() -> Operation:

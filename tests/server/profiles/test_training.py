@@ -19,7 +19,7 @@ from kongming_server.operations import Operation
 from kongming_server.settings import Training as Settings
 from kongming_server.training.process import NICE, TrainingProcess, WorkerDiedError
 from kongming_server.training.queue import Training
-from kongming_server.training.records import Outcome, Task
+from kongming_server.training_records import Outcome, Task
 
 from kongming.records.errors import InputError, OverloadedError, UnknownNameError
 from kongming.store import Store

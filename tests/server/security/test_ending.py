@@ -15,8 +15,8 @@ from kongming_server.limits import Limits
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.certificates import holder, init_tls
-from kongming_server.security.commands import token
 from kongming_server.security.tokens import CERTIFICATE, issue
+from kongming_server.security_commands import token
 from kongming_server.settings import Security
 
 from kongming.records.errors import AccessError, InputError, OverloadedError, UnavailableError

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kongming_server.main import run
 from kongming_server.security.certificates import init_tls
-from kongming_server.security.commands import token
+from kongming_server.security_commands import token
 
 from tests.docs.tables import ROOT
 from tests.server.fleet import FakeAgent

@@ -17,7 +17,7 @@ import grpc
 import pytest
 from click.testing import CliRunner
 from kongming_server.security.certificates import init_tls
-from kongming_server.security.commands import token
+from kongming_server.security_commands import token
 
 from kongming.rpc.channel import Connection
 from tests import warm_start

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.scale.fit.contexts.context_columns import Column, Context, by_name, show
+from kongming.scale.context_columns import Column, Context, by_name, show
 from kongming.scale.points import Integers, Points
 
 JUMP = float(np.log(1.5))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.scale.context_columns import Column, Context
 from kongming.scale.fit.contexts.context_cliff import (
     EXPLAINED,
     ContextCliff,
@@ -16,7 +17,6 @@ from kongming.scale.fit.contexts.context_cliff import (
     steps,
     total_of,
 )
-from kongming.scale.fit.contexts.context_columns import Column, Context
 from kongming.scale.fit.contexts.context_process import Inputs, Process, fit_process
 from kongming.scale.fit.ernest import FLOOR, ErnestFit
 from kongming.scale.fit.robust import solve_robust

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.scale.context_columns import Column, Value
+from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.contexts.context_cliff import ContextCliff
-from kongming.scale.fit.contexts.context_columns import Column, Value
 from kongming.scale.fit.contexts.context_fixed import FixedTime
 from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_own import REACH, OwnFits
 from kongming.scale.fit.contexts.context_process import START, Inputs, Process
-from kongming.scale.fit.contexts.context_spread import ContextSpread
 from kongming.scale.fit.fit_file import read_ernest, read_floats, read_ranges
 from kongming.scale.points import Points
 from kongming.sealed_document import finite, positive

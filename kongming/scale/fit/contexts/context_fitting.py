@@ -12,13 +12,13 @@ from threadpoolctl import threadpool_limits
 from kongming.arrays import Floats
 from kongming.quantities import per_cent
 from kongming.records.errors import InputError
-from kongming.scale.fit.contexts.context_columns import Column
+from kongming.scale.context_columns import Column
+from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.contexts.context_common import Together, fit_common
 from kongming.scale.fit.contexts.context_comparison import compare_own
 from kongming.scale.fit.contexts.context_fixed import Above, FixedTime, find_fixed_time
 from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_process import Process, thin
-from kongming.scale.fit.contexts.context_spread import ContextSpread
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.fitting import Settings, failed_warnings
 from kongming.scale.fit.model import Ranges

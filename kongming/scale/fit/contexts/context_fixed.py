@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.contexts.context_cliff import ContextCliff
 from kongming.scale.fit.contexts.context_common import Together, fit_common
 from kongming.scale.fit.contexts.context_process import Process
-from kongming.scale.fit.contexts.context_spread import ContextSpread
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.points import Integers
 

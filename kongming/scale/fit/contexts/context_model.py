@@ -11,9 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from kongming.arrays import Floats
-from kongming.scale.fit import low_end
-from kongming.scale.fit.contexts.context_cliff import ContextCliff, Step, step_at
-from kongming.scale.fit.contexts.context_columns import (
+from kongming.scale.context_columns import (
     Column,
     Context,
     Value,
@@ -22,6 +20,9 @@ from kongming.scale.fit.contexts.context_columns import (
     describe,
     show,
 )
+from kongming.scale.fit import low_end
+from kongming.scale.fit.context_spread import Answer, ContextSpread
+from kongming.scale.fit.contexts.context_cliff import ContextCliff, Step, step_at
 from kongming.scale.fit.contexts.context_fixed import FixedTime
 from kongming.scale.fit.contexts.context_own import (
     Furthest,
@@ -31,7 +32,6 @@ from kongming.scale.fit.contexts.context_own import (
     places_in,
 )
 from kongming.scale.fit.contexts.context_process import START, Inputs, Process
-from kongming.scale.fit.contexts.context_spread import Answer, ContextSpread
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.spread import CALIBRATED_AT
