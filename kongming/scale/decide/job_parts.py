@@ -16,7 +16,8 @@ from kongming.arrays import Floats
 from kongming.expressions import parse
 from kongming.records.scaling import Part, PartKind, ProfiledSlowdown, SlowedNode
 from kongming.scale.decide.part_slowdowns import around, nearest_mean, part_slowdowns
-from kongming.scale.fit.fitting import backbone_of
+from kongming.scale.fit.backbone import backbone_of
+from kongming.scale.fit.contexts.context_model import ContextFit
 from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.spark_replay import ReplayFit
 from kongming.scale.fit.terms import SETUP
@@ -72,7 +73,8 @@ def weights_of(model: ScaleModel, at: Configuration, iterations: float) -> Weigh
     if isinstance(model.fit, ReplayFit):
         share = model.fit.serial_share(float(model.fit.predict(Points.of([at]))[0]))
         return [("driver", "serial", share), ("tasks", "parallel", 1.0 - share)]
-    backbone = backbone_of(model.fit)
+    fit = model.fit
+    backbone = fit.trend if isinstance(fit, ContextFit) else backbone_of(fit)
     if backbone is None:
         return [("runtime", "whole", 1.0)]
     points = Points.of([at], iterations)

@@ -10,13 +10,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kongming.quantities import count, per_cent
+from kongming.scale.fit.backbone import backbone_of
 from kongming.scale.fit.choice import choose_terms, fitter_of
 from kongming.scale.fit.cliffs import SIDE, Edge, find_edge
-from kongming.scale.fit.contexts.context_model import ContextFit
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.model import Ranges, ScaleModel
-from kongming.scale.fit.nearest import NearestFit, fit_amdahl, fit_nearest
-from kongming.scale.fit.residuals import ResidualFit
+from kongming.scale.fit.nearest import fit_amdahl, fit_nearest
 from kongming.scale.fit.spread import CALIBRATED_AT, Spread, measure_spread
 from kongming.scale.fit.stack import FOLDS, StackFit, fit_stack
 from kongming.scale.fit.stack_spread import StackSpread, measure_stack_spread
@@ -190,19 +189,6 @@ def _fit(
         group=group,
         machine_type=machine_type,
     )
-
-
-def backbone_of(fit: Fit) -> ErnestFit | None:
-    """Return the combination of terms within a fit, if there is one."""
-    if isinstance(fit, ErnestFit):
-        return fit
-    if isinstance(fit, StackFit):
-        return fit.backbone
-    if isinstance(fit, ContextFit):
-        return fit.trend
-    if isinstance(fit, ResidualFit):
-        return fit.ernest
-    return fit.beyond if isinstance(fit, NearestFit) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from kongming.arrays import Floats
+from kongming.scale.fit.backbone import backbone_of
 from kongming.scale.fit.ernest import ErnestFit, solve, solver_of, told_apart
 from kongming.scale.fit.nearest import NearestFit
 from kongming.scale.fit.residuals import ResidualFit
@@ -198,22 +199,14 @@ def _nearest_other(runs: Runs, own: int) -> float:
     return float(runs.typical[int(np.argmin(np.round(steps, 9)))])
 
 
-def _backbone(fit: Fit) -> ErnestFit | None:
-    if isinstance(fit, ErnestFit):
-        return fit
-    if isinstance(fit, ResidualFit):
-        return fit.ernest
-    return fit.beyond if isinstance(fit, NearestFit) else None
-
-
 def _active(fit: Fit) -> int:
-    backbone = _backbone(fit)
+    backbone = backbone_of(fit)
     return 1 if backbone is None else backbone.active
 
 
 def _draws(fit: Fit, runs: Runs, noise: float, random: np.random.Generator) -> Floats:
     """(k, p) coefficients of a parametric bootstrap."""
-    backbone = _backbone(fit)
+    backbone = backbone_of(fit)
     if backbone is None:
         return np.empty((0, 0))
     if isinstance(fit, ResidualFit):
@@ -241,7 +234,7 @@ def _deviation(fit: Fit, points: Points, draws: Floats, noise: float, relative: 
     predicted = fit.predict(points)
     own = np.full(len(points), noise) if relative else noise / predicted
     squared = own**2
-    backbone = _backbone(fit)
+    backbone = backbone_of(fit)
     if backbone is not None and len(draws):
         center = backbone.predict(points)
         drawn = np.maximum(backbone.features(points) @ draws.T, 1e-9 * center[:, None])
