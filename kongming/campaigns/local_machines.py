@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from kongming.profiling.runs.outcome import judge, why_failed
+from kongming.profiling.runs.outcome import judge
 from kongming.profiling.runs.runner import Runner
 from kongming.profiling.seat_groups import CpuGroups, group_names
 from kongming.records import moments
@@ -91,8 +91,7 @@ class LocalRunner:
             self.reason = groups.reason
             how = "cgroup" if groups.active else "process"
             if _has_rank(self._app.command):
-                seconds, problem = self._ranks(runner, experiment, groups)
-                return Measured(seconds, how, started_at, problem)
+                return self._ranks(runner, experiment, groups, how, started_at)
             env = dict(self._app.env)
             if groups.active:
                 procs = [str(groups.machine(i)) for i in range(experiment.machines)]
@@ -108,12 +107,17 @@ class LocalRunner:
             outcome = runner.run((), cgroup_procs=(groups.together,) if groups.active else ())
             seconds = outcome.wall_s if outcome.ok else None
             metric = None if self._app.metric is None else outcome.metric
-            return Measured(seconds, how, started_at, outcome.error, metric)
+            return Measured(seconds, how, started_at, outcome.error, metric, outcome.timed_out)
 
     def _ranks(
-        self, runner: Runner, experiment: Experiment, groups: MachineGroups
-    ) -> tuple[float | None, str | None]:
-        """Return the seconds from the first start to the last end, over all machines."""
+        self,
+        runner: Runner,
+        experiment: Experiment,
+        groups: MachineGroups,
+        how: str,
+        started_at: str,
+    ) -> Measured:
+        """Measure from the first start to the last end, over all machines."""
         prepare = self._app.prepare
         runner.app = replace(
             self._app, prepare=None if prepare is None else filled(prepare, experiment)
@@ -121,7 +125,7 @@ class LocalRunner:
         try:
             runner.prepare()
         except ApplicationRunError as error:
-            return None, str(error)
+            return Measured(None, how, started_at, str(error))
         with ExitStack() as running:
             started = [
                 running.enter_context(
@@ -133,17 +137,18 @@ class LocalRunner:
                 )
                 for rank in range(experiment.machines)
             ]
-            ended = [process.result() for process in started]
-            for process, iteration in zip(started, ended, strict=True):
-                problem = why_failed(iteration, process.output, self._app.timeout_s)
-                if problem is None:
-                    checked = replace(self._app, metric=None)
-                    outcome = judge(checked, iteration, process.output, started_at=moments.now())
-                    problem = outcome.error
-                if problem is not None:
-                    return None, problem
-        first = min(iteration.start_ns for iteration in ended)
-        return (max(iteration.end_ns for iteration in ended) - first) / 1e9, None
+            checked = replace(self._app, metric=None)
+            ended = [
+                judge(checked, process.result(), process.output, started_at=started_at)
+                for process in started
+            ]
+        failures = [outcome for outcome in ended if outcome.error is not None]
+        if failures:
+            # Where a machine failed, others may have waited for it until the limit.
+            worst = min(failures, key=lambda outcome: outcome.timed_out)
+            return Measured(None, how, started_at, worst.error, timed_out=worst.timed_out)
+        first = min(outcome.start_ns for outcome in ended)
+        return Measured((max(each.end_ns for each in ended) - first) / 1e9, how, started_at)
 
     def _runner(self, experiment: Experiment) -> Runner:
         setup = self._app.setup

@@ -233,8 +233,8 @@ class MachinesRunner:
         """Yield the runs of ``points``, each with its machine-seconds as its cost.
 
         These are of its own seconds, which leave out set-up and the wait for machines; of a failed
-        run, of all that it took here. A run that was ended at its time limit is a failed one: the
-        runners do not say which those are.
+        run, of all that it took here. A run that was ended at its time limit is a failed one where
+        a cluster ended it: that does not say why.
         """
         from kongming.scale.design.experiments import Experiment
         from kongming.scale.points import Configuration
@@ -259,6 +259,7 @@ class MachinesRunner:
                 value=measured.seconds if app.metric is None else measured.metric,
                 cost=machines * took,
                 error=measured.error,
+                limit=app.timeout_s if measured.timed_out and app.metric is None else None,
                 how=measured.how,
                 started_at=measured.started_at,
             )

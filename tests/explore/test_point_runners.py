@@ -56,6 +56,19 @@ def test_machines_are_charged_by_seconds(
         assert run.cost == 4 * seconds
 
 
+@pytest.mark.parametrize(("app", "limit"), [(JOB, JOB.timeout_s), (RATE, None)])
+def test_what_machines_were_given_too_little_time_for_is_a_lower_bound_of_seconds(
+    app: Application, limit: float | None
+) -> None:
+    class Ended(Scripted):
+        def run(self, experiment: Experiment) -> Measured:
+            return Measured(None, "process", moments.now(), "hung", timed_out=True)
+
+    with MachinesRunner(app, lambda _: Ended(None, None)) as runner:
+        (run,) = runner.batch([{"machines": 4, "scale": 1.0}])
+    assert (run.value, run.error, run.limit) == (None, "hung", limit)
+
+
 def test_whether_to_go_on_is_asked_where_a_run_could_begin(tmp_path: Path) -> None:
     """The answer may take time, and a run is timed meanwhile."""
     times = []

@@ -76,6 +76,26 @@ def test_one_machine_that_fails_fails_the_run(tmp_path: Path) -> None:
     assert "exit status 1" in str(measured.error)
 
 
+@pytest.mark.parametrize(
+    ("command", "timed_out"),
+    [
+        ("sleep 60", True),
+        ("sleep 6{rank}", True),
+        # The others wait for one that has failed: more time would not help.
+        ("test {rank} -ne 1 && sleep 60", False),
+    ],
+)
+def test_a_run_is_timed_out_where_no_machine_failed_before(
+    tmp_path: Path, command: str, timed_out: bool
+) -> None:
+    app = Application("job", command, timeout_s=1.0)
+    with LocalRunner(app, tmp_path, root=tmp_path) as runner:
+        measured = runner.run(Experiment(Configuration(2, 1.0)))
+    assert measured.seconds is None
+    assert measured.error
+    assert measured.timed_out == timed_out
+
+
 def test_scale_runs_are_in_seconds_whatever_the_program_reports(tmp_path: Path) -> None:
     metric = Metric("rate ([0-9.]+)", "ops/s", "higher")
     app = Application("job", "sleep 0.05; echo rate 5000", metric=metric)

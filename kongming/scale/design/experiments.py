@@ -37,13 +37,15 @@ class Experiment:
 class Measured:
     """Result of a run. ``seconds`` is None if it failed, with the reason in ``error``. ``how``:
     cgroup, process, slurm, ...; ``started_at`` is UTC in ISO 8601. ``metric`` is what the program
-    reports of itself, in its own unit; None where that was not read."""
+    reports of itself, in its own unit; None where that was not read. ``timed_out``: it failed only
+    because it was ended at its time limit, as far as its runner can tell."""
 
     seconds: float | None
     how: str
     started_at: str
     error: str | None = None
     metric: float | None = None
+    timed_out: bool = False
 
 
 class ExperimentRunner(Protocol):
