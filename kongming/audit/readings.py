@@ -15,8 +15,8 @@ One Parquet file holds one recording (a session) or several. A row is a reading:
 | ok, reason | whether the reading succeeded; if not, why |
 | cpu | CPU of the measurement |
 
-**A run's fingerprint** is the one of the highest position below the run's own, in the same session
-and round. Where that one failed the run has none.
+**A run's fingerprint** is that of the step before it, in the same session and round. Where that one
+failed the run has none.
 """
 
 from __future__ import annotations

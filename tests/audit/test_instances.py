@@ -58,12 +58,16 @@ def test_a_run_has_the_fingerprint_right_before_it_in_its_round() -> None:
         program(40.0, 7, 1),
         fingerprint(5.0, 8, 1),
         program(50.0, 9, 1),
+        fingerprint(0.0, 10, 1) | {"value": None, "ok": False},
+        program(60.0, 11, 1),  # that of the run before is no fingerprint of this one
+        fingerprint(7.0, 12, 1),
+        program(70.0, 13, 1),
     ]
     joined = _joined(Observations(table_of(rows), {"s1": session()}), "sort")
-    assert np.exp(joined.known[:, 0]) == pytest.approx([1.0, 3.0, 5.0])
-    assert joined.cost == pytest.approx([10.0, 30.0, 50.0])
+    assert np.exp(joined.known[:, 0]) == pytest.approx([1.0, 3.0, 5.0, 7.0])
+    assert joined.cost == pytest.approx([10.0, 30.0, 50.0, 70.0])
     # The mean with what was read after it, in the same round.
-    assert np.exp(joined.met[:, 0]) == pytest.approx([math.sqrt(2.0), 3.0, 5.0])
+    assert np.exp(joined.met[:, 0]) == pytest.approx([math.sqrt(2.0), 3.0, 5.0, 7.0])
 
 
 def test_where_more_is_better_the_cost_is_the_inverse() -> None:

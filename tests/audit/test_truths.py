@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 
 from kongming.audit.analysis.document import analyse
@@ -84,6 +86,34 @@ def test_what_ran_before() -> None:
 def test_what_explains() -> None:
     load = {"zip": 0.05, "memory.random.128M": 0.1}
     assert claims(observe(FOUR, load=load)) == {"explains": [("zip", "memory.random.128M")]}
+
+
+def test_a_run_whose_fingerprint_failed_is_not_explained_by_an_earlier_one() -> None:
+    load = dict.fromkeys(("zip", "sort", "stream.triad"), 0.1)
+    observations = observe(FOUR, programs={"zip": 2.0, "sort": 5.0}, load=load)
+    position = observations.table["position"].to_numpy()
+    names = observations.table["name"].cast(pyarrow.string()).to_pylist()
+    before_zip = {
+        (session, at - 1)
+        for session, at, name in zip(
+            observations.table["session"].to_pylist(), position.tolist(), names, strict=True
+        )
+        if name == "zip"
+    }
+    failed = [
+        kind == "surrogate" and (session, at) in before_zip
+        for kind, session, at in zip(
+            observations.table["kind"].cast(pyarrow.string()).to_pylist(),
+            observations.table["session"].to_pylist(),
+            position.tolist(),
+            strict=True,
+        )
+    ]
+    ok = pyarrow.chunked_array([np.logical_not(failed)])
+    place = observations.table.schema.get_field_index("ok")
+    table = observations.table.set_column(place, observations.table.schema.field(place), ok)
+    rows = analyse(replace(observations, table=table)).document["explanations"]
+    assert {row["program"] for row in rows} == {"sort"}
 
 
 def test_a_fast_machine_is_no_explanation() -> None:

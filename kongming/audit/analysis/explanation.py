@@ -39,7 +39,6 @@ class Fingerprints:
 
     key: Ints
     stride: int
-    session: Ints
     round: Ints
     names: Ints
     values: Floats
@@ -103,13 +102,12 @@ def fingerprints_of(series: Series) -> Fingerprints:
     )
     values = np.full((len(key), len(names)), np.nan)
     values[step, np.searchsorted(names, series.name[rows])] = series.value[rows]
-    session = np.empty(len(key), dtype=np.int64)
     block = np.empty(len(key), dtype=np.int64)
-    session[step], block[step] = series.steps.session[rows], series.steps.round[rows]
+    block[step] = series.steps.round[rows]
     timed = np.array([series.names[k].timed for k in names.tolist()], dtype=bool)
     # The signals during a run were not known before it: they are no fingerprint.
     steps = ~np.isnan(values[:, timed]).all(axis=1) if timed.any() else np.zeros(len(key), bool)
-    return Fingerprints(key[steps], stride, session[steps], block[steps], names, values[steps])
+    return Fingerprints(key[steps], stride, block[steps], names, values[steps])
 
 
 def explain(
@@ -201,12 +199,11 @@ def correlations(
 def _runs_with_fingerprint(
     series: Series, fingerprints: Fingerprints, where: slice
 ) -> tuple[Floats, Floats]:
-    """Runs and the fingerprint of the highest position below theirs in their session and block."""
+    """Runs and the fingerprint of the step before theirs in their session and block."""
     session, position = series.steps.session[where], series.steps.position[where]
-    key = session * fingerprints.stride + position
-    at = np.searchsorted(fingerprints.key, key, side="left") - 1
-    known = at >= 0
-    known &= fingerprints.session[at] == session
+    key = session * fingerprints.stride + position - 1
+    at = np.minimum(np.searchsorted(fingerprints.key, key), len(fingerprints.key) - 1)
+    known = fingerprints.key[at] == key
     known &= fingerprints.round[at] == series.steps.round[where]
     return series.value[where][known], fingerprints.values[at[known]]
 

@@ -1,11 +1,10 @@
 """Runs joined with the fingerprint before each: the data of single-task models.
 
-The fingerprint of a run is defined in ``readings``: the last one before it in its round.
+The fingerprint of a run is defined in ``readings``: that of the step before it, in its round.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,13 +55,6 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fingerprint:
-    position: int
-    round: int
-    times: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class _Run:
     session: str
     machine: str
@@ -93,12 +85,13 @@ def join(observations: Observations) -> tuple[Joined, ...]:
         ("session", "machine", "name", "position", "round", "value", "at"),
     ):
         session, machine, name, position, number, value, at = row
-        readings = _readings_around(fingerprints.get(session, []), position, number)
-        if readings is None or not value > 0.0:
+        known = fingerprints.get((session, position - 1, number))
+        if known is None or not value > 0.0:
             continue
+        after = fingerprints.get((session, position + 1, number), {})
         program = _program(observations, session, name)
         cost = 1.0 / value if program.get("better") == "higher" else value
-        runs[name].append(_Run(session, machine, at.timestamp(), cost, *readings))
+        runs[name].append(_Run(session, machine, at.timestamp(), cost, known, after))
     programs = [
         _program_of(name, members, idlest, families, observations)
         for name, members in sorted(runs.items())
@@ -120,29 +113,15 @@ def _columns(table: pyarrow.Table, names: Sequence[str]) -> Iterable[tuple[Any, 
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
-def _fingerprints(observations: Observations) -> dict[str, list[_Fingerprint]]:
-    """Fingerprints by session, in order of position."""
+def _fingerprints(observations: Observations) -> dict[tuple[str, int, int], dict[str, float]]:
+    """The times of each fingerprint by session, position and round."""
     times: dict[tuple[str, int, int], dict[str, float]] = defaultdict(dict)
     for session, position, number, name, value in _columns(
         observations.select("surrogate"), ("session", "position", "round", "name", "value")
     ):
         if value > 0.0:
             times[session, position, number][name] = value
-    fingerprints: dict[str, list[_Fingerprint]] = defaultdict(list)
-    for (session, position, number), readings in sorted(times.items(), key=lambda item: item[0]):
-        fingerprints[session].append(_Fingerprint(position, number, readings))
-    return fingerprints
-
-
-def _readings_around(
-    fingerprints: Sequence[_Fingerprint], position: int, number: int
-) -> tuple[Mapping[str, float], Mapping[str, float]] | None:
-    """Readings right before a run, and right after it (empty at the end of the round)."""
-    k = bisect_left(fingerprints, position, key=lambda fingerprint: fingerprint.position)
-    if k == 0 or fingerprints[k - 1].round != number:
-        return None
-    follows = k < len(fingerprints) and fingerprints[k].round == number
-    return fingerprints[k - 1].times, fingerprints[k].times if follows else {}
+    return times
 
 
 def _idlest(observations: Observations) -> dict[str, dict[str, float]]:
