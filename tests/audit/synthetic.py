@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,7 @@ def observe(
     failing: Mapping[str, float] | None = None,
     programs: Mapping[str, float] = PROGRAMS,
     surrogates: Mapping[str, float] = SURROGATES,
+    rates: Collection[str] = (),
     sessions: int = 1,
     seed: int = 0,
 ) -> Observations:
@@ -74,26 +75,34 @@ def observe(
 
     ``noise`` is the deviation of log readings, ``slow_noise`` that of a first-order process next to
     it. ``load`` gives, by name, how much of a hidden load that changes from step to step it takes;
-    ``failing`` the share of readings that fail.
+    ``failing`` the share of readings that fail. Programs of ``rates`` say operations per second.
     """
     random = np.random.default_rng(seed)
     tables, facts = [], {}
     for k, machine in enumerate(of):
         for part in range(sessions):
             session = str(uuid.UUID(int=random.integers(1 << 62).item()))
-            facts[session] = _facts(machine, programs)
+            facts[session] = _facts(machine, programs, rates)
             begin = START_S + part * (blocks * len(programs) * step_s + 7200.0)
             tables.append(
                 _session(
                     random, machine, session, begin + k, blocks, step_s, noise, slow_noise,
-                    load or {}, effects, failing or {}, programs, surrogates,
+                    load or {}, effects, failing or {}, programs, surrogates, rates,
                 )
             )  # fmt: skip
     table = pyarrow.concat_tables(tables).unify_dictionaries()
     return Observations(table.sort_by([("at", "ascending")]), facts)
 
 
-def _facts(machine: Machine, programs: Mapping[str, float]) -> dict[str, Any]:
+def _facts(
+    machine: Machine, programs: Mapping[str, float], rates: Collection[str]
+) -> dict[str, Any]:
+    metrics = {
+        name: {"unit": "op/s", "better": "higher"}
+        if name in rates
+        else {"unit": "s", "better": "lower"}
+        for name in programs
+    }
     return {
         "machine": machine.name,
         "started_at": "2026-03-01T00:00:00Z",
@@ -109,7 +118,7 @@ def _facts(machine: Machine, programs: Mapping[str, float]) -> dict[str, Any]:
             "zone": "zone-1",
         },
         "tags": dict(machine.tags),
-        "programs": {name: {"identity": name, "unit": "s", "better": "lower"} for name in programs},
+        "programs": {name: {"identity": name, **metric} for name, metric in metrics.items()},
     }
 
 
@@ -127,6 +136,7 @@ def _session(
     failing: Mapping[str, float],
     programs: Mapping[str, float],
     surrogates: Mapping[str, float],
+    rates: Collection[str],
 ) -> pyarrow.Table:
     names = list(programs)
     steps = blocks * len(names)
@@ -157,7 +167,9 @@ def _session(
         columns["at"].append((seconds * 1e6).astype(np.int64))
         columns["position"].append((2 * own + run).astype(np.int32))
         columns["round"].append(block[own].astype(np.int32))
-        columns["value"].append(np.where(good, base * np.exp(y), np.nan))
+        columns["value"].append(
+            np.where(good, np.exp(-y) / base if name in rates else base * np.exp(y), np.nan)
+        )
         columns["ok"].append(good)
         kinds.append(kind)
         of_name.append(name)
@@ -193,7 +205,12 @@ def _session(
         "median": nothing(pyarrow.float64()),
         "p90": nothing(pyarrow.float64()),
         "count": nothing(pyarrow.int64()),
-        "unit": texts(["%" if kind == "passive" else "s" for kind in kinds]),
+        "unit": texts(
+            [
+                "%" if kind == "passive" else "op/s" if name in rates else "s"
+                for kind, name in zip(kinds, of_name, strict=True)
+            ]
+        ),
         "ok": pyarrow.array(joined["ok"]),
         "reason": pyarrow.array(np.where(bad, "timed out", None), pyarrow.string()),
         "cpu": nothing(pyarrow.int16()),

@@ -264,6 +264,17 @@ def test_compare_like_with_like(kongming: Kongming, tmp_path: Path) -> None:
     assert "In only one of the two: node-02." in document["notes"]
 
 
+def test_seconds_and_rates_are_not_mixed(kongming: Kongming, tmp_path: Path) -> None:
+    a = recorded(tmp_path / "a.parquet", machines(1), blocks=20, seed=1)
+    b = recorded(tmp_path / "b.parquet", machines(1), blocks=20, seed=2, rates=("serve",))
+    document = json.loads(kongming("audit", "compare", a, b, "--json").stdout)
+    assert "serve" not in {row["name"] for row in document["comparisons"]}
+    assert "Measured on one side only, or in different units: serve." in document["notes"]
+    done = kongming("audit", "report", a, b, "--out", tmp_path / "page.html")
+    assert done.returncode == 2
+    assert "The readings of serve differ in unit (op/s, s)" in done.stderr
+
+
 @pytest.mark.parametrize("by", ["colour", "tag:"])
 def test_compare_by_what_there_is_not(kongming: Kongming, fleet: list[Path], by: str) -> None:
     done = kongming("audit", "compare", fleet[0], fleet[1], "--by", by)

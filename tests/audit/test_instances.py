@@ -166,6 +166,10 @@ def test_questions_without_an_answer(four: Observations) -> None:
     sessions["s1"]["suite_version"] = "2"
     with pytest.raises(IncompatibleError, match="differ in suite version"):
         accuracy(Observations(table_of(rows), sessions), models=["LM"])
+    _, sessions = fleet([1.0, 2.0])
+    sessions["s1"]["programs"] = {"walk": {"unit": "op/s", "better": "higher"}}
+    with pytest.raises(IncompatibleError, match="differ in the metric of walk"):
+        accuracy(Observations(table_of(rows), sessions), models=["LM"])
 
 
 def test_a_surrogate_that_one_machine_lacks_is_dropped(four: Observations) -> None:

@@ -24,7 +24,7 @@ class Pairing:
     """Readings of A and B to compare.
 
     ``sides`` is by group, kind and name; ``names`` by kind and name. ``unmatched`` are the groups
-    and ``unshared`` the names that only one of the two has.
+    and ``unshared`` the names that only one of the two has, or that they have in different units.
     """
 
     sides: Sides
@@ -51,6 +51,7 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
 
     Raises:
         CannotAnswerError: they have no group, or no name, in common.
+        IncompatibleError: one of them has a name in several units.
     """
     groups_a, groups_b = _groups(a, by), _groups(b, by)
     shared = [name for name in groups_a if name in groups_b]
@@ -66,9 +67,15 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
         )
     series_a, series_b = series_of(a), series_of(b)
     names_a, names_b = _names(series_a), _names(series_b)
-    common = [key for key in names_a if key in names_b]
+    common = [
+        key
+        for key, k in names_a.items()
+        if key in names_b and series_a.names[k].unit == series_b.names[names_b[key]].unit
+    ]
     if not common:
-        raise CannotAnswerError("The two have no program and no surrogate in common.")
+        raise CannotAnswerError(
+            "The two have no program and no surrogate in common, in the same unit."
+        )
     sides: dict[tuple[str, ...], tuple[Side, Side]] = {
         (group, *key): (
             _side(series_a, names_a[key], sessions_a),
@@ -84,7 +91,7 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
         sides,
         {key: series_a.names[names_a[key]] for key in common},
         tuple(unmatched),
-        tuple(sorted(name for _, name in set(names_a) ^ set(names_b))),
+        tuple(sorted(name for _, name in {*names_a, *names_b} - set(common))),
     )
 
 

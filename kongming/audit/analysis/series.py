@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.audit.readings import Observations, Session, machine_of
 from kongming.records import moments
+from kongming.records.errors import IncompatibleError
 
 Ints = NDArray[np.int64]
 Row = dict[str, Any]
@@ -132,7 +133,11 @@ def machine_type(session: Session) -> str:
 
 
 def series_of(observations: Observations) -> Series:
-    """Convert the table of an observation to arrays."""
+    """Convert the table of an observation to arrays.
+
+    Raises:
+        IncompatibleError: a program or surrogate has readings in several units.
+    """
     table = observations.table
     session, sessions = _codes(table["session"])
     kind, kinds = _codes(table["kind"])
@@ -220,10 +225,25 @@ def _names(
         text, kind_text = label[1][label_code], kind[1][kind_code]
         is_rate = kind_text == "program" and text in rates
         names.append(Name(kind_text, text, unit[1][unit_code], not is_rate))
+    _refuse_several_units(names)
     order = sorted(range(len(names)), key=lambda k: (_ORDER[names[k].kind], names[k].name))
     rank = np.empty(len(names), dtype=np.int64)
     rank[order] = np.arange(len(names))
     return rank[codes] if len(names) else codes, tuple(names[k] for k in order)
+
+
+def _refuse_several_units(names: Sequence[Name]) -> None:
+    units: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        if name.timed:
+            units.setdefault((name.kind, name.name), []).append(name.unit)
+    for (_, text), own in sorted(units.items()):
+        if len(own) > 1:
+            raise IncompatibleError(
+                f"The readings of {text} differ in unit ({', '.join(sorted(own))}) and are not "
+                "mixed.",
+                hint="Give files of one unit only.",
+            )
 
 
 def _types(observations: Observations, machines: tuple[str, ...]) -> tuple[tuple[str, ...], Ints]:

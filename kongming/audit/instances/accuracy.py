@@ -44,7 +44,7 @@ def accuracy(
         CannotAnswerError: there is one machine (or session) alone, or no program ran often enough
             on two of them.
         UnknownNameError: no such program or model.
-        IncompatibleError: sessions of different suites.
+        IncompatibleError: sessions of different suites, or of different metrics of a program.
     """
     _refuse_too_few(observations, leave)
     joined = join(observations)

@@ -69,7 +69,7 @@ def join(observations: Observations) -> tuple[Joined, ...]:
     left out, and so are surrogates missing before more than a fifth of the runs of some machine.
 
     Raises:
-        IncompatibleError: the sessions differ in suite or suite version.
+        IncompatibleError: the sessions differ in suite, suite version or a program's metric.
     """
     _refuse_mixture(observations)
     fingerprints = _fingerprints(observations)
@@ -106,6 +106,18 @@ def _refuse_mixture(observations: Observations) -> None:
             raise IncompatibleError(
                 f"The sessions differ in {what} ({', '.join(values)}) and are not mixed.",
                 hint=f"Give files of one {what} only.",
+            )
+    metrics: dict[str, set[str]] = defaultdict(set)
+    for session in observations.sessions.values():
+        for name, facts in (session.get("programs") or {}).items():
+            unit, better = facts.get("unit", "s"), facts.get("better", "lower")
+            metrics[name].add(f"{unit}, {better} is better")
+    for name, of_name in sorted(metrics.items()):
+        if len(of_name) > 1:
+            raise IncompatibleError(
+                f"The sessions differ in the metric of {name} ({'; '.join(sorted(of_name))}) and "
+                "are not mixed.",
+                hint="Give files of one metric only.",
             )
 
 

@@ -105,7 +105,9 @@ def _notes(pairing: Pairing, comparisons: Sequence[Comparison]) -> list[str]:
     if pairing.unmatched:
         notes.append(f"In only one of the two: {', '.join(pairing.unmatched)}.")
     if pairing.unshared:
-        notes.append(f"Measured on one side only: {', '.join(pairing.unshared)}.")
+        notes.append(
+            f"Measured on one side only, or in different units: {', '.join(pairing.unshared)}."
+        )
     return notes
 
 
