@@ -13,6 +13,7 @@ import pytest
 from kongming.audit.analysis.document import analyse
 from kongming.audit.analysis.findings import findings
 from kongming.audit.readings import Observations
+from kongming.audit.report.sections import machine_matrix
 from kongming.records.errors import CannotAnswerError
 from tests.audit.synthetic import START_S, Machine, machines, observe, only
 
@@ -140,6 +141,25 @@ def test_the_time_of_day() -> None:
     (row,) = [r for r in analyse(observations).document["time_of_day"] if r["claimed"]]
     assert row["slowest_hour_utc"] == pytest.approx(14.0, abs=1.0)
     assert row["swing_pct"] == pytest.approx(17.4, abs=4.0)
+
+
+def test_where_more_is_better_less_is_slow() -> None:
+    rhythm = only(
+        "node-01", "serve", lambda m: 0.08 * np.cos(2 * np.pi * (m.seconds / DAY_S - 14 / 24))
+    )
+    slow = only("node-03", "serve", lambda m: 0.2)
+    observations = observe(
+        FOUR, blocks=144, step_s=1200.0, effects=[rhythm, slow], rates=("serve",)
+    )
+    document = analyse(observations).document
+    (row,) = [r for r in document["time_of_day"] if r["claimed"]]
+    assert row["slowest_hour_utc"] == pytest.approx(14.0, abs=1.0)
+    matrix = machine_matrix(document)
+    assert matrix is not None
+    machine, cells = matrix["rows"][0]
+    cell = cells[matrix["names"].index("serve")]
+    assert (machine, cell["class"]) == ("node-03", "slow chosen")
+    assert cell["text"].startswith("-1")
 
 
 def test_missing_readings_are_counted() -> None:

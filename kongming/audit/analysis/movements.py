@@ -87,7 +87,10 @@ def time_of_day_rows(series: Series, movements: Movements, settings: Settings) -
             **series.machine_columns(*key),
             "days": test.days,
             "swing_pct": 100.0 * test.swing,
-            "slowest_hour_utc": test.peak_hour,
+            # A rate is highest where the program is fastest.
+            "slowest_hour_utc": test.peak_hour
+            if series.names[key[0]].lower_is_better
+            else (test.peak_hour + 12.0) % 24.0,
             "p": test.p,
             "adjusted_p": p,
             "claimed": bool(p <= settings.alpha),

@@ -233,6 +233,7 @@ def _columns(series: Series, name: int, summary: Summary) -> Row:
     correlation = summary.correlation
     return {
         "unit": series.names[name].unit,
+        "better": "lower" if series.names[name].lower_is_better else "higher",
         "n": summary.n,
         "effective": summary.effective,
         "median": median,

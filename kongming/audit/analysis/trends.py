@@ -64,7 +64,7 @@ _REACH = 6.0
 @dataclass(frozen=True, slots=True)
 class TimeOfDay:
     """Daily rhythm: ``swing`` is peak over trough less 1 of the 24-hour harmonic, ``peak_hour``
-    (UTC) where it is slowest; ``fitted`` (n,) is the harmonic at the readings, in log."""
+    (UTC) that of its peak; ``fitted`` (n,) is the harmonic at the readings, in log."""
 
     p: float
     swing: float

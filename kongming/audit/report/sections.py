@@ -38,6 +38,7 @@ def machine_matrix(document: Document) -> Mapping[str, Any] | None:
     if len(machines) < 2:
         return None
     kinds = {row["name"]: row["kind"] for row in document["summaries"]}
+    rates = {row["name"] for row in document["summaries"] if row["better"] == "higher"}
     names = [n for n in dict.fromkeys(name for _, name in levels) if kinds[n] != "passive"]
     typical = {
         name: float(np.median([levels[m, name] for m in machines if (m, name) in levels]))
@@ -48,24 +49,28 @@ def machine_matrix(document: Document) -> Mapping[str, Any] | None:
         for key, value in levels.items()
         if key[1] in typical and typical[key[1]] > 0.0
     }
-    worst = {m: max((change.get((m, n), 0.0) for n in names), default=0.0) for m in machines}
+    slower = {
+        key: 1.0 / max(1.0 + value, 1e-9) - 1.0 if key[1] in rates else value
+        for key, value in change.items()
+    }
+    worst = {m: max((slower.get((m, n), 0.0) for n in names), default=0.0) for m in machines}
     machines.sort(key=lambda machine: -worst[machine])
     slow = {(row["machine"], row["name"]) for row in document["slow_machines"] if row["slow"]}
     return {
         "names": names,
         "count": len(machines),
         "rows": [
-            (m, [_difference(change.get((m, n)), (m, n) in slow) for n in names])
+            (m, [_difference(change.get((m, n)), n in rates, (m, n) in slow) for n in names])
             for m in machines[:MAX_MACHINES]
         ],
     }
 
 
-def _difference(change: float | None, slow: bool) -> Mapping[str, Any] | None:
+def _difference(change: float | None, is_rate: bool, slow: bool) -> Mapping[str, Any] | None:
     if change is None:
         return None
     depth = abs(log(max(1.0 + change, 1e-9))) / log(DARKEST)
-    classes = ("slow" if change > 0.0 else "fast") + (" chosen" if slow else "")
+    classes = ("slow" if (change > 0.0) != is_rate else "fast") + (" chosen" if slow else "")
     return {"text": per_cent(100.0 * change, "+.1f"), "depth": min(1.0, depth), "class": classes}
 
 
