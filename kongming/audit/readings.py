@@ -92,10 +92,11 @@ class Observations:
         return tuple(sorted({str(session["machine"]) for session in self.sessions.values()}))
 
     def select(self, kind: str, *, failed: bool = False) -> pyarrow.Table:
-        """The rows of one kind: the successful ones, or all of them with ``failed``."""
+        """The rows of one kind: those with a finite value that are ok, or all with ``failed``."""
         selected = compute.equal(self.table["kind"].cast(pyarrow.string()), kind)
         if not failed:
-            selected = compute.and_(selected, self.table["ok"])
+            good = compute.and_(self.table["ok"], compute.is_finite(self.table["value"]))
+            selected = compute.and_(selected, good)
         return self.table.filter(selected)
 
 
@@ -253,13 +254,24 @@ def _document(path: Path, text: bytes | None) -> dict[str, Any]:
                 f"{path} has format {version}; this KONGMING reads up to {FORMAT}.",
                 hint="Upgrade kongming to read it.",
             )
-        valid = isinstance(version, int) and all("machine" in facts for facts in sessions.values())
+        valid = isinstance(version, int) and all(map(_is_session, sessions.values()))
     except MALFORMED:
         valid = False
     if not valid:
         raise InputError(f"{path} is not an observation of kongming.", hint=_HINT)
     result: dict[str, Any] = document
     return result
+
+
+def _is_session(session: Any) -> bool:
+    """Return whether the facts of a recording have the form that all who read them rely on."""
+    facts = session.get("facts") or {}
+    parts = [session.get(key) or {} for key in ("instance", "tags", "programs", "surrogates")]
+    parts += [facts.get(key) or {} for key in ("hardware", "cgroup")]
+    parts += [
+        part for key in ("programs", "surrogates") for part in (session.get(key) or {}).values()
+    ]
+    return isinstance(session["machine"], str) and all(isinstance(part, dict) for part in parts)
 
 
 def _conforming(table: pyarrow.Table, where: str) -> pyarrow.Table:

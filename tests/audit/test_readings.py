@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from kongming.audit.readings import (
     METADATA_KEY,
     SCHEMA,
+    Observations,
     machine_of,
     read_observations,
     table_of,
@@ -100,6 +102,35 @@ def test_what_is_no_observation_is_refused(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"a": [1]}), other)
     with pytest.raises(InputError, match="is not an observation of kongming"):
         read_observations([other])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"machine": None},
+        {"facts": "x"},
+        {"facts": {"hardware": 3}},
+        {"facts": {"cgroup": [1]}},
+        {"instance": [1]},
+        {"tags": ["a"]},
+        {"programs": ["sort"]},
+        {"programs": {"sort": 3}},
+        {"surrogates": {"chase": 3}},
+    ],
+)
+def test_a_session_of_another_form_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
+    path = _write(tmp_path / "a.parquet", [reading("chase", 1.0)])
+    _change(path, sessions={"s1": session(**changes)})
+    with pytest.raises(InputError, match="is not an observation of kongming"):
+        read_observations([path])
+
+
+def test_only_finite_values_are_successful_readings() -> None:
+    values = (1.0, None, math.nan, math.inf)
+    table = table_of([reading("chase", value, ok=True) for value in values])
+    observations = Observations(table, {"s1": session()})
+    assert observations.select("surrogate")["value"].to_pylist() == [1.0]
+    assert len(observations.select("surrogate", failed=True)) == 4
 
 
 @pytest.mark.parametrize("text", [b"sort-one", b"gone-wrong"])
