@@ -13,6 +13,9 @@ from kongming.records.errors import InputError
 from kongming.records.fingerprint import PLACEMENTS
 from kongming.records.questions import DEFAULT_PLACEMENT, STALE_POLICIES
 
+MODEL_SEED = click.IntRange(0, 2**32 - 1)
+"""The seeds that scikit-learn takes."""
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout."
 )

@@ -218,6 +218,16 @@ def test_a_neighbour_of_which_only_a_signature_is_known_is_no_unknown_name(
     assert kongming("predict", "chaser", "--with", "bear", "--node", "node-1").returncode == 2
 
 
+@pytest.mark.parametrize("seed", ["-1", "4294967296"])
+def test_a_seed_that_no_model_takes_is_refused(
+    profiled: str, kongming: Kongming, seed: str
+) -> None:
+    for arguments in (["train"], ["evaluate", "--instances", "none.parquet"]):
+        done = kongming(*arguments, "--seed", seed)
+        assert done.returncode == 2, done.stderr
+        assert "'--seed'" in done.stderr
+
+
 def test_nothing_profiled_is_nothing_to_train(kongming: Kongming) -> None:
     done = kongming("train")
     assert done.returncode == 3

@@ -158,7 +158,7 @@ _MEASURING = (
 @click.option("--dry-run", is_flag=True, help="Print the number of runs and their time, and stop.")
 @click.option(
     "--seed",
-    type=int,
+    type=options.MODEL_SEED,
     default=None,
     help="Seed of the order of the runs (default: random, stored); of models: 0.",
 )

@@ -43,7 +43,13 @@ _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in mod
     "only if named here.",
 )
 @options.placement_filter
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random models.")
+@click.option(
+    "--seed",
+    type=options.MODEL_SEED,
+    default=0,
+    show_default=True,
+    help="Seed of the random models.",
+)
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
