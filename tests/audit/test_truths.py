@@ -13,6 +13,7 @@ import pytest
 from kongming.audit.analysis.document import analyse
 from kongming.audit.analysis.findings import findings
 from kongming.audit.readings import Observations
+from kongming.audit.report.page import to_html
 from kongming.audit.report.sections import machine_matrix
 from kongming.records.errors import CannotAnswerError
 from tests.audit.synthetic import START_S, Machine, machines, observe, only
@@ -181,6 +182,17 @@ def test_where_everything_failed_there_is_no_answer() -> None:
     )
     with pytest.raises(CannotAnswerError):
         analyse(observations)
+
+
+def test_a_program_with_the_name_of_a_surrogate_is_apart_from_it() -> None:
+    programs = {"compute.int": 2.0, "zip": 1.0}
+    audit = analyse(observe(FOUR, programs=programs))
+    medians = {
+        row["name"]: row["median"] for row in audit.document["summaries"] if row["machine"] is None
+    }
+    assert medians["compute.int"] == pytest.approx(9e-9, rel=0.05)
+    assert medians["compute.int (program)"] == pytest.approx(2.0, rel=0.05)
+    assert "compute.int (program)" in to_html(audit)
 
 
 def test_prices_compare_types() -> None:

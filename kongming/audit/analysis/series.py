@@ -30,7 +30,8 @@ _ORDER = {"program": 0, "surrogate": 1, "passive": 2}
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The name of a reading. ``lower_is_better`` is False for a program whose metric is a rate."""
+    """The name of a reading: that of a program with the name of a surrogate or signal says so.
+    ``lower_is_better`` is False for a program whose metric is a rate."""
 
     kind: str
     name: str
@@ -218,13 +219,18 @@ def _names(
         for name, facts in (session.get("programs") or {}).items()
         if isinstance(facts, dict) and facts.get("better") == "higher"
     }
-    names = []
+    parts = []
     for combined in keys.tolist():
         rest, unit_code = divmod(combined, units)
         kind_code, label_code = divmod(rest, len(label[1]))
-        text, kind_text = label[1][label_code], kind[1][kind_code]
-        is_rate = kind_text == "program" and text in rates
-        names.append(Name(kind_text, text, unit[1][unit_code], not is_rate))
+        parts.append((kind[1][kind_code], label[1][label_code], unit[1][unit_code]))
+    taken = {text for kind_text, text, _ in parts if kind_text != "program"}
+    names = []
+    for kind_text, text, unit_text in parts:
+        is_program = kind_text == "program"
+        # Tables and figures go by name alone.
+        shown = f"{text} (program)" if is_program and text in taken else text
+        names.append(Name(kind_text, shown, unit_text, not (is_program and text in rates)))
     _refuse_several_units(names)
     order = sorted(range(len(names)), key=lambda k: (_ORDER[names[k].kind], names[k].name))
     rank = np.empty(len(names), dtype=np.int64)
