@@ -24,12 +24,14 @@ _IN_WORDS = {MEAN: "the mean of its training runs", NO_SLOWDOWN: "saying that no
 
 def better(residuals: Floats, others: Floats, weights: Floats) -> bool:
     """Return whether the absolute ``residuals`` (n,) are clearly less than ``others`` (n,): by more
-    than twice the standard error of the mean difference. ``weights`` (n,) are of the rows."""
+    than twice the standard error of the mean difference. ``weights`` (n,) are of the residuals: 1
+    for each run, shared by those of a run that was left out more than once."""
     gains = np.abs(others) - np.abs(residuals)
-    if len(gains) < 2:
+    runs = float(np.sum(weights))
+    if runs < 1.5:
         return False
     gain = float(np.average(gains, weights=weights))
-    error = float(np.sqrt(np.average((gains - gain) ** 2, weights=weights) / (len(gains) - 1)))
+    error = float(np.sqrt(np.average((gains - gain) ** 2, weights=weights) / (runs - 1.0)))
     return gain > 2.0 * error
 
 

@@ -57,6 +57,13 @@ def test_an_advantage_counts_beyond_chance_only() -> None:
     assert not better(residuals, residuals, weights)
 
 
+def test_a_run_that_was_left_out_twice_counts_once() -> None:
+    own, others = np.full(10, 0.1), 0.1 + np.array([0.155, -0.045] * 5)
+    assert not better(own, others, np.ones(10))
+    twice = np.tile(np.arange(10), 2)
+    assert not better(own[twice], others[twice], np.full(20, 0.5))
+
+
 def test_training_says_when_no_model_is_better_than_saying_nothing() -> None:
     insensitive = train_application(synthetic.campaign("still", {}), models=("STACK",))
     variant = insensitive["variants"]["full"]
