@@ -121,11 +121,11 @@ def documented(
     """Compute the figures of merit by policy, relative to random and to the oracle, and by quality
     target."""
     figures: dict[str, dict[str, Any]] = {}
-    curves: dict[str, list[list[float]]] = {}
+    slowed: dict[str, Floats] = {}
     for name in names:
         outcome = study.run(name, lambda arrived, name=name: progress(name, arrived))  # type: ignore[misc]
         figures[name] = merit(study.trace, outcome, study.fleet)
-        curves[name] = _curve(slowdowns(study.trace, outcome))
+        slowed[name] = slowdowns(study.trace, outcome)
     add_ratios(figures, (RANDOM, ORACLE))
     for name, own in figures.items():
         own["captured"] = {
@@ -134,14 +134,14 @@ def documented(
         }
     return {
         "policies": figures,
-        "quality": [_at_target(study, names, figures, target, progress) for target in targets],
-        "slowdown_cdf": curves,
+        "quality": [_at_target(study, slowed, figures, target, progress) for target in targets],
+        "slowdown_cdf": {name: _curve(values) for name, values in slowed.items()},
     }
 
 
 def _at_target(
     study: Study,
-    names: Sequence[str],
+    slowed: Mapping[str, Floats],
     figures: Mapping[str, Mapping[str, Any]],
     target: float,
     progress: LabelledProgress,
@@ -150,12 +150,9 @@ def _at_target(
     job's limit; the others do not depend on it."""
     targeted = study.at_quality(target)
     policies = {}
-    for name in names:
+    for name, values in slowed.items():
         if name not in _AWARE:
-            held_share = figures[name]["quality"]["held"].get(f"{target:.2f}")
-            if held_share is None:
-                held_share = held(slowdowns(study.trace, study.run(name)), target)
-            policies[name] = _utilisation(figures[name], held_share)
+            policies[name] = _utilisation(figures[name], held(values, target))
             continue
         text = f"{name}, quality {target:g}"
         outcome = targeted.run(name, lambda arrived, text=text: progress(text, arrived))  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -18,6 +19,7 @@ from kongming.simulate import (
     documented,
     known_truth,
     made_up,
+    slowdowns,
 )
 from tests.simulate.tables import APPS, SLOWDOWN, drawn, study, table, trace
 
@@ -130,6 +132,17 @@ def test_a_quality_target_is_kept_by_the_oracle() -> None:
         assert entry["policies"]["random"]["violated_share"] > 0.0
     gained = [entry["policies"]["oracle"]["gained_pct"] for entry in qualities]
     assert gained[0] >= gained[1] > 0.0
+
+
+def test_a_quality_target_counts_as_exact_as_it_is() -> None:
+    simulation = study(drawn(300, 5, every_s=3.0), alike(8, 2))
+    slowed = slowdowns(simulation.trace, simulation.run("random"))
+    reached = sorted(set(1.0 / slowed[(1.0 / slowed > 0.945) & (1.0 / slowed < 0.955)]))
+    targets = [(a + b) / 2.0 for a, b in pairwise(reached) if b - a > 1e-4]
+    assert targets
+    for entry in documented(simulation, ("random",), targets)["quality"]:
+        held_share = float((1.0 / slowed >= entry["target"]).mean())
+        assert entry["policies"]["random"]["held_share"] == pytest.approx(held_share)
 
 
 def test_apps_are_by_name() -> None:
