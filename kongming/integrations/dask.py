@@ -70,7 +70,8 @@ class DaskPlacer(Placer):
 
     def _members(self) -> Iterable[Member]:
         if time.monotonic() - self._members_at > _LISTED_S:
-            workers = self._client.scheduler_info()["workers"]
+            # All of them: some versions tell of five unless they are asked for more.
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
             self._find_host_names(workers)
             self._listed = tuple(
                 Member(address, self._names(address, worker), worker["nthreads"])

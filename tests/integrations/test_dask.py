@@ -94,3 +94,23 @@ def test_tasks_go_to_the_unloaded_worker_and_hold_their_place_until_they_end(
         (tmp_path / "moved").touch()
         assert moved.result(timeout=100) == cluster.workers["busy"].pid
         eventually(lambda: not service.assignments())
+
+
+class _Cluster:
+    """A client of a version whose ``scheduler_info`` tells of five workers by default."""
+
+    asynchronous = False
+
+    def scheduler_info(self, n_workers: int = 5) -> dict[str, Any]:
+        names = [f"tcp://worker-{number}" for number in range(8)]
+        shown = names if n_workers < 0 else names[:n_workers]
+        return {"workers": {name: {"name": name, "nthreads": 1} for name in shown}}
+
+    def run(self, *_: object, workers: list[str], on_error: str) -> dict[str, str]:
+        return {}
+
+
+def test_all_workers_of_a_large_cluster_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KONGMING_SERVER", raising=False)
+    with DaskPlacer(app="sort", client=_Cluster()) as placer:
+        assert len(tuple(placer._members())) == 8
