@@ -38,8 +38,8 @@ class PairTable:
 
     ``logs`` (a, a): log slowdown of the row's application co-located with the column's, NaN where
     unknown. ``solo_s`` (a,): solo seconds, NaN where unknown. ``estimated`` lists the pairs that
-    were filled in instead of measured; ``faster`` counts measured pairs with a slowdown below 1.
-    ``noise_pct`` is the geometric mean of the pairs' repeat noise, None without repeats.
+    were filled in instead of measured. ``noise_pct`` is the geometric mean of the pairs' repeat
+    noise, None without repeats.
     """
 
     apps: tuple[str, ...]
@@ -47,7 +47,6 @@ class PairTable:
     solo_s: Floats
     measured: int
     repeats: int
-    faster: int
     noise_pct: float | None
     estimated: tuple[tuple[str, str], ...] = ()
 
@@ -79,11 +78,8 @@ class PairTable:
         apps = tuple(sorted({name for pair in slowdowns for name in pair}))
         index = {app: i for i, app in enumerate(apps)}
         logs = np.full((len(apps), len(apps)), math.nan)
-        faster = 0
         for (app, neighbour), values in sorted(slowdowns.items()):
-            log = math.log(geometric_mean(values))
-            faster += log < 0.0
-            logs[index[app], index[neighbour]] = log
+            logs[index[app], index[neighbour]] = math.log(geometric_mean(values))
         noises = [noise_floor_pct(values) for values in slowdowns.values() if len(values) > 1]
         positive = [noise for noise in noises if noise is not None and noise > 0.0]
         return cls(
@@ -92,9 +88,13 @@ class PairTable:
             solo_s=np.array([solo_s.get(app, math.nan) for app in apps], dtype=np.float64),
             measured=len(slowdowns),
             repeats=min(len(values) for values in slowdowns.values()),
-            faster=faster,
             noise_pct=geometric_mean(positive) if positive else None,
         )
+
+    @property
+    def faster(self) -> int:
+        """Measured pairs with a slowdown below 1: no estimate is."""
+        return int(np.count_nonzero(self.logs < 0.0))
 
     def place(self, app: str) -> int:
         """Index of an application. Raises UnknownNameError if no pair names it."""
@@ -112,18 +112,20 @@ class PairTable:
             solo_s=self.solo_s[rows],
         )
 
-    def filled(self, *, everything: bool = False) -> PairTable:
-        """Fill in pairs that were not measured with ``estimate``: those of an application
-        co-located with itself, or all (``everything``).
+    def filled(self, apps: Sequence[str] | None = None, *, everything: bool = False) -> PairTable:
+        """Restrict the table to ``apps`` (default: all), and fill in pairs that were not measured
+        with ``estimate``, from the whole table: those of an application co-located with itself, or
+        all (``everything``).
 
         Raises:
             UntrainedError: other pairs are missing, or the rest does not suffice for an estimate.
         """
+        table = self if apps is None else self.only(apps)
         missing = [
-            (self.apps[i], self.apps[j]) for i, j in np.argwhere(np.isnan(self.logs)).tolist()
+            (table.apps[i], table.apps[j]) for i, j in np.argwhere(np.isnan(table.logs)).tolist()
         ]
         if not missing:
-            return self
+            return table
         unmeasured = [(a, b) for a, b in missing if a != b]
         if unmeasured and not everything:
             shown = ", ".join(f"{a} next to {b}" for a, b in unmeasured[:3])
@@ -133,7 +135,8 @@ class PairTable:
                 hint="Measure them (kongming evaluate APPS.toml --pairs), leave those applications "
                 "out, or estimate them from the others with --estimate-missing.",
             )
-        return replace(self, logs=estimate(self.logs), estimated=tuple(missing))
+        logs = estimate(self.logs, [self.place(app) for app in table.apps])
+        return replace(table, logs=logs, estimated=tuple(missing))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -194,17 +197,17 @@ def beliefs_of(
     Raises:
         UntrainedError: a pair has no prediction.
     """
-    shape = table.logs.shape
-    logs, widths = np.full(shape, math.nan), np.zeros(shape)
-    for i, app in enumerate(table.apps):
-        for j, neighbour in enumerate(table.apps):
-            prediction = predicted.get((app, neighbour))
-            if prediction is None:
-                continue
-            median, upper = prediction
-            logs[i, j] = math.log(median)
-            if upper is not None:
-                widths[i, j] = max(math.log(upper) - logs[i, j], 0.0)
+    # Those of other applications say what these suffer and inflict.
+    apps = sorted({*table.apps, *(app for pair in predicted for app in pair)})
+    index = {app: i for i, app in enumerate(apps)}
+    every, widths = np.full((len(apps), len(apps)), math.nan), np.zeros((len(apps), len(apps)))
+    for (app, neighbour), (median, upper) in predicted.items():
+        place = index[app], index[neighbour]
+        every[place] = math.log(median)
+        if upper is not None:
+            widths[place] = max(math.log(upper) - every[place], 0.0)
+    own = [index[app] for app in table.apps]
+    logs = every[np.ix_(own, own)]
     missing = np.isnan(logs)
     for i, j in np.argwhere(missing).tolist():
         if i != j and not everything:
@@ -213,8 +216,9 @@ def beliefs_of(
                 hint="Give every pair a prediction, or profile and train the missing applications.",
             )
     if missing.any():
-        logs = estimate(logs)
-        widths[missing] = float(np.median(widths[~missing]))
+        logs = estimate(every, own)
+        widths[np.isnan(every)] = float(np.median(widths[~np.isnan(every)]))
+    widths = widths[np.ix_(own, own)]
     return Beliefs(logs, logs + widths, source, estimated=int(np.count_nonzero(missing)))
 
 
@@ -235,17 +239,18 @@ def made_up(table: PairTable, error: float, seed: int) -> Beliefs:
     )
 
 
-def estimate(logs: Floats) -> Floats:
-    """Replace NaN in ``logs`` (a, a) by an additive main-effects model: the row application's
-    sensitivity plus the column application's pressure, fitted by least squares, 0 or more.
+def estimate(logs: Floats, own: Sequence[int]) -> Floats:
+    """Return the rows and columns ``own`` of ``logs`` (a, a), NaN replaced by an additive
+    main-effects model: the row application's sensitivity plus the column application's pressure,
+    fitted to all of ``logs`` by least squares, 0 or more.
 
     Raises:
-        UntrainedError: an application has no known pair as the slowed one, or none as the
+        UntrainedError: one of ``own`` has no known pair as the slowed one, or none as the
             neighbour.
     """
     n = len(logs)
     known: NDArray[np.bool_] = ~np.isnan(logs)
-    if not (known.any(axis=1).all() and known.any(axis=0).all()):
+    if not (known[own].any(axis=1).all() and known[:, own].any(axis=0).all()):
         raise UntrainedError(
             "An application lacks measurements as the slowed one or as the neighbour of another.",
             hint="Measure at least one pair of each application.",
@@ -256,4 +261,4 @@ def estimate(logs: Floats) -> Floats:
     design[np.arange(len(rows)), n + columns] = 1.0
     effects = np.linalg.lstsq(design, logs[known], rcond=None)[0]
     estimated = np.maximum(effects[:n, None] + effects[None, n:], 0.0)
-    return np.where(known, logs, estimated)
+    return np.where(known, logs, estimated)[np.ix_(own, own)]

@@ -157,8 +157,22 @@ def test_estimates_of_a_table_without_interaction_are_exact() -> None:
         for y in presses
         if x != y
     ]
-    filled = PairTable.of(pairs, {}).filled()
-    assert np.diag(filled.logs) == pytest.approx([suffers[x] + presses[x] for x in "abc"])
+    measured = PairTable.of(pairs, {})
+    assert np.diag(measured.filled().logs) == pytest.approx(
+        [suffers[x] + presses[x] for x in "abc"]
+    )
+    # As exact where only some of them run: the others' pairs count.
+    assert measured.filled(["b"]).logs == pytest.approx(np.array([[0.5]]))
+    assert measured.filled(["c", "a"]).logs == pytest.approx(measured.filled().logs[::2, ::2])
+    predicted = {(pair.app, pair.neighbour): (pair.slowdowns[0], None) for pair in pairs}
+    beliefs = beliefs_of(predicted, measured.filled(["b"]), source="a test")
+    assert beliefs.logs == pytest.approx(np.array([[0.5]]))
+
+
+def test_pairs_that_are_faster_are_those_of_the_applications_that_run() -> None:
+    slowdowns = {("a", "b"): 1.1, ("b", "a"): 1.3, ("a", "c"): 0.9, ("c", "a"): 1.0}
+    full = PairTable.of([MeasuredPair(a, b, (s,)) for (a, b), s in slowdowns.items()], {})
+    assert (full.faster, full.filled(["a", "b"]).faster) == (1, 0)
 
 
 def test_predictions_that_lack_a_pair() -> None:

@@ -280,7 +280,7 @@ def command(
     workload = Jobs(trace, synthetic, jobs, load, zipf, burst, apps, limit, seed)
     file = pairs_of(source, lambda text: output.error_console().print(text, markup=False))
     arriving = _trace(workload, file, machines)
-    table = file.table.only(arriving.apps).filled(everything=estimate_missing)
+    table = file.table.filled(arriving.apps, everything=estimate_missing)
     beliefs = beliefs_for(source, file, table)
     names = _policies(policies, beliefs is not None)
     study = Study(
