@@ -69,19 +69,23 @@ def verdict(baseline: Runs, runs: Runs, goal: Goal) -> Comparison | None:
     """Compare the undisturbed processes of two results; None where those are fewer than
     ``LEAST_RUNS``, or of two machines."""
     before, after = _undisturbed(baseline), _undisturbed(runs)
-    machines = {metadata.get(f"{PREFIX}machine") for _, metadata in (*baseline, *runs)}
-    if min(len(before), len(after)) < LEAST_RUNS or len(machines) > 1:
+    if min(len(before), len(after)) < LEAST_RUNS or _machines((*baseline, *runs)) > 1:
         return None
     return compare(before, after, goal)
 
 
 def _undisturbed(runs: Runs) -> list[float]:
     """The mean of each process: its values share a start, and are no repetitions of it."""
-    return [
-        fmean(values)
-        for values, metadata in runs
-        if metadata.get(f"{PREFIX}disturbed") == QUIET and min(values) > 0.0
-    ]
+    return [fmean(values) for values, metadata in runs if _counts(values, metadata)]
+
+
+def _machines(runs: Runs) -> int:
+    """The machines that the processes which count ran on."""
+    return len({m.get(f"{PREFIX}machine") for values, m in runs if _counts(values, m)})
+
+
+def _counts(values: Sequence[float], metadata: Any) -> bool:
+    return metadata.get(f"{PREFIX}disturbed") == QUIET and min(values) > 0.0
 
 
 @click.command()
@@ -110,8 +114,11 @@ def command(file: str, effect: str, baseline: str | None) -> int:
             continue
         compared = verdict(before[name], runs, goal)
         verdicts.add("cannot tell" if compared is None else compared.verdict)
-        # Why there is none is in what each of the files says.
+        # Why there is none is in what each of the files says, unless they differ in the machine.
         text = f"cannot tell: {checked[name]}; baseline {check(before[name], name, goal)}"
+        machines = _machines((*before[name], *runs))
+        if machines > 1:
+            text = f"cannot tell: they are of {machines} machines"
         click.echo(f"{name}: {text if compared is None else compared}")
     if "slower" in verdicts:
         return SLOWER

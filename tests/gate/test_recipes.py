@@ -144,6 +144,10 @@ def test_results_of_pyperf_are_judged_by_their_undisturbed_runs(tmp_path: Path) 
     elsewhere = [(values, metadata | {"kongming_machine": "m2"}) for values, metadata in quiet]
     assert verdict(quiet, elsewhere, Goal(0.02)) is None
     assert verdict(loud, quiet, Goal(0.02)) is None
+    # Those that do not count decide nothing by their machine either.
+    unwatched = [((1.0,), {}), ((9.0,), elsewhere[0][1] | {"kongming_disturbed": "steal"})]
+    here = [(values, metadata | {"kongming_machine": "m1"}) for values, metadata in quiet]
+    assert verdict(here + unwatched, here, Goal(0.02)) is not None
     # Without the hook nothing is known of a run.
     without_hook = check([(values, {}) for values, _ in quiet], "sum", Goal(0.02))
     assert not without_hook.fit
@@ -157,8 +161,14 @@ def test_results_of_pyperf_are_judged_by_their_undisturbed_runs(tmp_path: Path) 
 def test_files_of_pyperf_are_compared(tmp_path: Path) -> None:
     pyperf = pytest.importorskip("pyperf")
 
-    def file(name: str, factor: float, benchmark: str = "sum", runs: int = 20) -> str:
-        metadata = {"name": benchmark, f"{PREFIX}disturbed": "no"}
+    def file(
+        name: str, factor: float, benchmark: str = "sum", runs: int = 20, machine: str = "m1"
+    ) -> str:
+        metadata = {
+            "name": benchmark,
+            f"{PREFIX}disturbed": "no",
+            f"{PREFIX}machine": machine,
+        }
         each = [
             pyperf.Run(
                 [factor * (1.0 + 0.001 * (k % 5))], metadata=metadata, collect_metadata=False
@@ -179,6 +189,8 @@ def test_files_of_pyperf_are_compared(tmp_path: Path) -> None:
     few = status(file("few", 1.1, runs=3))
     assert few[0] == 3
     assert few[1].startswith("sum: cannot tell: ")
+    elsewhere = status(file("elsewhere", 1.1, machine="m2"))
+    assert elsewhere == (3, "sum: cannot tell: they are of 2 machines\n")
     assert status(file("new", 1.0, "other")) == (3, "other: no baseline\n")
 
 
