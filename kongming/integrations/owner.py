@@ -83,7 +83,20 @@ def _ended(process: str) -> bool:
     started_now = _started if "-" in started else _started_by_clock
     try:
         return started_now(int(pid)) != started
-    except (psutil.NoSuchProcess, OverflowError):
+    except OverflowError:
         return True
+    except psutil.NoSuchProcess:
+        return not _hidden(int(pid))
     except psutil.AccessDenied:
         return False
+
+
+def _hidden(pid: int) -> bool:
+    """Whether it is another user's, which /proc may hide (its option hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False

@@ -38,3 +38,19 @@ def test_ids_of_earlier_versions_are_read() -> None:
     assert owner.left_over(ids, "ray") == ids[1:]
     elsewhere = f"{host}{os.getpid()}.{created - 90}.7:1"
     assert owner.left_over([elsewhere, f"{host}x:1"], "ray") == []
+
+
+def test_a_process_that_is_hidden_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With hidepid /proc shows no process of another user."""
+
+    def no_such_process(pid: int) -> str:
+        raise psutil.NoSuchProcess(pid)
+
+    def not_permitted(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    id_ = owner.new_id("ray")
+    monkeypatch.setattr(owner, "_started", no_such_process)
+    assert owner.left_over([id_], "ray") == [id_]
+    monkeypatch.setattr(os, "kill", not_permitted)
+    assert owner.left_over([id_], "ray") == []
