@@ -101,6 +101,8 @@ def test_a_trace(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:
         (("--app", "nobody"), 2, "nobody"),
         (("--nodes", "0"), 2, "--nodes"),
         (("--fleet", "none.csv"), 2, "none.csv"),
+        (("--fleet", "none.csv", "--slots", "2"), 2, "--slots"),
+        (("--trace", "none.csv"), 2, "--jobs"),
     ],
 )
 def test_wrong_usage(

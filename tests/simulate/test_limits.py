@@ -252,6 +252,10 @@ def test_traces_of_both_formats(kongming: Kongming, tmp_path: Path) -> None:
         (("--limits", "all", "--zipf", "nan"), "zipf"),
         (("--limits", "all", "--trace", "none.swf"), "none.swf"),
         (("--limits", "all", "--trace", "none.swf", "--seeds", "3"), "--seeds"),
+        (("--limits", "all", "--trace", "none.swf", "--jobs", "9"), "--jobs"),
+        (("--limits", "all", "--plot", "figure.svg"), "--plot"),
+        (("--limits", "all", "--fleet", "none.csv"), "--fleet"),
+        (("--limits", "all", "--pack"), "--pack"),
     ],
 )
 def test_wrong_usage(kongming: Kongming, arguments: tuple[str, ...], message: str) -> None:

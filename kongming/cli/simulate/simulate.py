@@ -25,6 +25,13 @@ QUALITIES = (0.90, 0.95, 0.98, 0.99)
 """Quality targets of a plot without --quality."""
 
 
+_GENERATED = ("jobs", "load", "zipf", "burst")
+_PLACED = (
+    *("apps", "fleet", "pairs", "placement", "predicted", "model", "prediction_error"),
+    *("estimate_missing", "policies", "limit", "patience", "best_fit", "pack", "quality", "plot"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Jobs:
     """A trace, or the parameters of a synthetic one."""
@@ -251,7 +258,10 @@ def command(
         raise InputError(
             "cannot be given with --trace.", field="--synthetic", allowed="one of them"
         )
+    if trace is not None:
+        _refuse(_GENERATED, "is an option of generated jobs.")
     if limits is not None:
+        _refuse(_PLACED, "cannot be given with --limits.")
         from kongming.cli.simulate import limits as time_limits
 
         queue = time_limits.Queue(
@@ -269,6 +279,10 @@ def command(
         raise InputError(
             "cannot be given with --predicted.", field="--prediction-error", allowed="one of them"
         )
+    if trace is not None:
+        _refuse(("apps",), "is an option of generated jobs.")
+    if fleet is not None:
+        _refuse(("nodes", "slots"), "cannot be given with --fleet.")
     _check_plot(plot)
     targets = _targets(quality, plot)
     from kongming.simulate import Queueing, Rules, Study, alike, documented, read_fleet
@@ -313,20 +327,28 @@ def command(
 
 def _processors(nodes: int, slots: int) -> int | None:
     """Processors of the machine, as far as they were given: a trace may have its own."""
-    context = click.get_current_context()
-    default = click.core.ParameterSource.DEFAULT
-    given = any(context.get_parameter_source(name) != default for name in ("nodes", "slots"))
-    return nodes * slots if given else None
+    return nodes * slots if any(map(_given, ("nodes", "slots"))) else None
+
+
+def _given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source != click.core.ParameterSource.DEFAULT
+
+
+def _refuse(names: Sequence[str], why: str) -> None:
+    """Raise InputError where an option was given that would do nothing."""
+    from kongming.records.errors import InputError
+
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in names and _given(parameter.name):
+            raise InputError(why, field=parameter.opts[0], hint="Leave it out.")
 
 
 def _trace(workload: Jobs, file: PairFile, fleet: Fleet) -> Trace:
-    from kongming.records.errors import InputError
     from kongming.simulate import Synthetic, read_trace
 
     table = file.table.only(workload.apps) if workload.apps else file.table
     if workload.trace is not None:
-        if workload.apps:
-            raise InputError("is an option of generated jobs.", field="--app", hint="Leave it out.")
         return read_trace(workload.trace, table.apps, table.solo_s, workload.limit).used()
     generator = Synthetic(
         workload.synthetic or "poisson",
