@@ -127,7 +127,11 @@ def _entry(
     prediction = entry["predictions"].get(model)
     if prediction is None:
         return pair, solo, None
-    upper = prediction.get("upper")
-    if upper is not None and not math.isfinite(upper):
-        upper = None
-    return pair, solo, (prediction["value"] / solo, None if upper is None else upper / solo)
+    median, upper = prediction["value"] / solo, prediction.get("upper")
+    if not 0.0 < median < math.inf:
+        raise ValueError(f"the prediction {median:g}")
+    if upper is None or not math.isfinite(upper):
+        return pair, solo, (median, None)
+    if upper / solo < median:
+        raise ValueError(f"the upper end {upper / solo:g} is below the prediction {median:g}")
+    return pair, solo, (median, upper / solo)

@@ -123,6 +123,11 @@ def test_the_document_of_an_evaluation(tmp_path: Path) -> None:
     document["scored"] = "bracketed"
     bracketed = read_pairs(written(tmp_path, json.dumps(document), "pairs.json"))
     assert math.isnan(bracketed.table.solo_s[0])
+    for wrong in ({"value": 0.0}, {"value": math.nan}, {"value": 12.5, "upper": -1.0}):
+        prediction.clear()
+        prediction.update(wrong)
+        with pytest.raises(InputError, match="pair 1 is not valid"):
+            read_pairs(written(tmp_path, json.dumps(document), "pairs.json"))
     with pytest.raises(InputError, match="not an evaluation of pairs"):
         read_pairs(written(tmp_path, "{}", "pairs.json"))
 
