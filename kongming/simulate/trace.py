@@ -182,7 +182,7 @@ class Synthetic:
             arrival = np.cumsum(random.exponential(1.0 / rate, self.jobs))
             app_of = random.choice(len(apps), self.jobs, p=weights)
         else:
-            sizes = random.geometric(1.0 / self.burst, self.jobs)
+            sizes = np.minimum(random.geometric(1.0 / self.burst, self.jobs), self.jobs)
             groups = int(np.searchsorted(np.cumsum(sizes), self.jobs)) + 1
             times = np.cumsum(random.exponential(self.burst / rate, groups))
             arrival = np.repeat(times, sizes[:groups])[: self.jobs]

@@ -152,6 +152,12 @@ def test_time_min_kills_nobody_whom_the_user_would_not(seed: int, arrivals: str)
     assert all(np.isfinite(outcome.end_s).all() for outcome in done.values())
 
 
+def test_a_burst_of_more_jobs_than_there_are_takes_no_room() -> None:
+    jobs = Generated("bursty", 1000, 0.9, 64, burst=1e12).generate()
+    assert len(jobs) == 1000
+    assert len(set(jobs.arrival_s.tolist())) == 1
+
+
 def test_a_prediction_knows_what_has_ended_and_holds_its_share() -> None:
     jobs = Generated("poisson", 4000, 0.7, 64, zipf=0.0, apps=4, seed=3).generate()
     predicted = predicted_quantiles(jobs, 0.95)

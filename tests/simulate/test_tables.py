@@ -253,6 +253,12 @@ def test_made_up_jobs_bring_the_load_asked_for(arrivals: str) -> None:
     assert together == pytest.approx(0.9 if arrivals == "bursty" else 0.0, abs=0.02)
 
 
+def test_a_burst_of_more_jobs_than_there_are_takes_no_room() -> None:
+    trace = Synthetic("bursty", 1000, 0.6, burst=1e12).generate(APPS, SOLOS, 50.0, 1.2)
+    assert len(trace) == 1000
+    assert len(set(trace.arrival_s.tolist())) == 1
+
+
 def test_an_application_that_is_not_in_the_table() -> None:
     with pytest.raises(UnknownNameError, match="victims"):
         table().only(["victims"])

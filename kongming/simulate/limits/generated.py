@@ -72,8 +72,10 @@ class Generated:
         weights /= weights.sum()
         groups = np.ones(self.jobs, dtype=np.int64)
         if self.arrivals == "bursty":
-            groups = random.geometric(1.0 / self.burst, self.jobs)
-        app_of = np.repeat(random.choice(self.apps, self.jobs, p=weights), groups)[: self.jobs]
+            groups = np.minimum(random.geometric(1.0 / self.burst, self.jobs), self.jobs)
+            groups = groups[: np.searchsorted(np.cumsum(groups), self.jobs) + 1]
+        drawn = random.choice(self.apps, self.jobs, p=weights)[: len(groups)]
+        app_of = np.repeat(drawn, groups)[: self.jobs]
         run_s = median_s[app_of] * np.exp(spread[app_of] * random.standard_normal(self.jobs))
         kind = random.random(self.jobs)
         early = np.exp(random.uniform(math.log(0.01), 0.0, self.jobs))
@@ -105,12 +107,11 @@ class Generated:
     ) -> Floats:
         """Arrival times over ``span_s`` seconds; those of a group are equal."""
         shares = np.cumsum(random.exponential(1.0, len(groups)))
-        count = int(np.searchsorted(np.cumsum(groups), self.jobs)) + 1
-        times = span_s * shares[:count] / shares[count - 1]
+        times = span_s * shares / shares[-1]
         if self.arrivals == "daily":
             # Time as the integral of the rate has it, to time as the clock has it.
             clock = np.linspace(0.0, span_s, 10_000)
             turn = 2.0 * math.pi * clock / _DAY_S
             passed = clock - 0.8 * _DAY_S / (2.0 * math.pi) * np.sin(turn)
             times = np.interp(times * passed[-1] / span_s, passed, clock)
-        return np.repeat(times, groups[:count])[: self.jobs]
+        return np.repeat(times, groups)[: self.jobs]
