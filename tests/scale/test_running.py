@@ -57,6 +57,52 @@ def test_a_table_of_another_program_is_not_added_to(tmp_path: Path) -> None:
         RunTable(path, "aaaa")
 
 
+@pytest.mark.parametrize(
+    "text", ["notes without a line's end", "a,b\n1,2\nlast", "\udcff\udcfe,x\n"]
+)
+def test_a_file_that_is_no_table_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "notes.txt"
+    content = text.encode(errors="surrogateescape")
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="not written by this command"):
+        RunTable(path, "aaaa")
+    assert path.read_bytes() == content
+
+
+def test_a_table_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--out: .*there is no folder"):
+        RunTable(tmp_path / "none" / "runs.csv", "aaaa")
+
+
+def test_a_row_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", "now"))
+    content = path.read_bytes()
+    for cut in (content[:20], content + b"2,0."):
+        path.write_bytes(cut)
+        table = RunTable(path, "aaaa")
+        assert table.done == ({AT: 1} if len(cut) > 20 else {})
+        table.add(Experiment(AT), Measured(1.5, "process", "now"))
+        assert path.read_bytes().splitlines()[0] == content.splitlines()[0]
+        assert RunTable(path, "aaaa").done[AT] == len(path.read_bytes().splitlines()) - 1
+
+
+def test_rows_have_the_columns_of_their_table(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "size,seconds,machines,scale,how,identity,started_at\n9,1,2,1,cgroup,aaaa,now\n"
+    )
+    RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", "now"))
+    assert path.read_text().splitlines()[-1] == ",1.500000,4,0.1,process,aaaa,now"
+
+
+def test_a_scale_of_many_digits_is_run_once(tmp_path: Path) -> None:
+    (experiment,) = ordered([(Configuration(2, 1 / 3), 1)])
+    table = RunTable(tmp_path / "runs.csv", "aaaa")
+    table.add(experiment, Measured(1.5, "process", "now"))
+    assert not remaining([experiment], RunTable(table.path, "aaaa").done)
+
+
 def test_without_control_groups_machines_are_processes(tmp_path: Path) -> None:
     app = Application("job", "echo {rank}", check="^[0-3]$")
     with LocalRunner(app, tmp_path / "work", root=tmp_path) as runner:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
+from kongming.missing_file import unwritable
 from kongming.records.errors import InputError
 from kongming.scale.points import Configuration
 
@@ -71,7 +72,8 @@ def ordered(design: Sequence[tuple[Configuration, int]], *, seed: int = 0) -> li
     not affect all repeats of one configuration."""
     counts: Counter[Configuration] = Counter()
     for at, count in design:
-        counts[at] += count
+        # With the digits that the command and the table have.
+        counts[Configuration(at.machines, float(f"{at.scale:.12g}"))] += count
     runs = [Experiment(at, repeat) for at, count in counts.items() for repeat in range(count)]
     random.Random(seed).shuffle(runs)
     return runs
@@ -93,55 +95,64 @@ class RunTable:
     """The CSV file that runs are appended to and resumed from.
 
     Raises:
-        InputError: the file is a different table, or belongs to another program.
+        InputError: the file is a different table, belongs to another program, or cannot be written.
     """
 
     def __init__(self, path: Path, identity: str) -> None:
         self.path = path
         self.identity = identity
+        self.columns: Sequence[str] = COLUMNS
         self.done: Counter[Configuration] = Counter()
-        if path.exists() and path.stat().st_size > 0:
-            self._resume()
+        try:
+            # At once, or a run would be measured for a table that cannot be written.
+            is_new = not path.exists()
+            path.open("ab").close()
+            content = path.read_bytes()
+            if is_new:
+                path.unlink()
+        except OSError as error:
+            raise unwritable(path, error, field="--out") from error
+        if content:
+            self._resume(content)
 
     def add(self, experiment: Experiment, measured: Measured) -> None:
         """Append a row and flush it to disk."""
         assert measured.seconds is not None
         is_new = not self.path.exists() or self.path.stat().st_size == 0
+        cells = (
+            experiment.machines,
+            f"{experiment.at.scale:.12g}",
+            f"{measured.seconds:.6f}",
+            measured.how,
+            self.identity,
+            measured.started_at,
+        )
         with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
+            writer = csv.DictWriter(file, self.columns, restval="", lineterminator="\n")
             if is_new:
-                writer.writerow(COLUMNS)
-            writer.writerow(
-                (
-                    experiment.machines,
-                    f"{experiment.at.scale:.12g}",
-                    f"{measured.seconds:.6f}",
-                    measured.how,
-                    self.identity,
-                    measured.started_at,
-                )
-            )
+                writer.writeheader()
+            writer.writerow(dict(zip(COLUMNS, cells, strict=True)))
             file.flush()
             os.fsync(file.fileno())
         self.done[experiment.at] += 1
 
-    def _resume(self) -> None:
-        text = self.path.read_text(encoding="utf-8")
-        if not text.endswith("\n"):
-            # The last row is incomplete, for example after a crash.
-            text = text[: text.rfind("\n") + 1]
-            self.path.write_text(text, encoding="utf-8")
-        rows = csv.DictReader(text.splitlines())
-        if rows.fieldnames is None:
-            return
-        missing = [name for name in COLUMNS if name not in rows.fieldnames]
-        if missing:
+    def _resume(self, content: bytes) -> None:
+        end = content.rfind(b"\n") + 1
+        try:
+            rows = csv.DictReader(content[:end].decode().splitlines())
+            columns = rows.fieldnames or ()
+        except (UnicodeDecodeError, csv.Error):
+            rows, columns = csv.DictReader(()), ()
+        missing = [name for name in COLUMNS if name not in columns]
+        # Of a header that was cut off, nothing is lost.
+        if missing and not ",".join(COLUMNS).encode().startswith(content):
             raise InputError(
                 f"is a table without {', '.join(missing)}, not written by this command.",
                 field="--out",
                 value=str(self.path),
                 hint="Choose another file.",
             )
+        self.columns = columns or COLUMNS
         for number, row in enumerate(rows, 1):
             if row["identity"] != self.identity:
                 raise InputError(
@@ -157,3 +168,6 @@ class RunTable:
                     "is not a configuration.", field=f"row {number}, column 'machines'"
                 ) from error
             self.done[at] += 1
+        if end < len(content):
+            # The last row is incomplete, for example after a crash.
+            os.truncate(self.path, end)
