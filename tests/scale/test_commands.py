@@ -213,6 +213,27 @@ def test_next_stops_by_the_interval_that_predict_gives(
     assert advice["stop"] == (target == "8@1")
 
 
+def test_variances_at_the_target_have_no_unit_of_time(kongming: Kongming, tmp_path: Path) -> None:
+    """They are in those of one run there, in nanoseconds and in years."""
+    path = tmp_path / "runs.csv"
+    where = ("--machines", "1..8", "--scale", "0.01..0.1", "--target", "64@1.0")
+    variances, chosen = [], []
+    for unit in (1e-6, 1.0, 1e8):
+        rows = [
+            f"{m},{s},{unit * (5 + 100 * s / m + 2 * np.log(m) + 0.3 * m)}"
+            for m, s in ((1, 0.01), (2, 0.02), (4, 0.05), (8, 0.1), (2, 0.1))
+        ]
+        path.write_text("\n".join(["machines,scale,seconds", *rows]))
+        design = answer(kongming, "design", "--done", path, *where, "--experiments", "2")
+        following = answer(kongming, "next", path, *where)["next"]
+        variances.append((design["predicted_variance"]["chosen"], following["variance_now"]))
+        chosen.append((following["machines"], following["scale"]))
+    assert variances[0] == pytest.approx(variances[1], rel=1e-4)
+    assert variances[2] == pytest.approx(variances[1], rel=1e-4)
+    assert chosen[0] == chosen[1] == chosen[2]
+    assert 1.0 < variances[1][0] < variances[1][1] < 1000.0
+
+
 def test_next_ends_where_predict_does_beyond_a_cliff(kongming: Kongming, tmp_path: Path) -> None:
     path, saved = tmp_path / "runs.csv", tmp_path / "model.json"
     points = grid((2, 4, 6, 8, 12), (0.02, 0.05, 0.1))

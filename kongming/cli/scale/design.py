@@ -157,6 +157,7 @@ def design(
             done=done,
             terms=terms,
             items=items,
+            target=aim,
             at_least=required,
             repeats=repeats or 1,
         )
@@ -283,6 +284,7 @@ def next_experiment(
             done=runs,
             terms=terms,
             items=items,
+            target=aim,
         )
         assert plan.runs is not None
         # The terms choose the experiment; the answer is that of 'scale fit' and 'scale predict'.

@@ -31,9 +31,10 @@ class Experiments:
     """Candidate experiments: ``points`` (n,) and their ``cost`` (n,), in machine-seconds or 1 each.
 
     ``seconds`` (n,), if a model predicts them, weigh an experiment by its noise: the relative error
-    is the same for all, so a long run has a large error in seconds. ``at_least`` are minimum counts
-    of configurations, ``done`` the runs that exist already. ``limit`` is the option that gives the
-    budget of costs.
+    is the same for all, so a long run has a large error in seconds; ``target_seconds`` are those of
+    a run at the target, in whose variance that of its prediction is. ``at_least`` are minimum
+    counts of configurations, ``done`` the runs that exist already. ``limit`` is the option that
+    gives the budget of costs.
     """
 
     points: Points
@@ -41,6 +42,7 @@ class Experiments:
     terms: tuple[Term, ...]
     items: float | None = None
     seconds: Floats | None = None
+    target_seconds: float = 1.0
     at_least: Mapping[Configuration, int] | None = None
     done: Points | None = None
     done_seconds: Floats | None = None
@@ -176,7 +178,8 @@ def next_best(
         raise InputError("There are no runs yet.", hint="Start with: kongming scale design")
     problem = _problem(experiments, float("inf"), "I", target)
     # A small ridge, in case the runs so far do not identify all terms.
-    M = problem.prior + 1e-9 * np.diag(np.maximum(np.diag(problem.prior), 1e-9))
+    own_information = np.diag(problem.prior)
+    M = problem.prior + 1e-9 * np.diag(np.maximum(own_information, 1e-9 * own_information.max()))
     G = np.linalg.inv(M)
     assert problem.aims is not None
     now = float(np.sum(problem.aims * (G @ problem.aims)))
@@ -207,7 +210,7 @@ def _problem(
         if target is None:
             raise InputError("I-optimality needs a target.", field="--target", allowed="as 64@1.0")
         features = matrix(experiments.terms, Points.of([target]), experiments.items) / size
-        aims = features.T
+        aims = features.T / experiments.target_seconds
     prior = np.zeros((A.shape[1], A.shape[1]))
     if experiments.done is not None and len(experiments.done):
         done = matrix(experiments.terms, experiments.done, experiments.items) / size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,7 @@ def experiments_of(
     done: Path | None,
     terms: str,
     items: float | None,
+    target: Configuration | None = None,
     at_least: Mapping[Configuration, int] | None = None,
     repeats: int = 1,
 ) -> tuple[Plan, list[str]]:
@@ -91,6 +92,7 @@ def experiments_of(
 
     from kongming.scale.design.candidates import Experiments, candidates
     from kongming.scale.fit.terms import read_terms
+    from kongming.scale.points import Points
     from kongming.scale.ranges import machine_counts, scales
     from kongming.scale.table import read_table
 
@@ -110,15 +112,20 @@ def experiments_of(
         if len(table.parts) != 1:
             raise InputError("A design covers one job only.", field="--done", value=str(done))
         runs = next(iter(table.parts.values()))
-    seconds = done_seconds = None
+    predict: Callable[[Points], Floats] | None = None
     if model is not None:
-        seconds = model.seconds(points)
-        done_seconds = None if runs is None else model.seconds(runs.points)
+        predict = model.seconds
     elif runs is not None and runs.count >= len(chosen.terms):
         from kongming.scale.fit.ernest import fit_ernest
 
-        fit = fit_ernest(runs, chosen.terms, items, relative=True)
-        seconds, done_seconds = fit.predict(points), fit.predict(runs.points)
+        predict = fit_ernest(runs, chosen.terms, items, relative=True).predict
+    seconds = done_seconds = None
+    target_seconds = 1.0
+    if predict is not None:
+        seconds = predict(points)
+        done_seconds = None if runs is None else predict(runs.points)
+        if target is not None:
+            target_seconds = float(predict(Points.of([target]))[0])
     costs: Floats | None = None
     if cost_file is not None:
         costs = read_costs(cost_file, points, items)
@@ -136,6 +143,7 @@ def experiments_of(
         terms=chosen.terms,
         items=items,
         seconds=seconds,
+        target_seconds=target_seconds,
         at_least=at_least,
         done=None if runs is None else runs.points,
         done_seconds=done_seconds,
