@@ -174,6 +174,8 @@ def test_first_runs_that_are_slower_are_told_and_can_be_left_out() -> None:
     dropped = fitted(slow, drop_first=True, kind="ernest")
     assert dropped.report["loo_error_pct"] < warned.report["loo_error_pct"]
     assert dropped.report["terms"]["scale/machines"] == pytest.approx(149.58, rel=0.03)
+    assert dropped.report["noise_floor_pct"] < 2.0 < warned.report["noise_floor_pct"]
+    assert dropped.report["runs"] == len(runs) * 2 // 3
 
 
 def test_the_noise_floor_is_what_repeats_differ_by() -> None:

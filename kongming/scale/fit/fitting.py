@@ -112,13 +112,12 @@ def _fit(
     failed: int,
 ) -> ScaleModel:
     warnings = failed_warnings(failed)
-    all_runs = runs
     if len(identities) > 1:
         warnings.append(
             f"the runs belong to {len(identities)} different programs or inputs (column identity)"
         )
     # Which run was the first is all that the order of rows tells.
-    runs = _first_runs(runs, settings, warnings).in_order()
+    all_runs = runs = _first_runs(runs, settings, warnings).in_order()
     requested = _with_setup(settings.terms, runs) if iterated else settings.terms
     edge = None
     stacked = settings.kind in (AUTO, STACK)
