@@ -101,6 +101,18 @@ def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert [row["machines"] for row in curve["curve"]] == [1, 8, 64] * 2
 
 
+def test_fewer_machines_than_were_run_are_not_advised(kongming: Kongming, tmp_path: Path) -> None:
+    table, model = tmp_path / "runs.csv", tmp_path / "model.json"
+    table.write_text("machines,seconds\n4,50\n8,30\n12,25\n")
+    answer(kongming, "fit", table, *FAST, "--save", model)
+    question = ("recommend", model, "--machines", "2")
+    assert answer(kongming, *question, "--deadline", "1h", status=3)["recommendation"] is None
+    text = kongming("scale", *question, "--deadline", "1h").stdout
+    assert text.startswith("Fewer machines than were run are not advised. The likeliest is 2")
+    text = kongming("scale", *question, "--deadline", "1s").stdout
+    assert text.startswith("Nothing ends within 1.00 s with the required probability.")
+
+
 def test_names_are_kept_in_the_store_and_binaries_watched(
     kongming: Kongming, runs: Path, tmp_path: Path
 ) -> None:

@@ -352,11 +352,14 @@ def recommend_machines(
             goal = f"ends within {output.format_duration(deadline)}"
         offer = best or likeliest
         of = f" of type {offer.machine_type}" if offer.machine_type is not None else ""
-        advice = (
-            "Take"
-            if best is not None
-            else f"Nothing {goal} with the required probability. The likeliest is"
-        )
+        advice = "Take"
+        if best is None:
+            # What keeps the limit and is not the best has fewer machines than were ever run.
+            advice = (
+                f"Nothing {goal} with the required probability. The likeliest is"
+                if (offer.probability or 0.0) < risk
+                else "Fewer machines than were run are not advised. The likeliest is"
+            )
         console = output.console()
         console.print(
             f"{advice} {count(offer.machines, 'machine')}{of}: "
