@@ -113,6 +113,14 @@ def test_fewer_machines_than_were_run_are_not_advised(kongming: Kongming, tmp_pa
     assert text.startswith("Nothing ends within 1.00 s with the required probability.")
 
 
+def test_a_curve_over_very_many_machines_has_steps(kongming: Kongming, tmp_path: Path) -> None:
+    table, model = tmp_path / "runs.csv", tmp_path / "model.json"
+    table.write_text("machines,seconds\n1000000,50\n2000000,30\n")
+    answer(kongming, "fit", table, *FAST, "--save", model)
+    machines = [row["machines"] for row in answer(kongming, "curve", model)["curve"]]
+    assert machines == list(range(800, 8_000_001, 800))
+
+
 def test_names_are_kept_in_the_store_and_binaries_watched(
     kongming: Kongming, runs: Path, tmp_path: Path
 ) -> None:

@@ -73,7 +73,8 @@ class CurveOptions:
     """The arguments of a command that predicts over a range of machine counts.
 
     ``scale`` is a share of the input (1 is all of it), ``level`` the probability of an interval.
-    ``machines`` is a range as text (None: up to ``FURTHER`` times the largest trained count).
+    ``machines`` is a range as text (None: up to ``FURTHER`` times the largest trained count, of
+    very many every second, third, ...).
     """
 
     model: str
@@ -94,12 +95,13 @@ class CurveOptions:
         Raises:
             InputError: ``machines`` is not a range.
         """
-        from kongming.scale.ranges import machine_counts
+        from kongming.scale.ranges import MAX_VALUES, machine_counts
 
         if self.machines is not None:
             return machine_counts(self.machines)
-        largest = max(model.ranges.machines[1] for model in models)
-        return tuple(range(1, int(FURTHER * largest) + 1))
+        last = int(FURTHER * max(model.ranges.machines[1] for model in models))
+        step = -(-last // MAX_VALUES)
+        return tuple(range(step, last + 1, step))
 
 
 def curve_options(function: _Function) -> _Function:
