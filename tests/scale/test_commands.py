@@ -301,6 +301,7 @@ def test_a_cost_function_and_its_budget(kongming: Kongming, tmp_path: Path) -> N
         (("--experiments", "1"), r"--experiments: So few experiments"),
         (("--at-least", "4@0.1=9", "--experiments", "4"), r"--experiments: .*--at-least.*9 or mo"),
         (("--at-least", "4@0.1=3", "--repeats", "2"), r"--at-least: .*--repeats 2.*'4@0.1=3'"),
+        (("--at-least", "4@0.1=\u00b2"), r"--at-least: is not a count"),
         (("--cost", "nope.csv"), r"--cost: There is no file nope.csv"),
     ],
 )

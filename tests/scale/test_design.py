@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from kongming.scale.design.candidates import (
     target_variance,
 )
 from kongming.scale.design.exchange import round_weights
+from kongming.scale.design.planning import configuration, read_design
 from kongming.scale.design.relaxation import Problem, criterion, information, relax
 from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.points import Configuration, Points
@@ -213,6 +215,39 @@ def test_fewer_experiments_than_terms_are_refused(
         find_design(some, budget, kind=kind, target=TARGET)
     assert "Allow 4 experiments" in (caught.value.hint or "")
     assert ("the cheapest 4 cost 40" in (caught.value.hint or "")) is costly
+
+
+WRONG = {
+    "1_0@1": "is not a configuration",
+    "\u0663@1": "is not a configuration",
+    "0@1": "is not a configuration",
+    f"{'9' * 400}@1": r"machines: .*Allowed: 1 to 1e\+09",
+    "64@1e300": r"scale: .*Allowed: 1e-15 to 1e\+18",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items())
+def test_a_configuration_is_one_that_a_table_may_have(text: str, message: str) -> None:
+    assert configuration(" 4 @ 50%", "--target") == Configuration(4, 0.5)
+    with pytest.raises(InputError, match=f"--target.*{message}"):
+        configuration(text, "--target")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"machines": 2, "scale": 1e999}',
+        '{"machines": 1e999, "scale": 1}',
+        '{"machines": 2.7, "scale": 1}',
+        '{"machines": 2, "scale": 1, "runs": 1.9}',
+        '{"machines": 2, "scale": 1, "runs": NaN}',
+    ],
+)
+def test_an_experiment_of_a_design_is_in_range(tmp_path: Path, entry: str) -> None:
+    file = tmp_path / "design.json"
+    file.write_text(f'{{"experiments": [{{"machines": 2.0, "scale": 1}}, {entry}]}}')
+    with pytest.raises(InputError, match=r"experiments\[2\]: is out of range"):
+        read_design(file)
 
 
 def test_the_next_best_lowers_the_variance_more_than_others() -> None:

@@ -136,7 +136,7 @@ def design(
         required: dict[Any, int] = {}
         for text in at_least:
             pair, _, times = text.partition("=")
-            if times and not (times.isdigit() and int(times) > 0):
+            if times and not (times.isascii() and times.isdigit() and int(times) > 0):
                 raise InputError(
                     "is not a count.", field="--at-least", value=text, allowed="as 4@0.1=2"
                 )

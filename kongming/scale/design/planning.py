@@ -40,13 +40,12 @@ class Plan:
 
 def configuration(text: str, field: str) -> Configuration:
     """Parse ``MACHINES@SCALE``, such as ``64@1.0``. Raises InputError."""
-    from kongming.scale.points import Configuration
+    from kongming.scale.points import MACHINES, SCALES, Configuration, check_within
 
     machines, at, scale = text.partition("@")
-    try:
-        parsed = Configuration(float(int(machines)), parse_share(scale.strip()) if at else 1.0)
-    except ValueError:
-        parsed = Configuration(math.nan)
+    # What Python takes for numbers besides: 1_000 and the digits of other scripts.
+    number = float(machines) if machines.strip().isascii() and machines.strip().isdigit() else 0.0
+    parsed = Configuration(number, parse_share(scale.strip()) if at else 1.0)
     if not (parsed.machines >= 1.0 and math.isfinite(parsed.scale) and parsed.scale > 0.0):
         raise InputError(
             "is not a configuration.",
@@ -55,6 +54,8 @@ def configuration(text: str, field: str) -> Configuration:
             allowed="MACHINES@SCALE, as 64@1.0 or 64@100%",
             hint=_with_commas(machines.strip()) or _with_commas(scale.strip()),
         )
+    check_within(f"{field} machines", parsed.machines, MACHINES)
+    check_within(f"{field} scale", parsed.scale, SCALES)
     return parsed
 
 
@@ -257,7 +258,7 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
     Raises:
         InputError: the file is not a design (with the entry).
     """
-    from kongming.scale.points import Configuration
+    from kongming.scale.points import MACHINES, SCALES, Configuration
 
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
@@ -284,8 +285,8 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
                     value=str(entry["context"])[:80],
                     hint="Run it by hand and add the row to the table.",
                 )
-            at = Configuration(float(int(entry["machines"])), float(entry["scale"]))
-            count = int(entry.get("runs", 1))
+            at = Configuration(float(entry["machines"]), float(entry["scale"]))
+            count = float(entry.get("runs", 1))
         except MALFORMED as error:
             raise InputError(
                 "is not an experiment.",
@@ -293,9 +294,10 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
                 value=str(entry)[:80],
                 allowed='{"machines": 4, "scale": 0.1, "runs": 1}',
             ) from error
-        if at.machines < 1 or not at.scale > 0.0 or count < 1:
+        inside = MACHINES[0] <= at.machines <= MACHINES[1] and SCALES[0] <= at.scale <= SCALES[1]
+        if not (inside and at.machines.is_integer() and count.is_integer() and count >= 1.0):
             raise InputError(
                 "is out of range.", field=f"experiments[{number}]", value=str(entry)[:80]
             )
-        design.append((at, count))
+        design.append((at, int(count)))
     return design
