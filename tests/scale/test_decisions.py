@@ -238,6 +238,10 @@ def test_extras_are_as_many_as_are_needed() -> None:
         extra_machines(spread, 4, target=1.1, most=4)
     with pytest.raises(CannotAnswerError, match="No measured machine"):
         extra_machines(spread, 4, target=0.5)
+    with pytest.raises(InputError, match="--machines: is out of range"):
+        extra_machines(spread, 10**21)
+    with pytest.raises(InputError, match="--target: is out of range"):
+        extra_machines(spread, 4, target=float("nan"))
 
 
 def test_ranges() -> None:

@@ -17,6 +17,7 @@ from scipy.special import bdtrc
 from kongming.arrays import Floats
 from kongming.quantities import count, per_cent
 from kongming.records.errors import CannotAnswerError, InputError
+from kongming.scale.points import MACHINES, check_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +131,8 @@ def extra_machines(
     values = np.asarray(spread, dtype=np.float64)
     if len(values) < 2 or not np.isfinite(values).all() or (values <= 0.0).any():
         raise InputError("At least two nodes must be measured to estimate how they differ.")
-    if wanted < 1:
-        raise InputError("is out of range.", field="--machines", value=wanted, allowed="1 or more")
-    if target <= 0.0 or not 0.0 < probability < 1.0:
+    check_within("--machines", wanted, MACHINES)
+    if not target > 0.0 or not 0.0 < probability < 1.0:
         raise InputError("is out of range.", field="--target", value=target, allowed="above 0")
     values = np.sort(values / float(np.median(values)))
     share = float(np.mean(values <= target))
