@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,13 +96,17 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
     cluster = recorded_cluster(running)
     part = _part_of_next(earlier, running, done)
     now = running.last_s
-    reached = _reached(earlier, Size(cluster.executors, cluster.cores), done, part)
+    own = Size(cluster.executors, cluster.cores, cluster.memory_bytes)
+    reached = _reached(earlier, own, done, part)
     pace = now / reached[0] if reached[0] > 0.0 else 1.0
     left = []
     for size in sizes:
-        at, total = _reached(earlier, size, done, part)
+        # Executors are as those of this run, not of the earlier one.
+        cores, memory = size.cores or cluster.cores, size.memory_bytes or cluster.memory_bytes
+        wanted = replace(size, cores=cores, memory_bytes=memory)
+        at, total = _reached(earlier, wanted, done, part)
         rest = max(total - at, 0.0) * pace
-        left.append(Left(size.executors, size.cores or cluster.cores, rest, now + rest))
+        left.append(Left(size.executors, cores, rest, now + rest))
     return Progress(now, done, of, pace, tuple(left))
 
 

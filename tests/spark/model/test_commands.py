@@ -334,6 +334,17 @@ def test_what_is_left_of_a_run_like_an_earlier_one(
     assert left[6] < left[3] < left[2]
 
 
+def test_executors_of_the_run_that_is_left_have_its_own_cores(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    running, _ = half_done(tmp_path / "running")
+    earlier = write(run(PROGRAM, 3, cores=2), tmp_path / "earlier")
+    arguments = "estimate", running, "--executors", "3", "--like", earlier
+    left = answer(kongming, *arguments)["progress"]["left"]
+    assert left == answer(kongming, *arguments, "--cores", "1")["progress"]["left"]
+    assert [each["cores"] for each in left] == [1]
+
+
 def test_what_is_left_under_dynamic_allocation(
     kongming: Kongming, log: Path, tmp_path: Path
 ) -> None:
