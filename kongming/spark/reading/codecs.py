@@ -113,7 +113,8 @@ def _zstd(file: BinaryIO) -> Iterator[bytes]:
 
     reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
     try:
-        while chunk := reader.read(_CHUNK):
+        # read would lose what it has of a chunk when the rest of it is damaged.
+        while chunk := reader.read1(_CHUNK):
             yield chunk
     except zstandard.ZstdError as error:
         raise DamagedStreamError(f"cannot be decompressed further: {error}") from error

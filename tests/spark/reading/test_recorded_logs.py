@@ -158,6 +158,15 @@ def test_other_containers(codec: str, tmp_path: Path) -> None:
     assert summary(reading.read(path)) == summary(reading.read(other))
 
 
+def test_what_follows_the_last_frame_takes_nothing_of_it(tmp_path: Path) -> None:
+    packed = (LOGS / "codecs" / "spark-4-zstd").read_bytes()
+    path = tmp_path / "log"
+    path.write_bytes(packed + bytes(100))
+    application = reading.read(path)
+    assert summary(application) == summary(reading.read(LOGS / "codecs" / "spark-4-zstd"))
+    assert kinds(application)["damaged-files"] == 1
+
+
 @pytest.mark.parametrize("name", PACKED)
 @pytest.mark.parametrize("share", [0.5, 0.9])
 def test_what_is_there_of_a_cut_file_is_read(name: str, share: float, tmp_path: Path) -> None:
