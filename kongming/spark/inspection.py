@@ -37,8 +37,8 @@ _TASK_SUMS = {
 class StageView:
     """One stage attempt. Durations are of successful tasks; ``parts_s`` are sums over all.
 
-    ``skew`` is the longest over the median, executors' first tasks left out: what these take longer
-    than the median is ``first_s``.
+    ``skew`` is the longest over the median, ``usual_s``, executors' first tasks left out: what
+    these take longer than the median is ``first_s``.
     """
 
     stage: int
@@ -46,10 +46,12 @@ class StageView:
     name: str
     tasks: int
     failed: int  # or killed
+    failed_s: float  # slot seconds of these
     span_s: float | None
     busy_s: float  # slot seconds
     median_s: float
     longest_s: float
+    usual_s: float
     skew: float
     first_s: float
     parts_s: dict[str, float]
@@ -206,10 +208,12 @@ def _stage_view(stage: StageAttempt, slots: int, ended_s: np.ndarray) -> StageVi
         stage.name,
         len(tasks),
         int((~succeeded).sum()),
+        float(durations[~succeeded].sum()),
         (stage.completed_s or 0.0) - (stage.submitted_s or 0.0) if known else None,
         float(durations.sum()),
         median,
         longest,
+        usual,
         float(warm.max()) / usual if len(warm) and usual > 0 else 1.0,
         float(extra[extra > 0].sum()),
         {part: float(tasks[f"{part}_s"].sum(dtype="f8")) for part in PARTS},
@@ -344,7 +348,7 @@ def _of_width(slots: SlotUse, stages: Sequence[StageView]) -> list[Limit]:
 def _of_skew(measured_s: float, stages: Sequence[StageView]) -> list[Limit]:
     # What a stage would gain were its longest task as twice the median; others may fill the wait.
     excess = {
-        place: stage.longest_s * (1.0 - _SKEWED / stage.skew)
+        place: stage.usual_s * (stage.skew - _SKEWED)
         for place, stage in enumerate(stages)
         if stage.tasks > 1 and stage.skew > _SKEWED
     }
@@ -356,8 +360,8 @@ def _of_skew(measured_s: float, stages: Sequence[StageView]) -> list[Limit]:
             "skew",
             min(1.0, sum(excess.values()) / measured_s),
             f"Skew: in {count(len(excess), 'stage')} the longest task takes more than twice the "
-            f"median; the worst is {_named(worst)}: {_time(worst.longest_s)} against "
-            f"{_time(worst.median_s)}. More slots do not shorten one task.",
+            f"median; the worst is {_named(worst)}: {_time(worst.usual_s * worst.skew)} against "
+            f"{_time(worst.usual_s)}. More slots do not shorten one task.",
         )
     ]
 
@@ -369,7 +373,7 @@ def _of_tasks(slots: SlotUse, stages: Sequence[StageView]) -> list[Limit]:
     spilt = sum(stage.sizes["spill_bytes"] for stage in spilling)
     short = [stage for stage in stages if stage.median_s < _SHORT_S and stage.waves > 2]
     ended_badly = sum(stage.failed for stage in stages)
-    wasted = sum(stage.busy_s * stage.failed / max(1, stage.tasks) for stage in stages)
+    wasted = sum(stage.failed_s for stage in stages)
     first_s = sum(stage.first_s for stage in stages)
     return [
         Limit(
@@ -393,7 +397,8 @@ def _of_tasks(slots: SlotUse, stages: Sequence[StageView]) -> list[Limit]:
         Limit(
             "failures",
             wasted / slots.busy_s,
-            f"{count(ended_badly, 'task')} failed or were killed, after holding a slot.",
+            f"{count(ended_badly, 'task')} failed or {'was' if ended_badly == 1 else 'were'} "
+            "killed, after holding a slot.",
         ),
     ]
 

@@ -75,6 +75,16 @@ def test_skew_is_not_what_first_tasks_take_longer(tmp_path: Path) -> None:
     assert limits(skewed)["skew"] == pytest.approx(4.0 / skewed.measured_s)
 
 
+def test_a_longer_first_task_makes_no_skew_worse(tmp_path: Path) -> None:
+    events = run(stages=1, tasks=10)
+    _lengthen(ends(events)[0], 3000)
+    _lengthen(ends(events)[9], 1900)
+    skewed = inspected(tmp_path, events)
+    assert (skewed.stages[0].longest_s, skewed.stages[0].skew) == (4.0, pytest.approx(2.9))
+    assert limits(skewed)["skew"] == pytest.approx(0.9 / skewed.measured_s)
+    assert any("2.90 s against 1.00 s" in limit.message for limit in skewed.limits)
+
+
 def _lengthen(event: Event, ms: int) -> None:
     event["Task Info"]["Finish Time"] += ms
     event["Task Metrics"]["Executor Run Time"] += ms
@@ -106,6 +116,9 @@ def test_failed_tasks_are_counted_with_their_slot_time(tmp_path: Path) -> None:
     inspection = inspected(tmp_path, [*events[:-1], again, events[-1]])
     assert inspection.stages[0].failed == 1
     assert limits(inspection)["failures"] == pytest.approx(1 / 9)
+    _lengthen(again, 4000)
+    longer = inspected(tmp_path, [*events[:-1], again, events[-1]])
+    assert limits(longer)["failures"] == pytest.approx(5 / 13)
 
 
 def test_nothing_ran(tmp_path: Path) -> None:
