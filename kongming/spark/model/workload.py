@@ -113,13 +113,20 @@ def workload_of(application: Application) -> Workload:
     """Convert a log to what is replayed.
 
     Raises:
-        CannotAnswerError: no task has finished or none belongs to a known job, no executor is
-            known, or tasks need GPUs.
+        CannotAnswerError: no task has finished or none belongs to a known job, the run took no
+            time, no executor is known, or tasks need GPUs.
     """
     if not any(len(stage.tasks) for stage in application.stages):
         raise CannotAnswerError(
             f"{application.source or application.id}: no task has finished.",
             hint="Take the log of a run that executed tasks.",
+        )
+    measured = measured_s(application)
+    if measured <= 0.0:
+        raise CannotAnswerError(
+            f"{application.source or application.id}: all moments in the log are the same, so that "
+            "the run took no time.",
+            hint="Take a log whose times are as Spark wrote them.",
         )
     cluster = recorded_cluster(application)
     jobs = in_order(application)
@@ -194,7 +201,6 @@ def workload_of(application: Application) -> Workload:
         own = tuple(number for number, stage in enumerate(stages) if stage.job == place)
         done = max([job_record.submitted_s, *(stage_ends[number] for number in own)])
         works.append(JobWork(job_record, wait, own, max(ends[place] - done, 0.0)))
-    measured = measured_s(application)
     return Workload(
         application=application,
         cluster=cluster,

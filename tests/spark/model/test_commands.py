@@ -195,6 +195,16 @@ def test_no_log_and_nothing_finished(kongming: Kongming, tmp_path: Path) -> None
     answer(kongming, "estimate", write(empty, tmp_path / "empty"), status=3)
 
 
+def test_a_run_that_took_no_time(kongming: Kongming, tmp_path: Path) -> None:
+    paths = [tmp_path / "one", tmp_path / "two"]
+    for executors, path in enumerate(paths, 2):
+        text = write(run(PROGRAM, executors), path).read_text()
+        path.write_text(re.sub(r"\b1700\d{9}\b", "1700000000000", text))
+    for command in (["estimate", paths[0]], ["evaluate", *paths]):
+        error = answer(kongming, *command, status=3)["error"]
+        assert "the run took no time" in error["message"]
+
+
 def test_a_saved_replay_is_a_scale_model(kongming: Kongming, log: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.json"
     report = answer(kongming, "estimate", log, "--executors", "1..12", "--save", model)
