@@ -259,7 +259,9 @@ class _Assembly:
             [each.partition for each in dropped.started],
             tasks["partition"][tasks["status"] == SUCCEEDED],
         )
-        absent = np.setdiff1d(np.arange(seen.info.number_of_tasks), known)[: dropped.unknown]
+        # Of several attempts nothing is, and their number of tasks may be any.
+        partitions = np.arange(seen.info.number_of_tasks if dropped.unknown else 0)
+        absent = np.setdiff1d(partitions, known)[: dropped.unknown]
         submitted_s = self.maybe(seen.submitted_ms) or 0.0
         span = repairs.StageSpan(
             seen.info.number_of_tasks,

@@ -6,9 +6,12 @@ epoch, durations milliseconds, shuffle write time nanoseconds, sizes bytes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A number as Spark has them, of 64 bits; JSON's may be of any length."""
 
 _WORDS = {"id": "ID", "ids": "IDs", "jvm": "JVM", "gc": "GC", "rdd": "RDD", "of": "of"}
 
@@ -30,49 +33,49 @@ class _ClassEvent(msgspec.Struct, gc=False, rename="camel"):
 
 
 class TaskInfo(_Event):
-    task_id: int
-    index: int
-    attempt: int
-    launch_time: int
+    task_id: Long
+    index: Long
+    attempt: Long
+    launch_time: Long
     executor_id: str
     host: str = ""
     locality: str = ""
     speculative: bool = False
-    getting_result_time: int = 0
-    finish_time: int = 0
+    getting_result_time: Long = 0
+    finish_time: Long = 0
     failed: bool = False
     killed: bool = False
-    partition_id: int = -1  # since Spark 3.3; before, the index
+    partition_id: Long = -1  # since Spark 3.3; before, the index
 
 
 class ShuffleRead(_Event):
-    fetch_wait_time: int = 0
-    remote_bytes_read: int = 0
-    local_bytes_read: int = 0
+    fetch_wait_time: Long = 0
+    remote_bytes_read: Long = 0
+    local_bytes_read: Long = 0
 
 
 class ShuffleWrite(_Event):
-    shuffle_bytes_written: int = 0
-    shuffle_write_time: int = 0
+    shuffle_bytes_written: Long = 0
+    shuffle_write_time: Long = 0
 
 
 class BytesRead(_Event):
-    bytes_read: int = 0
+    bytes_read: Long = 0
 
 
 class BytesWritten(_Event):
-    bytes_written: int = 0
+    bytes_written: Long = 0
 
 
 class TaskMetrics(_Event):
-    executor_deserialize_time: int = 0
-    executor_run_time: int = 0
-    jvm_gc_time: int = 0
-    result_serialization_time: int = 0
-    result_size: int = 0
-    memory_bytes_spilled: int = 0
-    disk_bytes_spilled: int = 0
-    peak_execution_memory: int = 0  # since Spark 3.0
+    executor_deserialize_time: Long = 0
+    executor_run_time: Long = 0
+    jvm_gc_time: Long = 0
+    result_serialization_time: Long = 0
+    result_size: Long = 0
+    memory_bytes_spilled: Long = 0
+    disk_bytes_spilled: Long = 0
+    peak_execution_memory: Long = 0  # since Spark 3.0
     shuffle_read_metrics: ShuffleRead | None = None
     shuffle_write_metrics: ShuffleWrite | None = None
     input_metrics: BytesRead | None = None
@@ -80,10 +83,10 @@ class TaskMetrics(_Event):
 
 
 class ExecutorMetrics(_ClassEvent, rename="pascal"):
-    on_heap_storage_memory: int = 0
-    off_heap_storage_memory: int = 0
-    minor_gc_time: int = msgspec.field(default=0, name="MinorGCTime")
-    major_gc_time: int = msgspec.field(default=0, name="MajorGCTime")
+    on_heap_storage_memory: Long = 0
+    off_heap_storage_memory: Long = 0
+    minor_gc_time: Long = msgspec.field(default=0, name="MinorGCTime")
+    major_gc_time: Long = msgspec.field(default=0, name="MajorGCTime")
 
 
 class TaskEndReason(_Event):
@@ -91,14 +94,14 @@ class TaskEndReason(_Event):
 
 
 class TaskStart(_Event):
-    stage_id: int
-    stage_attempt_id: int
+    stage_id: Long
+    stage_attempt_id: Long
     task_info: TaskInfo
 
 
 class TaskEnd(_Event):
-    stage_id: int
-    stage_attempt_id: int
+    stage_id: Long
+    stage_attempt_id: Long
     task_info: TaskInfo
     task_type: str = ""
     task_end_reason: TaskEndReason | None = None
@@ -115,12 +118,12 @@ class StorageLevel(_Event):
 
 
 class RddInfo(_Event):
-    rdd_id: int
+    rdd_id: Long
     name: str = ""
-    number_of_partitions: int = 0
-    number_of_cached_partitions: int = 0
-    memory_size: int = 0
-    disk_size: int = 0
+    number_of_partitions: Long = 0
+    number_of_cached_partitions: Long = 0
+    memory_size: Long = 0
+    disk_size: Long = 0
     barrier: bool = False
     storage_level: StorageLevel | None = None
 
@@ -131,17 +134,17 @@ class Accumulable(_Event):
 
 
 class StageInfo(_Event):
-    stage_id: int
-    number_of_tasks: int
-    stage_attempt_id: int = 0
+    stage_id: Long
+    number_of_tasks: Long
+    stage_attempt_id: Long = 0
     stage_name: str = ""
     rdd_info: list[RddInfo] = []
-    parent_ids: list[int] = []
-    submission_time: int | None = None
-    completion_time: int | None = None
+    parent_ids: list[Long] = []
+    submission_time: Long | None = None
+    completion_time: Long | None = None
     failure_reason: str | None = None
     accumulables: list[Accumulable] = []
-    resource_profile_id: int = msgspec.field(default=0, name="Resource Profile Id")
+    resource_profile_id: Long = msgspec.field(default=0, name="Resource Profile Id")
 
 
 class StageSubmitted(_Event):
@@ -153,14 +156,14 @@ class StageCompleted(_Event):
 
 
 class PlannedStage(_Event):
-    stage_id: int = -1
-    number_of_tasks: int = 0
+    stage_id: Long = -1
+    number_of_tasks: Long = 0
 
 
 class JobStart(_Event):
-    job_id: int
-    submission_time: int | None = None
-    stage_ids: list[int] = []
+    job_id: Long
+    submission_time: Long | None = None
+    stage_ids: list[Long] = []
     stage_infos: list[PlannedStage] | None = None
     properties: dict[str, str | None] | None = None
 
@@ -170,8 +173,8 @@ class JobResult(_Event):
 
 
 class JobEnd(_Event):
-    job_id: int
-    completion_time: int | None = None
+    job_id: Long
+    completion_time: Long | None = None
     job_result: JobResult | None = None
 
 
@@ -179,10 +182,10 @@ class JobEnd(_Event):
 
 
 class SqlStart(_ClassEvent):
-    execution_id: int
-    time: int
+    execution_id: Long
+    time: Long
     description: str = ""
-    root_execution_id: int | None = None
+    root_execution_id: Long | None = None
     physical_plan_description: msgspec.Raw = msgspec.Raw(b"")
 
     @property
@@ -191,12 +194,12 @@ class SqlStart(_ClassEvent):
 
 
 class SqlEnd(_ClassEvent):
-    execution_id: int
-    time: int
+    execution_id: Long
+    time: Long
 
 
 class SqlAdaptive(_ClassEvent):
-    execution_id: int
+    execution_id: Long
 
 
 # -- executors
@@ -204,18 +207,18 @@ class SqlAdaptive(_ClassEvent):
 
 class ExecutorInfo(_Event):
     host: str = ""
-    total_cores: int = 1
-    resource_profile_id: int = msgspec.field(default=0, name="Resource Profile Id")
+    total_cores: Long = 1
+    resource_profile_id: Long = msgspec.field(default=0, name="Resource Profile Id")
 
 
 class ExecutorAdded(_Event):
-    timestamp: int
+    timestamp: Long
     executor_id: str
     executor_info: ExecutorInfo
 
 
 class ExecutorRemoved(_Event):
-    timestamp: int
+    timestamp: Long
     executor_id: str
     removed_reason: str | None = None
 
@@ -223,12 +226,12 @@ class ExecutorRemoved(_Event):
 class Excluded(_ClassEvent):
     """An executor that gets no more tasks (until Spark 3.0: blacklisted)."""
 
-    time: int
+    time: Long
     executor_id: str
 
 
 class Unexcluded(_ClassEvent):
-    time: int
+    time: Long
     executor_id: str
 
 
@@ -238,14 +241,14 @@ class BlockManagerId(_Event):
 
 class BlockManagerAdded(_Event):
     block_manager_id: BlockManagerId
-    maximum_memory: int = 0
-    timestamp: int | None = None
+    maximum_memory: Long = 0
+    timestamp: Long | None = None
 
 
 class BlockInfo(_Event):
     block_id: str
-    memory_size: int = 0
-    disk_size: int = 0
+    memory_size: Long = 0
+    disk_size: Long = 0
     block_manager_id: BlockManagerId | None = None
 
 
@@ -267,7 +270,7 @@ class Amount(_Event):
 
 
 class ResourceProfileAdded(_Event):
-    profile: int = msgspec.field(name="Resource Profile Id")
+    profile: Long = msgspec.field(name="Resource Profile Id")
     executor_resource_requests: dict[str, Amount] = {}
     task_resource_requests: dict[str, Amount] = {}
 
@@ -284,7 +287,7 @@ class EnvironmentUpdate(_Event):
 
 
 class ApplicationStart(_Event):
-    timestamp: int
+    timestamp: Long
     app_name: str = ""
     app_id: str | None = None
     user: str = ""
@@ -292,7 +295,7 @@ class ApplicationStart(_Event):
 
 
 class ApplicationEnd(_Event):
-    timestamp: int
+    timestamp: Long
 
 
 EVENTS: dict[bytes, type[msgspec.Struct]] = {

@@ -17,7 +17,7 @@ from kongming.spark.application import FAILED, KILLED, SUCCEEDED, UNFINISHED, Ap
 from kongming.spark.reading import read
 from kongming.spark.reading.codecs import decompressed
 from kongming.spark.reading.lines import LONGEST
-from tests.spark.event_lines import START_MS, Event, content, run
+from tests.spark.event_lines import START_MS, Event, content, run, task_start
 from tests.spark.record import LOGS
 
 Read = Callable[..., Application]
@@ -177,6 +177,43 @@ def test_a_line_longer_than_any_event(read_events: Read) -> None:
     long = b'{"Event":"Other","text":"' + b"x" * (LONGEST + (1 << 20)) + b'"}\n'
     application = read_events(good[: good.index(b"\n") + 1] + long + good)
     assert kinds(application) == {"long-lines": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("StageCompleted", b'"Number of Tasks":4'),
+        ("StageCompleted", b'"Memory Size":0'),
+        ("BlockManagerAdded", b'"Maximum Memory":7'),
+    ],
+)
+def test_a_number_of_more_digits_than_any_event_has(
+    kind: str, field: bytes, read_events: Read
+) -> None:
+    added = {
+        "Event": "SparkListenerBlockManagerAdded",
+        "Block Manager ID": {"Executor ID": "1"},
+        "Maximum Memory": 7,
+    }
+    events = run()
+    events.insert(5, added)
+    (line, *_) = of(events, kind)
+    lines = [content([event]) for event in events]
+    at = events.index(line)
+    assert field in lines[at]
+    lines[at] = lines[at].replace(field, field + b"0" * 400)
+    assert kinds(read_events(b"".join(lines)))["broken-lines"] == 1
+
+
+def test_a_number_of_tasks_that_no_stage_has(read_events: Read) -> None:
+    """Of two attempts, one of which has a task without an end."""
+    events = run(stages=1)
+    again = json.loads(json.dumps([*of(events, "StageSubmitted"), *of(events, "StageCompleted")]))
+    for event in again:
+        event["Stage Info"] |= {"Stage Attempt ID": 1, "Number of Tasks": 1 << 40}
+    started = task_start(99, 0, 2, START_MS + 2000, 1) | {"Stage Attempt ID": 1}
+    application = read_events([*events[:-1], again[0], started, again[1], events[-1]])
+    assert kinds(application)["filled-in-tasks"] == 1
 
 
 def test_dropped_ends_are_filled_in_from_their_like(read_events: Read) -> None:
