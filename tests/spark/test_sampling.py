@@ -66,6 +66,8 @@ def test_the_command_asks_the_job_and_tells_of_failed_tests(
     report: dict[str, object] = {
         "passed": True,
         "attempts": 1,
+        "rows": 40,
+        "sampled": 2,
         "keys": [test],
         "strata_test": {**test, "name": "strata", "p": 0.5},
     }
@@ -81,3 +83,14 @@ def test_the_command_asks_the_job_and_tells_of_failed_tests(
         *args, "--submit", _submit(tmp_path, {"error": "Column 'a' is text.", "hint": "Others."})
     )
     assert refused.returncode == 2
+    empty = {**report, "passed": False, "sampled": 0}
+    failed = kongming(*args, "--submit", _submit(tmp_path, empty))
+    assert failed.returncode == 4
+    assert "the sample has none of 40 rows" in failed.stderr
+
+
+@pytest.mark.parametrize("submit", ["spark-submit 'a", " "])
+def test_a_submit_that_is_no_command(submit: str, kongming: Kongming) -> None:
+    refused = kongming("spark", "sample", "in", "--out", "o", "--submit", submit)
+    assert refused.returncode == 2
+    assert "--submit: is" in refused.stderr

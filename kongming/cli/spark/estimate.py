@@ -383,8 +383,10 @@ def _dynamic(text: str, estimator: Estimator) -> Dynamic:
     from kongming.records.errors import InputError
     from kongming.spark.model.cluster import dynamic_allocation
 
-    low, dots, high = text.partition("..")
-    if not (dots and low.strip().isdigit() and high.strip().isdigit() and int(high) >= 1):
+    low, dots, high = (part.strip() for part in text.partition(".."))
+    # No more digits than a number of executors can have.
+    numbers = all(each.isdecimal() and len(each) < 10 for each in (low, high))
+    if not (dots and numbers and int(high) >= 1):
         raise InputError("is not a range.", field="--dynamic", value=text, allowed="as 2..16")
     if int(low) > int(high):
         raise InputError("counts down.", field="--dynamic", value=text, allowed="as 2..16")

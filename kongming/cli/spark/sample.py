@@ -100,6 +100,12 @@ def command(
     report = _submitted(submit, request)
     if "error" in report:
         raise InputError(report["error"], hint=report["hint"])
+    if not report["sampled"]:
+        raise CheckFailedError(
+            f"After {report['attempts']} attempts the sample has none of {report['rows']} rows; "
+            "nothing was written.",
+            hint="Take a larger --ratio.",
+        )
     if not report["passed"]:
         worst = min([*report["keys"], report["strata_test"]], key=lambda test: test["p"])
         raise CheckFailedError(
@@ -139,16 +145,21 @@ def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
     """Run the job and return its report.
 
     Raises:
-        InputError: there is no spark-submit.
+        InputError: there is no spark-submit, or ``submit`` is no command.
         MeasurementError: the job failed.
     """
     import shlex
 
     import kongming
-    from kongming.records.errors import MeasurementError
+    from kongming.records.errors import InputError, MeasurementError
     from kongming.spark.sampling import job
 
-    command = shlex.split(submit) if submit else [_spark_submit()]
+    try:
+        command = shlex.split(submit) if submit else [_spark_submit()]
+    except ValueError as error:
+        raise InputError(f"is no command: {error}.", field="--submit", value=submit) from error
+    if not command:
+        raise InputError("is empty.", field="--submit", value=submit)
     root = str(Path(kongming.__file__).resolve().parent.parent)
     with tempfile.TemporaryDirectory(prefix="kongming-sample-") as folder:
         report = Path(folder) / "report.json"

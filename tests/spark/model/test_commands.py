@@ -150,6 +150,8 @@ def test_prices_by_the_cores_of_an_executor(kongming: Kongming, log: Path, tmp_p
         (("--memory", "4"), "450m or more"),
         (("--dynamic", "1..4", "--executors", "3"), "not both"),
         (("--dynamic", "1..100000000"), "cores in all"),
+        (("--dynamic", "\N{SUPERSCRIPT TWO}..4"), "--dynamic: is not a range"),
+        (("--dynamic", "1.." + "9" * 5000), "--dynamic: is not a range"),
         (("--dynamic", "1..200000", "--cores", "1,2"), "--dynamic 1..200000 with --cores 1,2 are"),
         (("--executors", "10000", "--cores", "100"), "up to 250000 cores in all, here 2500 exec"),
         (("--executors", "1000000000"), "--executors: is more than 250000. Found '1000000000'"),
