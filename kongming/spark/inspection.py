@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kongming.arrays import Floats
 from kongming.quantities import count, format_bytes, format_seconds, per_cent
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import SUCCEEDED, Application, StageAttempt
@@ -155,9 +156,10 @@ def slot_use(application: Application) -> SlotUse:
     there = at_once = executors = most_executors = 0
     total = in_jobs = previous = 0.0
     moments.sort()
-    for moment, change, come in moments:
+    passed = np.diff(_covered(jobs, [0.0, *(moment for moment, _, _ in moments)])).tolist()
+    for (moment, change, come), covered in zip(moments, passed, strict=True):
         total += there * (moment - previous)
-        in_jobs += there * _covered(jobs, previous, moment)
+        in_jobs += there * covered
         there, executors, previous = there + change, executors + come, moment
         at_once, most_executors = max(at_once, there), max(most_executors, executors)
     busy = sum(
@@ -174,9 +176,15 @@ def slot_use(application: Application) -> SlotUse:
     )
 
 
-def _covered(spans: Sequence[tuple[float, float]], begin: float, end: float) -> float:
-    """Seconds from begin to end that lie in disjoint spans."""
-    return sum(max(0.0, min(end, last) - max(begin, first)) for first, last in spans)
+def _covered(spans: Sequence[tuple[float, float]], moments: Sequence[float]) -> Floats:
+    """Seconds up to each of the moments that lie in disjoint spans, which are in order."""
+    first, last = np.array(spans).reshape(-1, 2).T
+    before = np.searchsorted(first, moments)
+    covered = np.concatenate([[0.0], np.cumsum(last - first)])[before]
+    # The last span that has begun may go on.
+    beyond = np.concatenate([[0.0], last])[before] - moments
+    seconds: Floats = covered - np.where(before > 0, np.maximum(beyond, 0.0), 0.0)
+    return seconds
 
 
 # -- stages and groups

@@ -14,7 +14,7 @@ from kongming.spark.application import TASK
 from kongming.spark.inspection import Inspection, inspect
 from kongming.spark.reading import read
 from kongming.spark.timeline import busy_slots
-from tests.spark.event_lines import Event, content, run
+from tests.spark.event_lines import START_MS, Event, content, run
 
 
 def inspected(tmp_path: Path, events: Sequence[Event]) -> Inspection:
@@ -58,6 +58,25 @@ def test_idle_slots_of_narrow_stages(tmp_path: Path) -> None:
     assert inspection.slots.idle_few_tasks_s == pytest.approx(6.0)
     message = next(limit.message for limit in inspection.limits if limit.kind == "few-tasks")
     assert "2 of 2 stages had fewer tasks than the 6 slots" in message
+
+
+def test_slots_of_executors_that_come_and_go_within_jobs(tmp_path: Path) -> None:
+    """A third executor from the middle of the first job of 2 s to that of the second."""
+    events = run(stages=2, tasks=4)
+    third = {
+        "Event": "SparkListenerExecutorAdded",
+        "Timestamp": START_MS + 3000,
+        "Executor ID": "3",
+        "Executor Info": {"Host": "localhost", "Total Cores": 1},
+    }
+    gone = {
+        "Event": "SparkListenerExecutorRemoved",
+        "Timestamp": START_MS + 6000,
+        "Executor ID": "3",
+        "Removed Reason": "idle",
+    }
+    slots = inspected(tmp_path, [*events[:-1], third, gone, events[-1]]).slots
+    assert (slots.busy_s, slots.idle_no_job_s, slots.idle_few_tasks_s) == (8.0, 7.0, 2.0)
 
 
 def test_skew_is_not_what_first_tasks_take_longer(tmp_path: Path) -> None:

@@ -151,7 +151,8 @@ def _show(application: Application, inspected: Inspection, most: int | None) -> 
 
 def _show_groups(inspected: Inspection, most: int | None) -> None:
     groups = sorted(inspected.groups, key=lambda each: each.start_s - each.end_s)[:most]
-    shown = [each for each in inspected.groups if each in groups]
+    longest = set(map(id, groups))
+    shown = [each for each in inspected.groups if id(each) in longest]
     seconds = _time
     output.console().print(
         output.table(
@@ -178,7 +179,8 @@ def _show_groups(inspected: Inspection, most: int | None) -> None:
 
 def _show_stages(inspected: Inspection, most: int | None) -> None:
     stages = sorted(inspected.stages, key=lambda each: -each.busy_s)[:most]
-    shown = [each for each in inspected.stages if each in stages]
+    longest = set(map(id, stages))
+    shown = [each for each in inspected.stages if id(each) in longest]
     output.console().print(
         output.table(
             _STAGE_COLUMNS,

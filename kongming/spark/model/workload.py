@@ -196,9 +196,12 @@ def workload_of(application: Application) -> Workload:
         )
         placed[attempt.stage] = len(stage_ends)
         stage_ends.append(_completed(attempt))
+    of_jobs: list[list[int]] = [[] for _ in jobs]
+    for number, stage in enumerate(stages):
+        of_jobs[stage.job].append(number)
     works = []
     for place, (job_record, wait) in enumerate(zip(jobs, waiting, strict=True)):
-        own = tuple(number for number, stage in enumerate(stages) if stage.job == place)
+        own = tuple(of_jobs[place])
         done = max([job_record.submitted_s, *(stage_ends[number] for number in own)])
         works.append(JobWork(job_record, wait, own, max(ends[place] - done, 0.0)))
     return Workload(

@@ -99,8 +99,9 @@ def _several(
 
 def read_all(paths: Sequence[str | os.PathLike[str]]) -> list[Application]:
     """Read the logs of all applications below the paths. Raises as ``read``."""
+    listed = [(path, read_applications(path)) for path in paths]
     return [
-        read(path, log.id, log.attempt or "1") for path in paths for log in read_applications(path)
+        read(path, log.id, log.attempt or "1", logs=logs) for path, logs in listed for log in logs
     ]
 
 

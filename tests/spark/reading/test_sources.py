@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kongming.records.errors import InputError, UnknownNameError
-from kongming.spark.reading import read, read_applications
+from kongming.spark import reading
+from kongming.spark.reading import LoggedApplication, read, read_applications
 from tests.spark.event_lines import Event, content, run
 
 EVENTS = run(stages=3, tasks=4)
@@ -106,6 +107,22 @@ def test_several_applications_are_listed_and_never_merged(tmp_path: Path) -> Non
         read(tmp_path, "app-1", "3")
     assert len(read(tmp_path, "app-1", "10").jobs) == 10
     assert len(read(tmp_path, "app-2").jobs) == 2
+
+
+def test_all_logs_of_a_folder_are_read_with_one_look_at_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"app-{number}").write_bytes(content(run(app=f"app-{number}")))
+    looks: list[Path] = []
+
+    def look(path: Path) -> list[LoggedApplication]:
+        looks.append(path)
+        return read_applications(path)
+
+    monkeypatch.setattr(reading, "read_applications", look)
+    assert [each.id for each in reading.read_all([tmp_path])] == ["app-0", "app-1", "app-2"]
+    assert looks == [tmp_path]
 
 
 def test_a_finished_log_goes_before_the_one_in_progress(tmp_path: Path) -> None:

@@ -81,9 +81,11 @@ class TaskCounts:
 def learn_task_counts(workload: Workload, first: FirstTasks | None) -> TaskCounts:
     rules: list[str | None] = []
     origins: list[int] = []
+    executions = {each.id for each in workload.application.executions if each.adaptive}
     for number, stage in enumerate(workload.stages):
-        rule, origin = _rule(workload, stage), number
-        if rule is None and stage.parents and not _adaptive(workload, stage):
+        adaptive = workload.jobs[stage.job].job.execution in executions
+        rule, origin = _rule(workload, stage, adaptive), number
+        if rule is None and stage.parents and not adaptive:
             # A shuffle without a number of its own has as many partitions as its parents.
             above = [
                 parent
@@ -137,13 +139,13 @@ def recut(stage: StageWork, warm: Floats, count: int) -> Floats:
     return cut
 
 
-def _rule(workload: Workload, stage: StageWork) -> str | None:
+def _rule(workload: Workload, stage: StageWork, adaptive: bool) -> str | None:
     count = len(stage.lengths)
     settings = workload.application.settings
     cores = parallelism(workload.cluster)
     if count != stage.attempt.task_count or stage.needed is not None or stage.barrier:
         return None  # not whole: its count says nothing
-    if _adaptive(workload, stage):
+    if adaptive:
         total = _shuffled(stage)
         if total > 0.0:
             expected = coalesced(total, cores, settings)
@@ -157,11 +159,6 @@ def _rule(workload: Workload, stage: StageWork) -> str | None:
         read = float(stage.tasks["input_bytes"].sum()) / count
         return "splits" if 0.75 * cores <= count <= 1.5 * cores and read < 0.9 * largest else None
     return "parallelism" if count == cores else None
-
-
-def _adaptive(workload: Workload, stage: StageWork) -> bool:
-    execution = workload.jobs[stage.job].job.execution
-    return any(each.id == execution and each.adaptive for each in workload.application.executions)
 
 
 def _shuffled(stage: StageWork) -> float:
