@@ -274,6 +274,20 @@ def test_the_memory_cliff_is_modelled_said_and_refused_under_strict() -> None:
         Estimator(application, strict=True).estimate(Size(2))
 
 
+def test_what_is_cached_after_other_data_takes_its_room() -> None:
+    """Two programs like the iterative one in a row, each with an RDD of its own."""
+    parts = []
+    for number in range(2):
+        rdd = Rdd(number, "points", 8, persisted=True, cached_partitions=8, memory_bytes=4e9)
+        lengths = (10.0, 2.0, 2.0)
+        parts += [Part((Stage((length,) * 8, rdds=(rdd,)),)) for length in lengths]
+    chain = [replace(part, after=(k - 1,) if k else ()) for k, part in enumerate(parts)]
+    application = run(Program(tuple(chain)), 8)
+    assert learn_memory(workload_of(application)).cached_bytes == pytest.approx(4e9)
+    estimate = Estimator(application).estimate(Size(4))
+    assert (estimate.corrections["memory"], estimate.reasons) == (0.0, ())
+
+
 def test_misses_that_the_log_shows_go_where_memory_suffices() -> None:
     """Two executors keep half of the partitions: the others are computed again, in 10 s more."""
     rdd = Rdd(5, "points", 8, persisted=True)

@@ -7,6 +7,7 @@ the executors' peak of storage memory, or the bytes that tasks read from the cac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,9 +34,9 @@ LEAST_LEFT = 0.05
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Memory:
-    """``cached_bytes``: of all persisted RDDs, if they fitted; ``storage_bytes`` of an executor as
-    recorded; ``again_s`` (stages,): seconds a task takes to compute a missing partition, NaN for
-    stages that read nothing cached."""
+    """``cached_bytes``: the most of persisted RDDs at once, if they fitted; ``storage_bytes`` of an
+    executor as recorded; ``again_s`` (stages,): seconds a task takes to compute a missing
+    partition, NaN for stages that read nothing cached."""
 
     workload: Workload
     cached_bytes: float
@@ -128,6 +129,7 @@ def learn_memory(workload: Workload, first_tasks: FirstTasks | None = None) -> M
     """Learn what computing a partition again takes from lengths without the excess of first tasks:
     where it is computed again, its executor has run such tasks before."""
     persisted: dict[int, int] = {}  # RDD -> the stage that computed it
+    latest: dict[int, int] = {}  # RDD -> the last stage that reads it
     read_first: dict[int, float] = {}  # RDD -> settled seconds of the first stage that read it
     again = np.full(len(workload.stages), np.nan)
     readers = []
@@ -136,6 +138,7 @@ def learn_memory(workload: Workload, first_tasks: FirstTasks | None = None) -> M
             if not (rdd.persisted or rdd.cached_partitions):
                 continue
             maker = persisted.setdefault(rdd.id, number)
+            latest[rdd.id] = number
             if maker != number and len(stage.lengths):
                 lengths = workload.stages[maker].lengths
                 if first_tasks is not None:
@@ -157,7 +160,7 @@ def learn_memory(workload: Workload, first_tasks: FirstTasks | None = None) -> M
     )
     memory = Memory(
         workload=workload,
-        cached_bytes=_cached(application, readers) if readers else 0.0,
+        cached_bytes=_cached(application, readers, persisted, latest) if readers else 0.0,
         storage_bytes=_storage(application, workload.cluster),
         execution_bytes=execution,
         again_s=again,
@@ -186,8 +189,14 @@ def _storage(application: Application, cluster: Cluster) -> float:
     return max(cluster.memory_bytes - RESERVED, 0.0) * fraction
 
 
-def _cached(application: Application, readers: list[StageWork]) -> float:
-    """Bytes of the persisted RDDs if all of their partitions were in memory."""
+def _cached(
+    application: Application,
+    readers: list[StageWork],
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> float:
+    """The most bytes of persisted RDDs at once if all of their partitions were in memory. One that
+    no later stage reads makes room for others, whether it is unpersisted or evicted."""
     sizes: dict[int, float] = {}
     for stage in readers:
         for rdd in stage.attempt.rdds:
@@ -195,7 +204,11 @@ def _cached(application: Application, readers: list[StageWork]) -> float:
                 total = rdd.memory_bytes * rdd.partitions / rdd.cached_partitions
                 sizes[rdd.id] = max(sizes.get(rdd.id, 0.0), total)
     if sizes:
-        return sum(sizes.values())
+        changes = np.zeros(max(ends.values()) + 2)
+        for rdd_id, size in sizes.items():
+            changes[begins[rdd_id]] += size
+            changes[ends[rdd_id] + 1] -= size
+        return float(np.cumsum(changes).max())
     # A task that finds its partition reads its bytes from the executor's own memory.
     largest = 0.0
     for stage in readers:
