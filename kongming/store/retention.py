@@ -217,21 +217,27 @@ class Retaining(Unpacking):
             else:
                 hour = min(hour, _hour(last) + timedelta(hours=1))
             groups: dict[tuple[datetime, int, str], list[Fingerprint]] = defaultdict(list)
-            ids: list[str] = []
             rows = connection.execute(_expired_live(node_id, hour).add_columns(started)).all()
             parts = self._parts_of(connection, [row.document for row in rows])
-            for row in rows:
-                ids.append(row.id)
-                fingerprint = compact.unpack(
-                    record_id(row.id), row.cpu, row.suite_version, row.document, parts
-                )
+            # What is damaged is in no statistics, and goes with the others.
+            for row, fingerprint in self._each(
+                "a fingerprint",
+                rows,
+                lambda row: (
+                    row,
+                    compact.unpack(
+                        record_id(row.id), row.cpu, row.suite_version, row.document, parts
+                    ),
+                ),
+                lambda row: row.id,
+            ):
                 groups[_hour(row.started_at), row.cpu, row.suite_version].append(fingerprint)
             for (hour_at, cpu, version), prints in sorted(groups.items(), key=lambda item: item[0]):
                 self._put_hour(connection, noted, (node_id, hour_at, cpu, version), prints)
-            for batch in batches(ids):
+            for batch in batches([row.id for row in rows]):
                 table = schema.fingerprint
                 connection.execute(sa.delete(table).where(table.c.id.in_(batch)))
-        return len(ids), len(groups)
+        return len(rows), len(groups)
 
     def _put_hour(
         self,

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from kongming import Fingerprint
 from kongming.records.errors import InputError
@@ -21,6 +22,7 @@ from kongming.store import (
     StoredAssignment,
     StoredForecast,
     StoredOperation,
+    schema,
 )
 from kongming.store.retention import DAY_S
 from tests import builders
@@ -229,6 +231,23 @@ def test_a_pass_goes_on_with_the_node_where_the_last_one_ended(
     assert (second.rolled_up, second.finished, second.complete_at) == (2, True, now)
     assert len(store.hourly_fingerprints("node-2")) == 2
     assert store.retain(retention, now=now + HOUR_S, budget_s=1.0).rolled_up == 3
+
+
+def test_a_damaged_fingerprint_keeps_no_node_from_being_aggregated(store: Store) -> None:
+    nodes = [builders.node(id=f"node-{number}") for number in (1, 2)]
+    for node in nodes:
+        prints = [live(60 * hour, node=node) for hour in range(3)]
+        store.add_reported([Reported(node.id, 1, each) for each in prints])
+    table = schema.fingerprint
+    with store._engine.begin() as connection:
+        oldest = table.c.started_at == START.replace(tzinfo=None)
+        damage = sa.update(table).values(document={"facts": "x", "kinds": "x", "names": "x"})
+        connection.execute(damage.where(oldest, table.c.node_id == "node-1"))
+    damaged: list[str] = []
+    store.damage = lambda what, why: damaged.append(what)
+    done = retain(store, 24.0)
+    assert (done.rolled_up, done.finished, len(damaged)) == (4, True, 1)
+    assert [len(store.hourly_fingerprints(node.id)) for node in nodes] == [1, 2]
 
 
 def test_two_servers_thin_each_fingerprint_once(store: Store, store_url: str) -> None:
