@@ -272,6 +272,19 @@ def test_a_node_keeps_the_name_that_an_older_server_took(
     assert code_of(agents[2].register) is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_a_node_without_an_agent_holds_no_name(start_server: StartServer, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'by-hand.db'}"
+    with Store.open(url) as store:
+        store.put_node(builders.node(id="former", name="web"))
+    server = start_server(store_url=url, settings=ALWAYS)
+    mine, _ = agent_with(server)
+    mine.facts = builders.node(id="new", name="web")
+    assert code_of(mine.register) is grpc.StatusCode.OK
+    other, _ = agent_with(server, nodes=["web"])
+    other.facts = builders.node(id="newer", name="web")
+    assert code_of(other.register) is grpc.StatusCode.ALREADY_EXISTS
+
+
 def test_names_differ_by_more_than_their_case_for_tokens_with_names_too(
     server: ServerProcess,
 ) -> None:

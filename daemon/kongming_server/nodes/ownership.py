@@ -101,8 +101,8 @@ class Ownership:
             ("node.id", facts.id, agents.alike(facts.id) if new_id else ()),
         ):
             for other in others:
-                free = other.registered and not other.bound_to
-                if other.facts.id != facts.id and other.bound_to != mine and not free:
+                # What was measured by hand is no agent's: no operator could release it.
+                if other.facts.id != facts.id and other.bound_to not in ("", mine):
                     raise ConflictError(
                         "is that of another agent's node.",
                         field=what,
