@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kongming.engine.engine import Engine
 from kongming.engine.load import Needs, load
-from kongming.engine.load.models import ModelFiles
+from kongming.engine.load.models import ModelFiles, put_into_service
 from kongming.records.answers import (
     ApplicationReport,
     Colocation,
@@ -120,9 +120,11 @@ class LocalService:
     def promote_model(
         self, app: str, placement: str | None = None, version: int = 0
     ) -> ModelReport:
-        """Put a version into service, 0 for the one before; raises InputError without one."""
+        """Put a version into service, 0 for the one before; raises InputError without one, and
+        where it is damaged."""
         placement = placement_or_default(placement, self._trained(app))
-        chosen = self._store.roll_back(app, placement, version, "an operator of the store said so")
+        reason = "an operator of the store said so"
+        chosen = put_into_service(self._store, app, placement, version, reason)
         return next(
             model
             for model in self.models(app)

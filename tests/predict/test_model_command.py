@@ -171,6 +171,20 @@ def test_the_model_in_service_is_shown_and_any_other_by_its_version(
     assert "allowed: 2, 1" in refused.stderr.lower()
 
 
+def test_a_damaged_model_is_not_put_into_service(corun: str, kongming: Kongming) -> None:
+    with Store.open(corun) as store:
+        document = store.model("chaser", "cross-core")
+        assert document is not None
+        # Its checksum is that of the unchanged document.
+        damaged = document | {"solo": {"value": 1e6}}
+        store.put_model("chaser", document["identity"], "node-1", "cross-core", damaged)
+        store.promote("chaser", "cross-core", 1)
+    refused = kongming("models", "rollback", "chaser", "--version", "2")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "damaged" in refused.stderr
+    assert answer(kongming("model", "chaser", "--json"))["in_service"] == 1
+
+
 def test_co_runs_of_others_widen_intervals_and_it_is_reported(
     corun: str, kongming: Kongming
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kongming.engine.load.models import put_into_service
 from kongming.learning import model_file as persist
 from kongming.learning.registry import AUTO
 from kongming.local_service import LocalService
@@ -211,16 +212,9 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         app, version = _named(request.app, "app"), _version(request.version)
         placement = await self._placement(app, request.placement)
         reason = f"{_caller()} said so"
-
-        def promote() -> int:
-            chosen = version or self._store.version_before(app, placement)
-            document = self._store.model(app, placement, version=chosen)
-            if document is not None:
-                # Before it is in service: what is damaged cannot answer.
-                persist.read(document)
-            return self._store.roll_back(app, placement, chosen, reason)
-
-        chosen = await _stored(promote)
+        chosen = await _stored(
+            lambda: put_into_service(self._store, app, placement, version, reason)
+        )
         await self._serve_what_is_left(app, placement)
         log.warning("Version %d of %s at %s is in service: %s.", chosen, app, placement, reason)
         model = next(

@@ -99,6 +99,20 @@ class ModelFiles:
         )
 
 
+def put_into_service(store: Store, app: str, placement: str, version: int, reason: str) -> int:
+    """Put a version of a model into service, 0 for the one before, and return its number.
+
+    Raises:
+        KongmingError: there is no such version, or it is damaged and could not answer: it is not
+            in service then.
+    """
+    version = version or store.version_before(app, placement)
+    document = store.model(app, placement, version=version)
+    if document is not None:
+        read(document)
+    return store.roll_back(app, placement, version, reason)
+
+
 def widenings(store: Store, files: Collection[ModelFile]) -> dict[Key, Widening]:
     """Of all models in service. Reads runs and predicts each co-run: call it in a thread.
 
