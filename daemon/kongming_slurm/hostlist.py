@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kongming.records.errors import InputError
 
@@ -13,6 +13,10 @@ MAX_NODES = 20000
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 _RANGED = re.compile(r"([A-Za-z0-9_.+-]*)\[([0-9,-]+)\]([A-Za-z0-9_.+-]*)")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
+
+_MOST_BYTES = 100_000
+"""A longer list is written with brackets: one argument of a command has no more than 131,072."""
 
 
 def expand(hosts: str) -> list[str]:
@@ -43,6 +47,36 @@ def expand(hosts: str) -> list[str]:
         if len(names) > MAX_NODES:
             raise _invalid(hosts)
     return names
+
+
+def joined(names: Iterable[str]) -> str:
+    """The names as one argument of a command: with commas between, and a long list with brackets
+    where names end with a number."""
+    names = list(dict.fromkeys(names))
+    text = ",".join(names)
+    if len(text) <= _MOST_BYTES:
+        return text
+    parts: list[str] = []
+    numbers: dict[tuple[str, int], list[int]] = {}
+    for name in names:
+        numbered = _NUMBERED.fullmatch(name)
+        if numbered is None:
+            parts.append(name)
+        else:
+            before, digits = numbered.groups()
+            numbers.setdefault((before, len(digits)), []).append(int(digits))
+    for (before, width), of_name in numbers.items():
+        ranges: list[list[int]] = []
+        for number in sorted(of_name):
+            if ranges and number == ranges[-1][1] + 1:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+        bounds = ",".join(
+            "-".join(f"{number:0{width}d}" for number in sorted({*bound})) for bound in ranges
+        )
+        parts.append(f"{before}[{bounds}]")
+    return ",".join(parts)
 
 
 def _parts(hosts: str) -> Iterator[str]:

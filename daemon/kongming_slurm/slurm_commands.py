@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kongming.records.errors import InputError, ServiceError, UnavailableError
-from kongming_slurm.hostlist import expand
+from kongming_slurm.hostlist import expand, joined
 from kongming_slurm.tags import Note, is_name, note
 
 Command = Callable[[Sequence[str]], str]
@@ -236,11 +236,11 @@ class Slurm:
 
     def set_weight(self, names: Iterable[str], weight: int) -> None:
         """Set the weight of nodes. Raises ServiceError."""
-        self._run(["scontrol", "update", f"NodeName={','.join(names)}", f"Weight={weight}"])
+        self._run(["scontrol", "update", f"NodeName={joined(names)}", f"Weight={weight}"])
 
     def exclude(self, job: str, names: Iterable[str]) -> None:
         """Set the nodes that a pending job must not get. Raises ServiceError."""
-        self._run(["scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(names)}"])
+        self._run(["scontrol", "update", f"JobId={job}", f"ExcNodeList={joined(names)}"])
 
     def _configured(self, name: str) -> str:
         for line in self._run(["scontrol", "show", "config"]).splitlines():

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kongming_slurm import ranking_file
-from kongming_slurm.hostlist import expand
+from kongming_slurm.hostlist import expand, joined
 from kongming_slurm.ranking_file import NEVER, RankingFile, RunTimes
+from kongming_slurm.slurm_commands import Slurm
 
 from kongming.records.errors import IncompatibleError, InputError
 
@@ -138,6 +139,21 @@ def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path: Path) -> None:
 )
 def test_lists_of_hosts(hosts: str, names_: list[str]) -> None:
     assert expand(hosts) == names_
+
+
+def test_a_list_of_many_hosts_fits_into_one_argument_of_a_command(tmp_path: Path) -> None:
+    assert joined(["n2", "n1", "n2"]) == "n2,n1"
+    many = [f"node-{number:05d}" for number in range(15_000) if number % 1000]
+    names_ = ["login", *many, *(f"gpu{number}" for number in range(8, 12))]
+    hosts = joined(names_)
+    assert hosts.startswith("login,node-[00001-00999,01001-")
+    assert hosts.endswith("],gpu[8-9],gpu[10-11]")
+    assert expand(hosts) == names_
+    (tmp_path / "scontrol").write_text("#!/bin/sh\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    slurm = Slurm(folder=str(tmp_path))
+    slurm.exclude("1", names_)
+    slurm.set_weight(names_, 2)
 
 
 @pytest.mark.parametrize(
