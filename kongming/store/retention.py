@@ -36,7 +36,7 @@ _ROWS = 2_000
 """Maximum number of rows per transaction (a single hour of a node is never split)."""
 
 _DELETING = 0.5
-"""The share of a pass's time for what is only deleted."""
+"""The share of a pass's time for what is only deleted; the rest is always left for aggregating."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,6 @@ class Retaining(Unpacking):
         periods = retention or Retention()
         at = time.time() if now is None else now
         begun = time.monotonic()
-        deadline = begun + budget_s
         deleted: dict[str, int] = defaultdict(int)
         rolled_up = hours = 0
 
@@ -120,6 +119,8 @@ class Retaining(Unpacking):
 
         # First, since aggregating the reports of a large fleet may never come to an end.
         everything = self._delete_outdated(periods, at, begun + _DELETING * budget_s, deleted)
+        # Looking for rows to delete may take longer than all of the pass.
+        deadline = max(begun + budget_s, time.monotonic() + (1.0 - _DELETING) * budget_s)
         hourly_limit = _moment(at - periods.hourly_s)
         hour = _moment(at - periods.live_s).replace(minute=0, second=0, microsecond=0)
         if self._round is None:

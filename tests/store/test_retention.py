@@ -224,13 +224,30 @@ def test_a_pass_goes_on_with_the_node_where_the_last_one_ended(
     clock = SimpleNamespace(monotonic=itertools.count().__next__, time=time.time)
     monkeypatch.setattr("kongming.store.retention.time", clock)
     now, retention = at(24.0)
-    first = store.retain(retention, now=now, budget_s=1.0)
+    first = store.retain(retention, now=now, budget_s=2.0)
     assert (first.rolled_up, first.finished, first.complete_at) == (2, False, None)
     report_hours("node-1", 3)
-    second = store.retain(retention, now=now + HOUR_S, budget_s=1.0)
+    second = store.retain(retention, now=now + HOUR_S, budget_s=2.0)
     assert (second.rolled_up, second.finished, second.complete_at) == (2, True, now)
     assert len(store.hourly_fingerprints("node-2")) == 2
-    assert store.retain(retention, now=now + HOUR_S, budget_s=1.0).rolled_up == 3
+    assert store.retain(retention, now=now + HOUR_S, budget_s=2.0).rolled_up == 3
+
+
+def test_time_is_left_for_aggregating_where_deleting_takes_longer_than_a_pass(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report(store, *(live(60 * hour) for hour in range(3)))
+    clock = SimpleNamespace(monotonic=lambda: clock.now, time=time.time, now=0.0)
+    monkeypatch.setattr("kongming.store.retention.time", clock)
+    delete = store._delete
+
+    def slow(table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
+        clock.now += 60.0
+        return delete(table, condition)
+
+    monkeypatch.setattr(store, "_delete", slow)
+    now, retention = at(24.0)
+    assert store.retain(retention, now=now, budget_s=5.0).rolled_up == 2
 
 
 def test_a_damaged_fingerprint_keeps_no_node_from_being_aggregated(store: Store) -> None:
