@@ -177,6 +177,15 @@ def test_jobs_with_absurd_values_are_unchanged(script: Script) -> None:
     assert script.submit(now=NOW, name="xz", exc_nodes="n[1-999999999]").errors == []
 
 
+def test_a_long_comment_takes_no_time(script: Script) -> None:
+    # Slurm refuses it for its length only after the script has seen it.
+    for spaces in ("a" + 40_000 * " " + "b", 20_000 * " " + "a" + 20_000 * " " + "b"):
+        job = script.submit(now=NOW, name="xz", comment=spaces)
+        assert job.excluded == "n1"
+        assert job.clock_s < 0.5
+    assert script.submit(now=NOW, comment=" \t xz" + 40_000 * " ").excluded == "n1"
+
+
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Script, Path]]:
     """One script for all examples, so that its state from earlier files is tested too."""

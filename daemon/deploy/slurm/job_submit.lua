@@ -253,9 +253,10 @@ local function application(job, r)
    if app then
       return app, limit or r.limit, true
    end
-   local words = comment:match("^%s*(.-)%s*$")
-   if is_name(words) and r.apps[words] then
-      return words, r.limit, false
+   -- Not (.-), which takes the square of a long comment's length, and no step of Lua.
+   local word = comment:match("^%s*(%S+)%s*$")
+   if word and is_name(word) and r.apps[word] then
+      return word, r.limit, false
    end
    local name = text_of(job.name)
    if name and is_name(name) and r.apps[name] then
