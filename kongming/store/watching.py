@@ -160,7 +160,7 @@ class Watch:
             driver: Any = connection.connection.driver_connection
 
             def wait() -> bool:
-                select.select([driver.fileno(), self._wake_out], [], [], POLL_S)
+                _wait_for(POLL_S, driver.fileno(), self._wake_out)
                 for _ in driver.notifies(timeout=0.0):
                     pass
                 return True
@@ -186,13 +186,22 @@ class Watch:
 
             def wait() -> bool:
                 nonlocal last_version
-                select.select([self._wake_out], [], [], SQLITE_POLL_S)
+                _wait_for(SQLITE_POLL_S, self._wake_out)
                 before, last_version = last_version, version()
                 return last_version != before
 
             yield wait
         finally:
             connection.close()
+
+
+def _wait_for(seconds: float, *files: int) -> None:
+    """Wait until one of these can be read. Not by ``select``, which takes no number above 1023: the
+    server of a large fleet has more connections."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    poll.poll(1000.0 * seconds)
 
 
 def _line(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import threading
 import time
@@ -187,6 +189,27 @@ def test_a_watch_goes_on_after_a_number(store: Store) -> None:
     with store.watch_changes(follower, after=known):
         assert follower.wait_for(bool, SPREAD_S)
     assert [c.key for c in follower.changes] == [key]
+
+
+def test_a_watch_of_a_server_with_thousands_of_connections(
+    store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 2048 if hard == resource.RLIM_INFINITY else min(2048, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    connections = []
+    try:
+        connections = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+        with Store.open(store_url) as store, store.watch_changes(lambda changes: None) as watch:
+            eventually(lambda: watch.connected)
+            reached = watch.seen_at
+            report(store)
+            eventually(lambda: watch.seen_at > reached)
+        assert "lost" not in caplog.text
+    finally:
+        for connection in connections:
+            os.close(connection)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_callback_that_fails_is_told_to_read_everything_again(store: Store) -> None:
