@@ -209,11 +209,12 @@ class Retaining(Unpacking):
             if not _try_lock(connection):
                 return 0, 0
             query = _expired_live(node_id, hour).order_by(started).limit(_ROWS)
-            times = connection.scalars(query.with_only_columns(started)).all()
-            if not times:
+            expired = connection.scalars(query.with_only_columns(started)).all()
+            if not expired:
                 return 0, 0
+            times = [moment for moment in expired if moment is not None] or [hour]
             last = max(times)
-            if len(times) == _ROWS and last >= _hour(times[0]) + timedelta(hours=1):
+            if len(expired) == _ROWS and last >= _hour(times[0]) + timedelta(hours=1):
                 hour = min(hour, _hour(last))
             else:
                 hour = min(hour, _hour(last) + timedelta(hours=1))
@@ -221,18 +222,18 @@ class Retaining(Unpacking):
             rows = connection.execute(_expired_live(node_id, hour).add_columns(started)).all()
             parts = self._parts_of(connection, [row.document for row in rows])
             # What is damaged is in no statistics, and goes with the others.
-            for row, fingerprint in self._each(
+            for key, fingerprint in self._each(
                 "a fingerprint",
                 rows,
                 lambda row: (
-                    row,
+                    (_hour(row.started_at), row.cpu, row.suite_version),
                     compact.unpack(
                         record_id(row.id), row.cpu, row.suite_version, row.document, parts
                     ),
                 ),
                 lambda row: row.id,
             ):
-                groups[_hour(row.started_at), row.cpu, row.suite_version].append(fingerprint)
+                groups[key].append(fingerprint)
             for (hour_at, cpu, version), prints in sorted(groups.items(), key=lambda item: item[0]):
                 self._put_hour(connection, noted, (node_id, hour_at, cpu, version), prints)
             for batch in batches([row.id for row in rows]):
@@ -257,12 +258,18 @@ class Retaining(Unpacking):
             table.c.cpu == cpu,
             table.c.suite_version == version,
         )
-        stored = connection.execute(query).one_or_none()
-        if stored is not None:
-            # Late reports of an agent that was disconnected.
-            names = self._parts_of_ids(connection, {stored.document["names"]})
-            stored_count = int(stored._mapping["count"])
-            summary = _merged(_figures(stored.document, names), stored_count, summary, count)
+        rows = connection.execute(query.add_columns(table.c.node_id)).all()
+        # Late reports of an agent that was disconnected.
+        for stored, stored_count in self._each(
+            "hourly statistics of node",
+            rows,
+            lambda row: (
+                _figures(row.document, self._parts_of_ids(connection, {row.document["names"]})),
+                int(row._mapping["count"]),
+            ),
+            lambda row: row.node_id,
+        ):
+            summary = _merged(stored, stored_count, summary, count)
             count += stored_count
         names_id, names_part = compact.part([list(summary["surrogates"]), list(summary["passive"])])
         put_parts(connection, noted, {names_id: names_part})

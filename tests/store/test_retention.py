@@ -267,6 +267,23 @@ def test_a_damaged_fingerprint_keeps_no_node_from_being_aggregated(store: Store)
     assert [len(store.hourly_fingerprints(node.id)) for node in nodes] == [1, 2]
 
 
+def test_a_damaged_time_or_hour_keeps_nothing_from_being_aggregated(sqlite_url: str) -> None:
+    with Store.open(sqlite_url) as store:
+        report(store, live(0), live(600))
+        retain(store, 4.0)
+        report(store, *(live(minute) for minute in range(3)))
+        damaged: list[str] = []
+        store.damage = lambda what, why: damaged.append(what)
+        with store._engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE fingerprint_hour SET document = 'x'")
+            connection.exec_driver_sql(
+                "UPDATE fingerprint SET started_at = '2026' WHERE started_at LIKE '%05:01%'"
+            )
+        assert retain(store, 4.0).rolled_up == 3
+        assert [hour.count for hour in store.hourly_fingerprints("node-1")] == [2]
+        assert len(damaged) == 2
+
+
 def test_two_servers_thin_each_fingerprint_once(store: Store, store_url: str) -> None:
     report(store, *(live(minute) for minute in range(300)))
     now, retention = at(24.0)
