@@ -15,7 +15,6 @@ from kongming.records.run import Run, Signature
 from kongming.store import schema, writing
 from kongming.store.campaigns import StoredApplication
 from kongming.store.reference import Reference
-from kongming.store.row_ids import record_id
 from kongming.store.unpacking import COLUMNS, Unpacking
 from kongming.store.writing import batches
 
@@ -84,11 +83,11 @@ class Records(Unpacking):
             return list(self._unpacked(connection, query))
 
     def fingerprint_purposes(self) -> dict[str, str]:
-        """Return the purpose of each fingerprint, by id."""
+        """Return the purpose of each fingerprint, by ``row_id``."""
         table = schema.fingerprint
         with self._reading() as connection:
             rows = connection.execute(sa.select(table.c.id, table.c.purpose))
-            return {record_id(key): purpose for key, purpose in rows}
+            return {key: purpose for key, purpose in rows}
 
     # -- runs ----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run, Signature
 from kongming.store import Store, StoredApplication
 from kongming.store.reference import Reference
+from kongming.store.row_ids import row_id
 
 TEXTS = ("record", "id", "app", "node_id", "placement", "kind", "levels", "started_at")
 NUMBERS = ("wall_s", "metric")
@@ -33,20 +34,19 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
     for app in apps or ():
         if app not in profiled:
             raise UnknownNameError("profiled application", app, profiled)
-    # One query per kind: a store fits into memory, and the export stays consistent.
+    # One query per kind: a store fits into memory. A server may add and delete meanwhile: of what
+    # is read in between, the purposes before and after have all.
+    purposes = store.fingerprint_purposes()
     runs = [run for run in store.runs() if apps is None or run.app in apps]
     signatures = [s for s in store.signatures() if apps is None or s.app in apps]
-    purposes = store.fingerprint_purposes()
-    prints = {p.id: p for p in store.fingerprints()} if apps is None else {}
+    measured = store.fingerprints() if apps is None else []
+    purposes |= store.fingerprint_purposes()
     for run in runs:
-        prints.update({p.id: p for p in (run.fingerprint, run.before, run.after) if p is not None})
-    prints.update({s.fingerprint.id: s.fingerprint for s in signatures})
-    nodes = [
-        node
-        for node in store.nodes()
-        if apps is None
-        or node.id in {r.node_id for r in runs} | {p.node.id for p in prints.values()}
-    ]
+        measured += [p for p in (run.fingerprint, run.before, run.after) if p is not None]
+    measured += [s.fingerprint for s in signatures]
+    prints = {row_id(p.node.id, p.id): p for p in measured}
+    measured_on = {run.node_id for run in runs} | {p.node.id for p in prints.values()}
+    nodes = [node for node in store.nodes() if apps is None or node.id in measured_on]
     ids = {node.id for node in nodes}
     for node in nodes:
         yield _row("node", node.id, node.to_dict(), node_id=node.id)
@@ -64,13 +64,13 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
         if apps is None or entry.name in apps:
             document = {"name": entry.name, "identity": entry.identity, "document": entry.document}
             yield _row("application", f"{entry.name}/{entry.identity}", document, app=entry.name)
-    for fingerprint in prints.values():
+    for key, fingerprint in prints.items():
         yield _row(
             "fingerprint",
             fingerprint.id,
             fingerprint.to_dict(),
             node_id=fingerprint.node.id,
-            kind=purposes[fingerprint.id],
+            kind=purposes[key],
             started_at=fingerprint.started_at,
         )
     for run in runs:
@@ -128,7 +128,7 @@ def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
         "runs": [],
         "signatures": [],
     }
-    prints: dict[str, Fingerprint] = {}
+    prints: dict[tuple[str, str], Fingerprint] = {}
     for number, row in enumerate(rows):
         kind = f"{row['record']}s"
         try:
@@ -153,7 +153,7 @@ def _document(text: str) -> Any:
 
 
 def _record(
-    kind: str, document: Row, purpose: str | None, prints: dict[str, Fingerprint]
+    kind: str, document: Row, purpose: str | None, prints: dict[tuple[str, str], Fingerprint]
 ) -> object:
     if kind == "nodes":
         return NodeFacts.from_dict(document)
@@ -165,15 +165,19 @@ def _record(
         )
     if kind == "fingerprints":
         fingerprint = Fingerprint.from_dict(document)
-        prints[fingerprint.id] = fingerprint
+        prints[fingerprint.node.id, fingerprint.id] = fingerprint
         return fingerprint, purpose
-    during = document.get("fingerprint")
-    before, after = document.get("before"), document.get("after")
+    measured = {
+        # Whoever measures chooses the ids: records of several nodes may have one.
+        name: prints[str(document["node_id"]), str(document[name])]
+        for name in ("fingerprint", "before", "after")
+        if document.get(name) is not None
+    }
     if kind == "signatures":
-        return Signature.from_dict(document | {"fingerprint": prints[str(during)].to_dict()})
+        return Signature.from_dict(document | {"fingerprint": measured["fingerprint"].to_dict()})
     return replace(
         Run.from_dict(document | {"fingerprint": None, "before": None, "after": None}),
-        fingerprint=None if during is None else prints[during],
-        before=None if before is None else prints[before],
-        after=None if after is None else prints[after],
+        fingerprint=measured.get("fingerprint"),
+        before=measured.get("before"),
+        after=measured.get("after"),
     )

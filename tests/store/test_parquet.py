@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from kongming import Fingerprint
 from kongming.records.errors import IncompatibleError, InputError, StoreError, UnknownNameError
-from kongming.store import Store
+from kongming.store import Store, schema
 from tests import builders
 
 pytest.importorskip("pyarrow")
@@ -71,6 +74,39 @@ def test_everything_arrives_and_a_second_time_changes_nothing(
     assert content(other) == content(store)
     assert set(import_runs(other, path).values()) == {0}
     assert content(other) == content(store)
+
+
+def test_records_of_two_nodes_with_one_id(store: Store, other: Store, tmp_path: Path) -> None:
+    node = builders.node(id="node-2", name="other")
+    for run in store.runs(app="sort"):
+        twin = run.fingerprint and replace(run.fingerprint, node=node, elapsed_s=7.0)
+        store.add_run(replace(run, node_id="node-2", fingerprint=twin, before=None))
+    assert len(store.runs()) == 11
+    export_runs(store, tmp_path / "all.parquet")
+    import_runs(other, tmp_path / "all.parquet")
+    for node_id in ("node-1", "node-2"):
+        assert other.runs(node_id=node_id) == store.runs(node_id=node_id)
+    assert sorted(other.fingerprint_purposes()) == sorted(store.fingerprint_purposes())
+
+
+def test_an_export_of_a_store_that_changes(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fingerprints = store.fingerprints
+    stored = [p.id for p in fingerprints()]
+
+    def amid_changes() -> list[Fingerprint]:
+        added = builders.fingerprint(TIMES, node=builders.node(id="node-3"))
+        store.add_fingerprint(added, "live")
+        read = fingerprints()
+        with store._writing() as connection:
+            connection.execute(
+                sa.delete(schema.fingerprint).where(schema.fingerprint.c.purpose == "idle")
+            )
+        return read
+
+    monkeypatch.setattr(store, "fingerprints", amid_changes)
+    assert export_runs(store, tmp_path / "all.parquet")["fingerprint"] == len(stored) + 1
 
 
 def test_export_of_one_application(store: Store, other: Store, tmp_path: Path) -> None:
