@@ -262,11 +262,13 @@ class Records(Unpacking):
         runs: Iterable[Run] = (),
         signatures: Iterable[Signature] = (),
         references: Iterable[Reference] = (),
+        unrequested: Iterable[Run | Signature] = (),
     ) -> dict[str, int]:
         """Store all records atomically; return the number of new records of each kind.
 
-        ``fingerprints`` are pairs with their purposes. Stored nodes, references and applications
-        are kept, unless a reference or a fingerprint's node is newer.
+        ``fingerprints`` are pairs with their purposes; no model learns from ``unrequested``. Stored
+        nodes, references and applications are kept, unless a reference or a fingerprint's node is
+        newer.
         """
         with self._changing() as (connection, noted):
             tables = ("node", "application", "fingerprint", "run", "signature", "reference")
@@ -281,6 +283,11 @@ class Records(Unpacking):
                 writing.add_run(connection, noted, run)
             for signature in signatures:
                 writing.add_signature(connection, noted, signature)
+            for record in unrequested:
+                if isinstance(record, Run):
+                    writing.add_runs(connection, noted, [(record, False)])
+                else:
+                    writing.add_signatures(connection, noted, [(record, False)])
             for reference in references:
                 writing.put_reference(connection, noted, reference)
             return {name: _count(connection, name) - before[name] for name in tables}

@@ -26,6 +26,10 @@ NUMBERS = ("wall_s", "metric")
 
 Row = dict[str, Any]
 
+_REQUESTED = "requested"
+"""Key in the document of a run or a signature: False where no model may learn from it. Exports of
+earlier versions, and of what was requested, do not have it."""
+
 
 def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
     """Yield export rows in import order: referenced records before those that refer to them."""
@@ -73,14 +77,24 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
             kind=purposes[key],
             started_at=fingerprint.started_at,
         )
+    others: list[Run | Signature] = [
+        *store.runs(requested=False, fingerprints=False),
+        *store.signatures(requested=False),
+    ]
+    unrequested = {row_id(record.node_id, record.id) for record in others}
+
+    def marks(record: Run | Signature) -> Row:
+        is_requested = row_id(record.node_id, record.id) not in unrequested
+        return {} if is_requested else {_REQUESTED: False}
+
     for run in runs:
-        yield _run_row(run)
+        yield _run_row(run, marks(run))
     for signature in signatures:
         document = signature.to_dict() | {"fingerprint": signature.fingerprint.id}
         yield _row(
             "signature",
             signature.id,
-            document,
+            document | marks(signature),
             app=signature.app,
             node_id=signature.node_id,
             placement=signature.placement,
@@ -88,8 +102,8 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
         )
 
 
-def _run_row(run: Run) -> Row:
-    document = run.to_dict()
+def _run_row(run: Run, marks: Row) -> Row:
+    document = run.to_dict() | marks
     prints = {"fingerprint": run.fingerprint, "before": run.before, "after": run.after}
     for key, fingerprint in prints.items():
         document[key] = None if fingerprint is None else fingerprint.id
@@ -127,6 +141,7 @@ def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
         "fingerprints": [],
         "runs": [],
         "signatures": [],
+        "unrequested": [],
     }
     prints: dict[tuple[str, str], Fingerprint] = {}
     for number, row in enumerate(rows):
@@ -135,7 +150,10 @@ def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
             if kind not in records:
                 raise InputError("is unknown.", field="record", value=row["record"])
             document = _document(row["document"])
-            records[kind].append(_record(kind, document, row["kind"], prints))
+            record = _record(kind, document, row["kind"], prints)
+            if isinstance(record, Run | Signature) and document.get(_REQUESTED) is False:
+                kind = "unrequested"
+            records[kind].append(record)
         except (KongmingError, *MALFORMED) as error:
             reason = error.message if isinstance(error, KongmingError) else repr(error)
             error_class = IncompatibleError if isinstance(error, IncompatibleError) else InputError

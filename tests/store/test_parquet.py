@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from kongming import Fingerprint
 from kongming.records.errors import IncompatibleError, InputError, StoreError, UnknownNameError
-from kongming.store import Store, schema
+from kongming.store import Reported, Store, schema
 from tests import builders
 
 pytest.importorskip("pyarrow")
@@ -87,6 +87,19 @@ def test_records_of_two_nodes_with_one_id(store: Store, other: Store, tmp_path: 
     for node_id in ("node-1", "node-2"):
         assert other.runs(node_id=node_id) == store.runs(node_id=node_id)
     assert sorted(other.fingerprint_purposes()) == sorted(store.fingerprint_purposes())
+
+
+def test_what_nobody_requested_stays_so(store: Store, other: Store, tmp_path: Path) -> None:
+    run, signature = builders.run("made-up", 1.0, TIMES), builders.signature("sort", TIMES)
+    for record in (run, signature):
+        store.add_reported([Reported("node-1", 1, record, requested=False)])
+    requested = store.runs(requested=True)
+    export_runs(store, tmp_path / "all.parquet")
+    import_runs(other, tmp_path / "all.parquet")
+    assert other.runs(requested=True) == requested
+    assert other.runs(requested=False) == [run]
+    assert other.signatures(requested=False) == [signature]
+    assert content(other) == content(store)
 
 
 def test_an_export_of_a_store_that_changes(

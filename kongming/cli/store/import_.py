@@ -86,7 +86,11 @@ def _send(file: Path, server: Server) -> dict[str, int]:
     alone = [
         fingerprint for fingerprint, _ in export["fingerprints"] if fingerprint.id not in within
     ]
-    left = {"reference": len(export["references"]), "fingerprint": len(alone)}
+    left = {
+        "unrequested record": len(export["unrequested"]),
+        "reference": len(export["references"]),
+        "fingerprint": len(alone),
+    }
     if any(left.values()):
         output.error_console().print(
             f"Not sent: {described(left)}. A server has those that its agents report.",
