@@ -31,6 +31,16 @@ def shell_line(command: Command) -> str:
     return command if isinstance(command, str) else shlex.join(command)
 
 
+def ranked_line(command: Command, variable: str) -> str:
+    """Return a command as one line of a shell, which finds its {rank} in this variable."""
+    if isinstance(command, str):
+        return command.replace("{rank}", f"${variable}")
+    # What is quoted would stay as it is.
+    return " ".join(
+        f'"${variable}"'.join(map(shlex.quote, part.split("{rank}"))) for part in command
+    )
+
+
 def timed_script(app: Application, experiment: Experiment) -> str:
     """Return a batch script that starts the command on each machine with ``srun`` and prints the
     seconds.
@@ -39,7 +49,7 @@ def timed_script(app: Application, experiment: Experiment) -> str:
     finds its nodes in Slurm's own variables.
     """
     ranked = "{rank}" in shell_line(app.command)
-    line = shell_line(filled(app.command, experiment)).replace("{rank}", "$SLURM_PROCID")
+    line = ranked_line(filled(app.command, experiment), "SLURM_PROCID")
     steps = [
         shell_line(filled(part, experiment))
         for part in (app.setup, app.prepare)
@@ -155,8 +165,7 @@ class KubernetesRunner(_Cluster):
 def job_manifest(app: Application, experiment: Experiment, name: str, image: str) -> dict[str, Any]:
     """A Job of ``batch/v1``: {rank} is the completion index; without it there is one pod, which
     gets the number of machines."""
-    line = shell_line(filled(app.command, experiment))
-    ranked = "{rank}" in line
+    ranked = "{rank}" in shell_line(app.command)
     pods = experiment.machines if ranked else 1
     return {
         "apiVersion": "batch/v1",
@@ -185,7 +194,9 @@ def job_manifest(app: Application, experiment: Experiment, name: str, image: str
                             "command": [
                                 "/bin/sh",
                                 "-c",
-                                line.replace("{rank}", "$JOB_COMPLETION_INDEX"),
+                                ranked_line(
+                                    filled(app.command, experiment), "JOB_COMPLETION_INDEX"
+                                ),
                             ],
                             "env": [
                                 {"name": key, "value": value} for key, value in app.env.items()

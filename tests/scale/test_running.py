@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -207,6 +208,11 @@ def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert measured.seconds >= 0.08
         assert (tmp_path / "ranks").read_text() == "0 0.1\n1 0.1\n2 0.1\n3 0.1\n"
         assert (tmp_path / "nodes").read_text() == "4\n"
+        (tmp_path / "ranks").unlink()
+    words = ("sh", "-c", "echo $1 >> ranks", "sh", "it's {rank}")
+    with SlurmRunner(Application("job", words)) as runner:
+        assert runner.run(Experiment(AT)).error is None
+    assert (tmp_path / "ranks").read_text() == "".join(f"it's {rank}\n" for rank in range(4))
     with SlurmRunner(Application("job", "exit 3")) as runner:
         assert "sbatch failed" in str(runner.run(Experiment(AT)).error)
     assert "srun" not in timed_script(Application("job", "mpirun job"), Experiment(AT))
@@ -250,4 +256,10 @@ def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert manifest["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert container["command"][-1] == "job $JOB_COMPLETION_INDEX"
+    words = Application("job", ("job", "--rank={rank}", "it's"))
+    manifest = job_manifest(words, Experiment(AT), "x", "image:1")
+    line = manifest["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    environment = {"JOB_COMPLETION_INDEX": "2"}
+    printed = subprocess.check_output(f"job() {{ echo $*; }}; {line}", shell=True, env=environment)
+    assert printed == b"--rank=2 it's\n"
     assert pod_seconds({"items": []}) is None
