@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from kongming.campaigns.local_machines import filled
 from kongming.records import moments
-from kongming.records.application import Application, Command
-from kongming.records.errors import ApplicationRunError
+from kongming.records.application import SCRATCH, Application, Command
+from kongming.records.errors import ApplicationRunError, InputError
 from kongming.scale.design.experiments import Experiment, Measured
 
 QUEUE_S = 86_400.0
@@ -74,8 +74,26 @@ def timed_script(app: Application, experiment: Experiment) -> str:
 
 
 class _Cluster:
+    """Raises InputError for an application that a cluster cannot run and time as this node does:
+    its runs would be of something else."""
+
     def __init__(self, app: Application) -> None:
+        if app.kind != "batch":
+            raise InputError("is a service, which never ends.", field="--app", value=app.name)
+        for name, command in self._commands(app):
+            if SCRATCH in shell_line(command):
+                raise InputError(
+                    f"has {SCRATCH}, which only a run on this node has.",
+                    field=f"apps.{app.name}.{name}",
+                    hint="Name a folder that each machine has.",
+                )
         self._app = app
+
+    def _commands(self, app: Application) -> Iterator[tuple[str, Command]]:
+        for name in ("command", "setup", "prepare"):
+            command: Command | None = getattr(app, name)
+            if command is not None:
+                yield name, command
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +144,13 @@ class KubernetesRunner(_Cluster):
 
     def __init__(self, app: Application, image: str) -> None:
         super().__init__(app)
+        for name, _ in self._commands(app):
+            if name != "command":
+                raise InputError(
+                    "is not run in a pod, of which all is timed.",
+                    field=f"apps.{app.name}.{name}",
+                    hint="Put what it prepares into the image.",
+                )
         self._image = image
 
     def run(self, experiment: Experiment) -> Measured:
@@ -198,6 +223,7 @@ def job_manifest(app: Application, experiment: Experiment, name: str, image: str
                                     filled(app.command, experiment), "JOB_COMPLETION_INDEX"
                                 ),
                             ],
+                            **({} if app.workdir is None else {"workingDir": app.workdir}),
                             "env": [
                                 {"name": key, "value": value} for key, value in app.env.items()
                             ],

@@ -70,7 +70,7 @@ def open_runner(
     """Return the runner of a name: local, slurm or kubernetes.
 
     Raises:
-        InputError: Kubernetes without an image, or a service on this node.
+        InputError: Kubernetes without an image, or an application that it cannot run.
     """
     from kongming.records.errors import InputError
 

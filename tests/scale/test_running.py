@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kongming.campaigns.cluster_jobs import (
     pod_seconds,
     timed_script,
 )
+from kongming.campaigns.experiments import open_runner
 from kongming.campaigns.local_machines import PROCS, LocalRunner, MachineGroups
 from kongming.records.application import Application, Metric
 from kongming.records.errors import InputError
@@ -232,6 +234,33 @@ def test_a_job_that_nobody_waits_for_is_cancelled(
     with SlurmRunner(Application("job", "true")) as runner:
         assert "did not end within" in str(runner.run(Experiment(AT)).error)
     assert (tmp_path / "cancelled").read_text() == "417\n"
+
+
+@pytest.mark.parametrize("kind", ["slurm", "kubernetes"])
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"kind": "service", "load": "load"}, "--app"),
+        ({"command": "job {dir}/input"}, "apps.job.command"),
+        ({"setup": "generate {scale} > {dir}/input"}, "apps.job.setup"),
+    ],
+)
+def test_what_a_cluster_cannot_run_is_refused(
+    kind: str, changes: dict[str, str], field: str
+) -> None:
+    app = replace(Application("job", "job {rank}"), **changes)  # type: ignore[arg-type]
+    with pytest.raises(InputError) as refused:
+        open_runner(kind, app, None, 0.125, "image:1")
+    assert refused.value.field == field
+
+
+def test_a_set_up_is_refused_on_kubernetes_where_it_would_be_left_out() -> None:
+    app = Application("job", "job {rank}", setup="generate {scale}", workdir="/srv")
+    assert "generate 0.1" in timed_script(app, Experiment(AT))
+    with pytest.raises(InputError, match="not run in a pod"):
+        open_runner("kubernetes", app, None, 0.125, "image:1")
+    manifest = job_manifest(app, Experiment(AT), "x", "image:1")
+    assert manifest["spec"]["template"]["spec"]["containers"][0]["workingDir"] == "/srv"
 
 
 def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
