@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 import sqlite3
 import threading
@@ -21,6 +22,7 @@ from kongming_agent.reporting.link import (
 from kongming_agent.reporting.spool import Spool
 
 from kongming.backoff import Backoff
+from kongming.records.errors import UnavailableError
 from kongming.rpc.v1 import fleet_pb2
 from tests.agent.conftest import refused_records
 from tests.agent.fleet import Fleet, serve
@@ -231,6 +233,31 @@ def test_the_thread_survives_what_nobody_foresaw(fleet: tuple[Fleet, str], spool
         thread.join(60.0)
     assert servicer.beats
     assert link.failures >= 2
+
+
+def test_new_records_do_not_hurry_a_server_that_is_away(spool: Spool) -> None:
+    attempts: list[float] = []
+
+    def channel() -> grpc.Channel:
+        attempts.append(time.monotonic())
+        raise UnavailableError("It is away.")
+
+    link = Link(
+        channel, spool, FakeNode(), timeout_s=1.0, longest_retry_s=60.0, rng=random.Random(1)
+    )
+    stopping = threading.Event()
+    thread = threading.Thread(target=link.run, args=(stopping,))
+    thread.start()
+    for _ in range(100):
+        link.wake()
+        time.sleep(0.01)
+    stopping.set()
+    link.wake()
+    thread.join(5.0)
+    assert not thread.is_alive()
+    # Delays of a quarter of a second at least, and then of half a one.
+    assert all(b - a >= 0.2 for a, b in itertools.pairwise(attempts))
+    assert len(attempts) >= 2
 
 
 def test_it_registers_again_when_the_reference_changed_or_the_server_forgot(

@@ -146,7 +146,8 @@ class Link:
                 # Reporting must not end for what nobody foresaw.
                 _log.exception("reporting failed, and is tried again")
                 wait_s = self._failed(ServiceError(f"Reporting failed: {error!r}."))
-            self._woken.wait(wait_s)
+            # What is spooled while the server is away does not make the next try come sooner.
+            (self._woken if self.connected else stopping).wait(wait_s)
             self._woken.clear()
         self.close()
 
