@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from kongming.records import moments
-from kongming.records.errors import StoreError
+from kongming.records.errors import InputError, StoreError
 from kongming.records.fingerprint import Fingerprint
 from kongming_agent.probing import references
 from kongming_agent.probing.estimate import Errors, Estimator
@@ -60,14 +60,12 @@ class Knowledge:
 
     def keep_reference(self, place: int, fingerprint: Fingerprint) -> Fingerprint:
         """Return the reference from this reading and earlier ones."""
-        name = _kept_as(place)
-        earlier = [Fingerprint.from_dict(each) for each in self._spool.get(name) or []]
-        readings = references.retain(earlier, fingerprint)
+        readings = references.retain(self._readings(place), fingerprint)
         reference = references.reference(readings) or fingerprint
         with self._lock:
             self._references[place] = reference
         try:
-            self._spool.put(name, [each.to_dict() for each in readings])
+            self._spool.put(_kept_as(place), [each.to_dict() for each in readings])
         except StoreError as error:
             _log.warning("%s", error)
         return reference
@@ -75,15 +73,24 @@ class Knowledge:
     def kept_reference(self, place: int, suite_version: str) -> tuple[Fingerprint, int] | None:
         """Restore the reference of an earlier process; return it with its number of readings, or
         None without one of this suite."""
-        documents = self._spool.get(_kept_as(place)) or []
-        readings = [Fingerprint.from_dict(each) for each in documents]
-        readings = [each for each in readings if each.suite_version == suite_version]
+        readings = [each for each in self._readings(place) if each.suite_version == suite_version]
         reference = references.reference(readings)
         if reference is None:
             return None
         with self._lock:
             self._references[place] = reference
         return reference, len(readings)
+
+    def _readings(self, place: int) -> list[Fingerprint]:
+        """Return the readings of the idle node that are kept. One that another version wrote and
+        this one cannot read is left out: the next ones take its place."""
+        readings = []
+        for document in self._spool.get(_kept_as(place)) or []:
+            try:
+                readings.append(Fingerprint.from_dict(document))
+            except InputError as error:
+                _log.warning("a reading of the idle node is left out: %s", error)
+        return readings
 
     def only(self, places: Collection[int]) -> None:
         """Forget all other domains, on which the agent may no longer run."""

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 from kongming_agent.probing import references
+from kongming_agent.probing.reference_cache import Knowledge
+from kongming_agent.reporting.spool import Spool
 
 from kongming import Fingerprint, Reading
 from tests.builders import fingerprint
@@ -53,3 +55,14 @@ def test_slowdowns_and_their_mean() -> None:
     assert ratios == {"a": 4.0, "b": 1.0}
     assert references.general(ratios) == pytest.approx(2.0)
     assert references.general({}) is None
+
+
+def test_a_reading_of_another_version_is_left_out(spool: Spool) -> None:
+    readable = fingerprint({"compute.int": 1e-9})
+    newer = fingerprint({"compute.int": 1e-9}).to_dict() | {"schema": 2}
+    spool.put("idle:0", [newer, readable.to_dict()])
+    assert Knowledge(spool).kept_reference(0, readable.suite_version) == (readable, 1)
+    spool.put("idle:0", [newer])
+    assert Knowledge(spool).kept_reference(0, readable.suite_version) is None
+    assert Knowledge(spool).keep_reference(0, readable) == readable
+    assert Knowledge(spool).kept_reference(0, readable.suite_version) == (readable, 1)
