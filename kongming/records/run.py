@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import statistics
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -380,21 +381,28 @@ def geometric_mean(costs: Sequence[float]) -> float:
     return math.exp(statistics.fmean(math.log(cost) for cost in costs))
 
 
+_MOST_SPLITS = 1000
+
+
 def noise_floor_pct(costs: Sequence[float]) -> float | None:
     """What a perfect predictor of these repeats' geometric mean would still be off by, per cent.
 
-    For two repeats 100 x |ln r1 - ln r2| / 2; for more, the same over all splits into halves,
-    scaled to the number of repeats. None below two.
+    For two repeats 100 x |ln r1 - ln r2| / 2; for more, the same over all splits into halves (of
+    13 or more over a thousand of them), scaled to the number of repeats. None below two.
     """
     n = len(costs)
     if n < 2:
         return None
     logs = [math.log(cost) for cost in costs]
     half, total = n // 2, sum(logs)
-    differences = [
-        abs(sum(part) / half - (total - sum(part)) / (n - half))
-        for part in itertools.islice(itertools.combinations(logs, half), 1000)
-    ]
+    parts: Iterable[Sequence[float]] = itertools.combinations(logs, half)
+    if math.comb(n, half) > _MOST_SPLITS:
+        # Drawn: the first of all combinations have the first repeats in common. In an order of
+        # their own, the same repeats have the same floor whenever each was measured.
+        logs.sort()
+        rng = random.Random(n)
+        parts = (rng.sample(logs, half) for _ in range(_MOST_SPLITS))
+    differences = [abs(sum(part) / half - (total - sum(part)) / (n - half)) for part in parts]
     # The mean of n logs has the spread of one over sqrt(n); a difference of half means has
     # sqrt(1/half + 1/(n - half)) of it.
     scale = math.sqrt(half * (n - half)) / n

@@ -42,3 +42,15 @@ def test_the_floor_is_what_a_perfect_predictor_is_off_by(repeats: int) -> None:
         floors.append(noise_floor_pct(drawn))
         errors.append(100 * abs(math.log(geometric_mean(drawn))))
     assert statistics.fmean(floors) == pytest.approx(statistics.fmean(errors), rel=0.06)
+
+
+@pytest.mark.parametrize("repeats", [13, 24])
+def test_the_order_of_many_repeats_does_not_matter(repeats: int) -> None:
+    rng = random.Random(repeats)
+    floors = []
+    for _ in range(100):
+        drawn = [math.exp(rng.gauss(0.0, 0.05)) for _ in range(repeats)]
+        floors.append(noise_floor_pct(drawn))
+        assert noise_floor_pct(sorted(drawn)) == pytest.approx(floors[-1])
+    expected = 100 * 0.05 * math.sqrt(2 / math.pi / repeats)
+    assert statistics.fmean(floors) == pytest.approx(expected, rel=0.06)
