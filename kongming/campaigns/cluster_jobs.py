@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +23,8 @@ from kongming.scale.design.experiments import Experiment, Measured
 
 QUEUE_S = 86_400.0
 """Maximum wait of an experiment for its machines."""
+
+_POLL_S = 1.0
 
 _SECONDS = re.compile(r"^kongming seconds ([0-9.]+)$", re.MULTILINE)
 
@@ -162,16 +165,7 @@ class KubernetesRunner(_Cluster):
         try:
             _call(["kubectl", "apply", "-f", "-"], 60.0, given=manifest)
             try:
-                _call(
-                    [
-                        "kubectl",
-                        "wait",
-                        "--for=condition=complete",
-                        f"--timeout={int(self._app.timeout_s + 600)}s",
-                        f"job/{name}",
-                    ],
-                    self._app.timeout_s + 660.0,
-                )
+                _wait_for_pods(name, self._app.timeout_s + 600.0)
                 pods = _call(["kubectl", "get", "pods", "-l", f"job-name={name}", "-o", "json"], 60)
                 if self._app.check is not None:
                     logs = _call(["kubectl", "logs", "-l", f"job-name={name}", "--tail=-1"], 60.0)
@@ -250,6 +244,32 @@ def pod_seconds(document: Any) -> float | None:
         return None
     seconds = (max(ended) - min(begun)).total_seconds()
     return seconds if seconds > 0.0 else None
+
+
+def _wait_for_pods(name: str, timeout_s: float) -> None:
+    """Wait for the end of a Job. ``kubectl wait`` for one that is complete goes on to wait for one
+    that has failed.
+
+    Raises:
+        ApplicationRunError: it failed, or did not end in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        job = json.loads(_call(["kubectl", "get", "job", name, "-o", "json"], 60.0))
+        for condition in job.get("status", {}).get("conditions") or []:
+            if condition.get("status") != "True":
+                continue
+            if condition.get("type") == "Complete":
+                return
+            if condition.get("type") == "Failed":
+                logs = _call(["kubectl", "logs", "-l", f"job-name={name}", "--tail=20"], 60.0)
+                raise ApplicationRunError(
+                    f"the job failed: {condition.get('message', 'no reason given')} The end of its "
+                    f"output: {logs[-500:].strip()}"
+                )
+        if time.monotonic() >= deadline:
+            raise ApplicationRunError(f"the job did not end within {timeout_s:g} s.")
+        time.sleep(_POLL_S)
 
 
 def _unchecked(app: Application, text: str) -> str | None:

@@ -263,22 +263,52 @@ def test_a_set_up_is_refused_on_kubernetes_where_it_would_be_left_out() -> None:
     assert manifest["spec"]["template"]["spec"]["containers"][0]["workingDir"] == "/srv"
 
 
-def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def kubectl(folder: Path, monkeypatch: pytest.MonkeyPatch, condition: str, logs: str = "") -> Path:
+    """Put one on the path whose Job is in this condition at the second look."""
     pods = (
         '{"items": [{"status": {"containerStatuses": [{"state": {"terminated": '
         '{"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:30Z"}}}]}}]}'
     )
+    conditions = (
+        '[{"type": "Suspended", "status": "False"}, '
+        f'{{"type": "{condition}", "status": "True", "message": "It is over."}}]'
+    )
+    calls = folder / "calls"
     _on_path(
-        tmp_path,
+        folder,
         "kubectl",
-        f"echo $1 >> {tmp_path}/calls\n[ $1 = get ] && echo '{pods}'; cat > /dev/null; true\n",
+        f'echo "$1 $2" >> {calls}; looks=$(grep -c "get job" {calls})\n'
+        'case "$looks $1 $2" in\n'
+        "1*job) echo '{\"status\": {}}';;\n"
+        f'*job) echo \'{{"status": {{"conditions": {conditions}}}}}\';;\n'
+        f"*pods) echo '{pods}';;\n"
+        f"*logs*) echo '{logs}';;\nesac; cat > /dev/null\n",
         monkeypatch,
     )
+    monkeypatch.setattr("kongming.campaigns.cluster_jobs._POLL_S", 0.01)
+    return calls
+
+
+def test_a_job_that_fails_on_kubernetes_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = kubectl(tmp_path, monkeypatch, "Failed", "no such input")
+    with KubernetesRunner(Application("job", "job"), "image:1") as runner:
+        measured = runner.run(Experiment(AT))
+    assert measured.seconds is None
+    assert "It is over." in str(measured.error)
+    assert "no such input" in str(measured.error)
+    assert calls.read_text().splitlines()[-1] == "delete job"
+
+
+def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = kubectl(tmp_path, monkeypatch, "Complete")
     app = Application("My_Job", "job {rank}", env={"A": "b"})
     with KubernetesRunner(app, "image:1") as runner:
         measured = runner.run(Experiment(AT))
     assert measured.seconds == 90.0
-    assert (tmp_path / "calls").read_text().split() == ["apply", "wait", "get", "delete"]
+    looks = ["get job", "get job", "get pods"]
+    assert calls.read_text().splitlines() == ["apply -f", *looks, "delete job"]
     manifest = job_manifest(app, Experiment(AT), "x", "image:1")
     assert manifest["spec"]["completions"] == 4
     container = manifest["spec"]["template"]["spec"]["containers"][0]
