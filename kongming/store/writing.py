@@ -25,7 +25,7 @@ _FACTS_REFRESH = timedelta(hours=1)
 """Unchanged facts are rewritten after this time, to outdate older facts reported late."""
 
 _FUTURE = timedelta(minutes=5)
-"""Tolerated clock skew: later reports replace fingerprints dated further in the future."""
+"""Tolerated clock skew: what is dated further in the future is replaced by whatever comes next."""
 
 _BATCH = 500
 """Maximum number of ids in a statement: databases limit the number of parameters."""
@@ -38,6 +38,11 @@ def utc(moment: str, field: str = "started_at") -> datetime:
 
 def now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
+
+
+def _outdated(stored: sa.ColumnElement[datetime], new: sa.ColumnElement[datetime]) -> Any:
+    """Whether what is stored is of no later time, or of one that a wrong clock gave it."""
+    return sa.or_(stored <= new, stored > now() + _FUTURE)
 
 
 def insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
@@ -78,7 +83,7 @@ def put_nodes(
     # The same order everywhere prevents deadlocks between writers.
     for node_id, (node, facts_id, seen_at) in sorted(nodes.items(), key=lambda item: item[0]):
         stored = stored_rows.get(node_id)
-        if stored is not None:
+        if stored is not None and stored.seen_at <= now() + _FUTURE:
             if seen_at <= stored.seen_at:
                 continue
             if stored.facts == facts_id and seen_at - stored.seen_at < _FACTS_REFRESH:
@@ -96,7 +101,7 @@ def put_nodes(
         statement.on_conflict_do_update(
             index_elements=["id"],
             set_={"seen_at": new.seen_at, "facts": new.facts, "document": new.document},
-            where=table.c.seen_at < new.seen_at,
+            where=_outdated(table.c.seen_at, new.seen_at),
         ),
         rows,
     )
@@ -195,9 +200,7 @@ def _put_latest(connection: sa.Connection, noted: Noted, rows: Iterable[dict[str
         statement.on_conflict_do_update(
             index_elements=["node_id", "cpu"],
             set_={"started_at": new.started_at, "fingerprint_id": new.fingerprint_id},
-            where=sa.or_(
-                table.c.started_at <= new.started_at, table.c.started_at > now() + _FUTURE
-            ),
+            where=_outdated(table.c.started_at, new.started_at),
         ),
         [
             {
@@ -333,7 +336,7 @@ def put_reference(connection: sa.Connection, noted: Noted, reference: Reference)
     newest = statement.on_conflict_do_update(
         index_elements=["node_id", "suite_version", "cpu"],
         set_={"taken_at": new.taken_at, "document": new.document},
-        where=schema.reference.c.taken_at <= new.taken_at,
+        where=_outdated(schema.reference.c.taken_at, new.taken_at),
     )
     if wrote(connection, newest, schema.reference.c.node_id):
         key = f"{reference.suite_version}/{reference.cpu}"

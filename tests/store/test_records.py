@@ -152,6 +152,19 @@ def test_newer_node_facts_win(store: Store) -> None:
         store.node("node-9")
 
 
+def test_what_a_wrong_clock_dated_does_not_stay_until_then(store: Store) -> None:
+    future = "2990-01-01T00:00:00Z"
+    store.add_fingerprint(builders.fingerprint(TIMES, started_at=future), "idle")
+    store.put_reference("node-1", "1-a", 0, {"stream.triad": 2e-9}, 10, future)
+    grown = builders.node(memory_bytes=64 << 30)
+    store.add_fingerprint(builders.fingerprint(TIMES, node=grown), "idle")
+    store.put_reference("node-1", "1-a", 0, TIMES, 10, "2026-01-03T00:00:00Z")
+    assert store.node("node-1") == grown
+    reference = store.reference("node-1", "1-a")
+    assert reference is not None
+    assert reference.times == TIMES
+
+
 def test_reference_is_replaced_by_a_newer_one_of_the_same_cpu(store: Store) -> None:
     assert store.reference("node-1", "1-a") is None
     store.put_reference("node-1", "1-a", 0, TIMES, 10, "2026-01-01T00:00:00Z")
