@@ -8,10 +8,12 @@ compressed, and what belongs to its delivery in columns of their own.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,10 @@ def open_file(path: Path) -> sqlite3.Connection:
         IncompatibleError: a newer agent wrote it.
         sqlite3.DatabaseError: it cannot be opened, or is damaged.
     """
+    with suppress(OSError):
+        # What is measured tells of users and their programs. The files that SQLite adds have the
+        # mode of this one; that of a file which is there is its owner's choice.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     database = sqlite3.connect(
         path, timeout=_PATIENCE_S, check_same_thread=False, isolation_level=None
     )
