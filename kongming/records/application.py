@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from kongming.records.errors import InputError
+from kongming.records.errors import MALFORMED, InputError
 
 Command = str | tuple[str, ...]
 """A shell line, or an argv that no shell sees."""
@@ -82,9 +82,12 @@ class Application:
         for key in ("command", "setup", "prepare", "cleanup", "ready", "load"):
             if isinstance(values.get(key), list):
                 values[key] = tuple(values[key])
-        if values.get("metric") is not None:
-            values["metric"] = Metric(**values["metric"])
-        return cls(**values)
+        try:
+            if values.get("metric") is not None:
+                values["metric"] = Metric(**values["metric"])
+            return cls(**values)
+        except MALFORMED as error:
+            raise InputError(f"The application is not valid ({error!r}).", field="app") from error
 
 
 def fill(command: Command, scratch: str) -> Command:

@@ -160,6 +160,10 @@ class Run:
 
     def __post_init__(self) -> None:
         unix(self.started_at)
+        if self.better not in ("lower", "higher"):
+            raise InputError(
+                "is unknown.", field="better", value=self.better, allowed="lower, higher"
+            )
         check_number(self.wall_s, "wall_s", 0.0, "a finite time")
         # A metric of 0 or less is kept: the run is not ok.
         if self.metric is not None:

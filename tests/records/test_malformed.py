@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kongming.records.application import Application
 from kongming.records.errors import InputError
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run, Signature
@@ -16,6 +17,8 @@ TIMES = {"memory.random.8M": 2e-8}
 PRINT = builders.fingerprint(TIMES).to_dict()
 RUN = builders.run("sort", 1.0).to_dict()
 SIGNATURE = builders.signature("sort", TIMES).to_dict()
+
+APPLICATION = Application("sort", "sort input").to_dict()
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,9 @@ SIGNATURE = builders.signature("sort", TIMES).to_dict()
         (Run.from_dict, RUN, {"passive": []}),
         (Run.from_dict, RUN, {"usage": None}),
         (Run.from_dict, RUN, {"wall_s": 10**400}),
+        (Run.from_dict, RUN, {"better": "less"}),
+        (Application.from_dict, APPLICATION, {"metric": {"pattern": "x"}}),
+        (Application.from_dict, APPLICATION, {"metric": "x"}),
         (Signature.from_dict, SIGNATURE, {"iterations": float("inf")}),
     ],
 )
