@@ -25,6 +25,7 @@ from kongming.store.urls import (
     own_url,
     store_file_of,
     without_mode,
+    without_passwords,
 )
 
 MIGRATION_LOCK = 4_716_533_890
@@ -114,7 +115,7 @@ class Connection:
         except BaseException:
             engine.dispose()
             raise
-        store = cls(engine, shown or engine.url.render_as_string(hide_password=True))
+        store = cls(engine, shown or without_passwords(engine.url))
         store.is_new = is_new
         if bound is not None:
             bound.silent_s = statement_s + GRACE_S

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import time
 from contextlib import suppress
@@ -16,7 +15,7 @@ from sqlalchemy import event, exc
 from kongming.records.errors import InputError, StoreError
 from kongming.store import column_types, read_only
 from kongming.store.store_file import refuse_special_file
-from kongming.store.urls import URL_FORMS, default_url
+from kongming.store.urls import URL_FORMS, default_url, shown_url, without_passwords
 
 BUSY_TIMEOUT_S = 30.0
 """Time in seconds that a writer waits for another writer's lock."""
@@ -57,13 +56,16 @@ def open_engine(store_url: str, only_read: Path | None = None) -> sa.Engine:
         raise InputError(
             "is not a database URL.",
             field="store",
-            value=re.sub("//[^/]*@", "//***@", store_url),
+            value=shown_url(store_url),
             allowed=URL_FORMS,
         ) from error
     if url.get_backend_name() == "sqlite":
         if url.host:
             raise InputError(
-                "has too few slashes.", field="store", value=store_url, allowed="sqlite:///file.db"
+                "has too few slashes.",
+                field="store",
+                value=shown_url(store_url),
+                allowed="sqlite:///file.db",
             )
         url = _with_folder(url, is_default=store_url == default_url())
     elif url.get_backend_name() not in ("postgresql", "postgres"):
@@ -102,7 +104,9 @@ def open_engine(store_url: str, only_read: Path | None = None) -> sa.Engine:
 
 
 def _unknown_kind(url: sa.URL) -> InputError:
-    return InputError("is of an unknown kind.", field="store", value=str(url), allowed=URL_FORMS)
+    return InputError(
+        "is of an unknown kind.", field="store", value=without_passwords(url), allowed=URL_FORMS
+    )
 
 
 def _document(text: str) -> Any:

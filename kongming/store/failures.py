@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from kongming.records.errors import InputError, KongmingError, StoreError
+from kongming.store.urls import without_passwords
 
 __all__ = ["NotAStoreError", "translated"]
 
@@ -121,7 +122,7 @@ def _cause(error: exc.SQLAlchemyError) -> tuple[str, str] | None:
 
 
 def _store_error(url: sa.URL, error: exc.SQLAlchemyError) -> StoreError:
-    where = url.database if url.get_backend_name() == "sqlite" else url.render_as_string()
+    where = url.database if url.get_backend_name() == "sqlite" else without_passwords(url)
     line = _first_line(str(error.orig if isinstance(error, exc.StatementError) else error))
     cause = _cause(error)
     if cause is None:

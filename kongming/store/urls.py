@@ -42,11 +42,20 @@ def own_url() -> str:
 
 
 def shown_url(store_url: str | None) -> str:
-    """Return the URL of a store (None: ``default_url()``) without its password."""
+    """Return the URL of a store (None: ``default_url()``) without its passwords."""
+    text = store_url or default_url()
     try:
-        return sa.make_url(store_url or default_url()).render_as_string(hide_password=True)
+        return without_passwords(sa.make_url(text))
     except (exc.ArgumentError, ValueError):
-        return re.sub("//[^/]*@", "//***@", store_url or "")
+        # A password may have any character in it that should have been escaped.
+        return re.sub("//.*@", "//***@", re.sub("(password=)[^&]*", r"\1...", text))
+
+
+def without_passwords(url: sa.URL) -> str:
+    """Return the text of a URL with dots in the place of its passwords: PostgreSQL takes them as
+    parameters as well."""
+    query = {key: "..." if "password" in key else value for key, value in url.query.items()}
+    return url.set(query=query).render_as_string(hide_password=True)
 
 
 def missing_file(store_url: str) -> Path | None:

@@ -21,12 +21,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from kongming.records.errors import IncompatibleError, InputError, StoreError
+from kongming.records.errors import IncompatibleError, InputError, KongmingError, StoreError
 from kongming.store import Store, default_url
 from kongming.store.failures import NotAStoreError
 from kongming.store.integrity import serve_alone
 from kongming.store.migrations import config
 from kongming.store.schema import HEAD, VERSION_TABLE, metadata
+from kongming.store.urls import shown_url
 from tests import builders
 from tests.conftest import ROOT
 
@@ -199,10 +200,22 @@ def test_a_postgresql_that_is_starting_is_to_be_tried_again() -> None:
     assert refused.value.away
 
 
-def test_password_is_not_shown() -> None:
-    with pytest.raises(InputError) as refused:
-        Store.open("mongodb://me:secret@host/x")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mongodb://me:secret@host/x",
+        "postgresql://me:pass/secret@host:port/x",
+        "postgresql://127.0.0.1:1/x?user=me&password=secret",
+        "postgresql://127.0.0.1:port/x?password=secret",
+        "postgresql://127.0.0.1:1/x?sslpassword=secret",
+        "sqlite://me:secret@host/x",
+    ],
+)
+def test_password_is_not_shown(url: str) -> None:
+    with pytest.raises(KongmingError) as refused:
+        Store.open(url)
     assert "secret" not in str(refused.value)
+    assert "secret" not in shown_url(url)
 
 
 def test_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:
