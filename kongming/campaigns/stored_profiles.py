@@ -100,7 +100,9 @@ def taught_runs(store: Store, settings: ProfileSettings) -> list[Run]:
     own = {identity(app) for app in settings.apps.values()}
     runs = [
         run
-        for run in store.runs(placement=settings.placement, ok=True, fingerprints=False)
+        for run in store.runs(
+            placement=settings.placement, ok=True, requested=True, fingerprints=False
+        )
         if run.kind in ("solo", "induced") and run.identity not in own
     ]
     here = [run for run in runs if run.node_id == settings.node.id]

@@ -86,7 +86,9 @@ def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object])
 
     coruns = [
         run
-        for run in store.runs(placement=placement, kind="corun", ok=True, fingerprints=False)
+        for run in store.runs(
+            placement=placement, kind="corun", ok=True, requested=True, fingerprints=False
+        )
         if len(run.neighbours) == 1
     ]
     if not coruns:
@@ -103,7 +105,12 @@ def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object])
     solos = [
         run
         for run in store.runs(
-            node_id=node, placement=placement, kind="solo", ok=True, fingerprints=False
+            node_id=node,
+            placement=placement,
+            kind="solo",
+            ok=True,
+            requested=True,
+            fingerprints=False,
         )
         if run.campaign in campaigns
     ]
