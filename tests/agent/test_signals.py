@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
 import pytest
 from kongming_agent.probing import signals
+
+from kongming.rpc import bounds
+from kongming.rpc.v1 import fleet_pb2
 
 
 def write(root: Path, name: str, text: str) -> None:
@@ -45,6 +49,15 @@ def window(tmp_path: Path) -> signals.Signals:
     time.sleep(0.05)
     system(tmp_path, busy=50, idle=50, io_us=10_000, sectors=1000, kills=2)
     return signals.between(before, signals.sample(tmp_path))
+
+
+def test_a_group_whose_name_fits_no_message_is_left_out(tmp_path: Path) -> None:
+    for name in ("a" * 100, "b" * 120, "c\nd", os.fsdecode(b"\xff")):
+        write(tmp_path, f"sys/fs/cgroup/{name}/io.pressure", "some avg10=0 total=1\n")
+    seen = window(tmp_path)
+    assert set(seen.groups) == {"self", "a" * 100, "system.slice", "user.slice"}
+    heartbeat = fleet_pb2.Heartbeat(passive=seen.flat())
+    bounds.check(heartbeat)
 
 
 def test_cpus_devices_groups_and_kills_are_seen(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from kongming.probes.passive import (
 _SYSTEM = Path("/")
 _MOST_GROUPS = 32
 _MOST_DEVICES = 64
+_LONGEST_NAME = 100
 _SECTOR_BYTES = 512
 _LEAST_FREE_BYTES = 2 << 30
 _LEAST_FREE_SHARE = 0.10
@@ -230,7 +231,8 @@ def _groups(root: Path) -> dict[str, dict[str, float]]:
         children = sorted(entry for entry in top.iterdir() if entry.is_dir())
     except OSError:
         children = []
-    for child in children[:_MOST_GROUPS]:
+    named = [child for child in children if _is_reported(child.name)]
+    for child in named[:_MOST_GROUPS]:
         folders[child.name] = child
     by_group = {}
     for name, folder in folders.items():
@@ -245,6 +247,11 @@ def _groups(root: Path) -> dict[str, dict[str, float]]:
         if stalled:
             by_group[name] = stalled
     return by_group
+
+
+def _is_reported(name: str) -> bool:
+    """Whether a message can hold the name: the server would refuse all that comes with it."""
+    return name.isascii() and name.isprintable() and len(name) <= _LONGEST_NAME
 
 
 def _oom_kills(root: Path) -> float | None:
