@@ -124,9 +124,15 @@ class Campaigns:
         self._at_work = name
         wanted = self._ids.get(name, "")
         under = ["--campaign", wanted] if wanted else []
-        self._child = subprocess.Popen(
-            [*self._command, *under, name], stdin=subprocess.DEVNULL, stdout=sys.stderr
-        )
+        try:
+            self._child = subprocess.Popen(
+                [*self._command, *under, name], stdin=subprocess.DEVNULL, stdout=sys.stderr
+            )
+        except OSError as error:
+            # As where the machine has no process left: its probes and reports go on.
+            _log.warning("profiling %s cannot be started now: %s", name, error)
+            with self._lock:
+                self._later()
 
     def _ended(self) -> None:
         assert self._child is not None
@@ -138,9 +144,8 @@ class Campaigns:
             cut_short = status < 0 or status >= 128
             if status == profile.LATER:
                 # Nothing of it went wrong: it has its turn once more, however often.
-                self._starts[self._at_work] = max(starts - 1, 0)
-                self._not_before[self._at_work] = time.monotonic() + _LATER_S
-                self._keep()
+                self._starts[self._at_work] = starts
+                self._later()
                 return
             if cut_short and starts < _STARTS:
                 # Moved behind the others: it may be the cause of the kill.
@@ -150,6 +155,12 @@ class Campaigns:
             if self._at_work not in self._starts:
                 self._not_before[self._at_work] = time.monotonic() + self._pause_s
             self._keep()
+
+    def _later(self) -> None:
+        """Put off what is at work, as if it had not been started."""
+        self._starts[self._at_work] = max(self._starts[self._at_work] - 1, 0)
+        self._not_before[self._at_work] = time.monotonic() + _LATER_S
+        self._keep()
 
     def _keep(self) -> None:
         try:

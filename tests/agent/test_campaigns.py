@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kongming_agent.profile_orders import Campaigns
+from kongming_agent.profile_orders import STARTS, Campaigns
 from kongming_agent.reporting.spool import Spool
 
 from tests.agent.conftest import wait_until
@@ -105,6 +105,26 @@ def test_one_that_could_not_be_measured_now_is_begun_later(
     runner.ask(["sort"])
     wait_until(lambda: not runner.watch()[0] and len(names(done)) == 8)
     assert runner.watch() == (False, False)
+
+
+def test_one_that_cannot_be_started_is_tried_again(
+    spool: Spool, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = done.parent / "python"
+    runner = Campaigns(
+        ("sort",), done.parent / "state", spool, [str(program), "-SE", "-c", WRITES, str(done)]
+    )
+    runner.ask(["sort"])
+    assert runner.watch() == (False, False)
+    assert spool.get(STARTS) == {"sort": 0}
+    program.symlink_to(sys.executable)
+    assert runner.watch() == (False, False)
+    now = time.monotonic() + 700.0
+    monkeypatch.setattr("kongming_agent.profile_orders.time.monotonic", lambda: now)
+    assert runner.watch() == (True, False)
+    monkeypatch.undo()
+    until_idle(runner)
+    assert names(done) == ["sort"]
 
 
 def test_what_the_node_no_longer_allows_is_forgotten(spool: Spool, done: Path) -> None:
