@@ -107,7 +107,7 @@ class _Replay:
                 self._next_event()
             node = waiting.arrive(job)
             if node != NOWHERE:
-                self._place(job, node, now)
+                self._fill(job, node, now)
             elif waiting.patient_until(job) < math.inf:
                 heapq.heappush(heap, (waiting.patient_until(job), _WAKE, job))
             if job % PROGRESS_EVERY == 0:
@@ -121,7 +121,7 @@ class _Replay:
             assignment = waiting.force()
             if assignment is None:
                 raise AssertionError("A job waits although the fleet is idle.")
-            self._place(*assignment, max(self._arrival[-1], *self._updated_at))
+            self._fill(*assignment, max(self._arrival[-1], *self._updated_at))
         progress(len(self._arrival))
         return Outcome(
             start_s=np.array(self._start),
@@ -137,10 +137,15 @@ class _Replay:
         now, node, job = heapq.heappop(self._heap)
         if node == _WAKE:
             while (assignment := self._waiting.wake(job, now)) is not None:
-                self._place(*assignment, now)
+                self._fill(*assignment, now)
         elif self._due[node] == now:
             self._depart(node, now)
             self._refill(node, now)
+
+    def _fill(self, job: int, node: int, now: float) -> None:
+        """Place a job, and those that wait for a neighbour which makes others faster."""
+        self._place(job, node, now)
+        self._refill(node, now)
 
     def _refill(self, node: int, now: float) -> None:
         waiting, free = self._waiting, self._states.free

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.simulate import NAMES, Fleet, Kind, Queueing, Rules, alike, made_up, slowdowns
+from kongming.simulate import NAMES, Fleet, Kind, Queueing, Rules, Study, alike, made_up, slowdowns
 from tests.simulate.tables import APPS, SLOWDOWN, SOLO_S, drawn, study, table, trace, work_done
 
 WITHOUT_PREDICTIONS = tuple(name for name in NAMES if not name.startswith("kongming"))
@@ -156,6 +156,14 @@ def test_a_resident_is_protected_from_a_newcomer_that_would_not_suffer() -> None
     jobs = trace([0.0, 1.0], ["victim", "hog"], limit=1.2)
     outcome = study(jobs, alike(1, 2), queueing=Queueing(patience=math.inf)).run("oracle")
     assert outcome.start_s[1] == outcome.end_s[0]
+
+
+def test_a_job_starts_when_a_neighbour_comes_who_makes_it_fast_enough() -> None:
+    """A victim bears no hog, unless somebody keeps its CPU awake."""
+    faster = SLOWDOWN | {("victim", "quiet"): 0.5, ("victim", "hog"): 1.4}
+    jobs = trace([0.0, 1.0, 2.0], ["hog", "victim", "quiet"], limit=[math.inf, 1.2, math.inf])
+    simulation = Study(jobs, alike(1, 3), table(faster), None, queueing=Queueing(math.inf))
+    assert simulation.run("oracle").start_s.tolist() == [0.0, 2.0, 2.0]
 
 
 def test_what_no_limit_allows_anywhere_still_runs() -> None:
