@@ -18,6 +18,7 @@ from kongming.gate.disturbance import (
 )
 from kongming.gate.noise import (
     CONFIDENCE,
+    LEAST_RUNS,
     Goal,
     Noise,
     noise,
@@ -135,7 +136,10 @@ def decide(
         for name, seconds in values.items():
             if seconds is not None and not name.startswith(BY_LUCK):
                 times.setdefault(name, []).append(seconds)
-    subjects = tuple(_subject(name, each, goal, most) for name, each in times.items())
+    # A surrogate that failed in some turns says too little of the noise.
+    subjects = tuple(
+        _subject(name, each, goal, most) for name, each in times.items() if len(each) >= LEAST_RUNS
+    )
     like = usual(turn.times for turn in turns)
     seen = [
         (
@@ -146,6 +150,9 @@ def decide(
     ]
     reasons = over_turns(seen, from_signals(overall, goal.effect))
     reasons += _clock(turns, goal)
+    if not subjects:
+        text = f"Nothing could be timed in {LEAST_RUNS} turns, so the noise is not known."
+        reasons.append(Reason("noise", text))
     pairs = [(turn.baseline_s, turn.run_s) for turn in turns if turn.baseline_s and turn.run_s]
     if not pairs:
         reasons += [reason for subject in subjects for reason in _noisy(subject, goal, most)]

@@ -94,6 +94,17 @@ def test_a_quiet_machine_is_fit() -> None:
     assert {subject.name for subject in answer.subjects} == {"compute.int", "compute.float"}
 
 
+def test_a_surrogate_that_fails_in_some_turns_ends_nothing() -> None:
+    complete = turns(*[1.0] * 6)
+    partly = [replace(complete[0], times={"compute.int": 1e-9}), *complete[1:]]
+    answer = decide(partly, QUIET, Goal(0.02))
+    assert answer.fit, answer.reasons
+    assert [subject.name for subject in answer.subjects] == ["compute.int"]
+    # Without any nothing is known: that is not fit.
+    (reason,) = decide([replace(turn, times={}) for turn in complete], QUIET, Goal(0.02)).reasons
+    assert reason.resource == "noise"
+
+
 def test_reasons_name_the_resource_and_since_when() -> None:
     disturbed = decide(turns(*[1.0] * 8, *[1.5] * 4), QUIET, Goal(0.02), most=20, command=True)
     (compute, memory) = disturbed.reasons
