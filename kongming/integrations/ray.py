@@ -6,6 +6,7 @@ refs = [placer.remote(sort, part) for part in parts]  # for sort.remote(part)
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -109,7 +110,9 @@ class RayPlacer(Placer):
         resources = node["Resources"]
         name = node.get("Labels", {}).get(LABEL) or resource_name(resources)
         names = (node["NodeManagerHostname"],) if name is None else (name,)
-        return Member(node["NodeID"], names, int(resources.get("CPU", 0.0) // self._cpus))
+        # 0.1 goes into 1 ten times, though not by floats.
+        slots = math.floor(resources.get("CPU", 0.0) / self._cpus + 1e-9)
+        return Member(node["NodeID"], names, slots)
 
     def _options(self, target: Target, placed: int) -> dict[str, Any]:
         # Each of them for as many tasks as it has slots, round after round.

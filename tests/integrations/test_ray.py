@@ -119,3 +119,11 @@ def test_the_example_of_the_page_runs(
 class Actor:
     def node(self) -> str:
         return str(ray.get_runtime_context().get_node_id())
+
+
+@pytest.mark.parametrize(("cpus", "slots"), [(0.1, 40), (0.2, 20), (0.3, 13), (1.0, 4), (8.0, 0)])
+def test_a_node_runs_as_many_tasks_as_its_cpus_hold(cpus: float, slots: int) -> None:
+    placer = object.__new__(RayPlacer)
+    placer._cpus = cpus
+    node = {"NodeID": "n", "NodeManagerHostname": "h", "Resources": {"CPU": 4.0}}
+    assert placer._member(node).slots == slots
