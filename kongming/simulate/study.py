@@ -69,8 +69,8 @@ class Study:
     queueing: Queueing = field(default_factory=Queueing)
     seed: int = 0
 
-    def run(self, name: str, progress: Progress = lambda arrived: None) -> Outcome:
-        """Replay the trace under one policy.
+    def check(self, name: str) -> None:
+        """Raise what ``run`` would raise at once.
 
         Raises:
             UnknownNameError: there is no such policy.
@@ -78,6 +78,16 @@ class Study:
         """
         if name not in NAMES:
             raise UnknownNameError("policy", name, NAMES)
+        if name in _PREDICTING and self.beliefs is None:
+            raise UntrainedError(
+                "KONGMING places by predicted slowdowns, but there are none.",
+                hint="Use those of stored models (--predicted store), add a column 'predicted' to "
+                "the table of pairs, or simulate prediction errors (--prediction-error 0.1).",
+            )
+
+    def run(self, name: str, progress: Progress = lambda arrived: None) -> Outcome:
+        """Replay the trace under one policy. Raises as ``check``."""
+        self.check(name)
         _, class_app, class_limit = self.trace.classes()
         states = States(self.fleet.kinds, self.table.logs, class_app)
         # Random seeds itself from a string by SHA-512, which does not differ between processes.
@@ -91,12 +101,7 @@ class Study:
         if name == ORACLE:
             rules = replace(self.rules, constraint="median", tie_share=0.0)
             return Aware(context, known_truth(self.table), limits, rules)
-        if self.beliefs is None:
-            raise UntrainedError(
-                "KONGMING places by predicted slowdowns, but there are none.",
-                hint="Use those of stored models (--predicted store), add a column 'predicted' to "
-                "the table of pairs, or simulate prediction errors (--prediction-error 0.1).",
-            )
+        assert self.beliefs is not None
         rules = replace(self.rules, constraint=_PREDICTING[name])
         return Aware(context, self.beliefs, limits, rules)
 
@@ -120,6 +125,8 @@ def documented(
 ) -> dict[str, Any]:
     """Compute the figures of merit by policy, relative to random and to the oracle, and by quality
     target."""
+    for name in names:
+        study.check(name)
     figures: dict[str, dict[str, Any]] = {}
     slowed: dict[str, Floats] = {}
     for name in names:

@@ -103,6 +103,8 @@ def test_a_trace(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:
         (("--fleet", "none.csv"), 2, "none.csv"),
         (("--fleet", "none.csv", "--slots", "2"), 2, "--slots"),
         (("--trace", "none.csv"), 2, "--jobs"),
+        (("--out", "none/out.json", "--app", "nobody"), 2, "--out"),
+        (("--plot", "none/figure.svg", "--app", "nobody"), 2, "--plot"),
     ],
 )
 def test_wrong_usage(

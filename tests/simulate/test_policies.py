@@ -92,6 +92,13 @@ def test_perfect_predictions_are_the_oracle() -> None:
 def test_without_predictions_kongming_has_no_answer() -> None:
     with pytest.raises(UntrainedError, match="there are none"):
         study(drawn(3, 0)).run("kongming")
+    # Before the others are replayed.
+    replayed: list[str] = []
+    with pytest.raises(UntrainedError, match="there are none"):
+        documented(
+            study(drawn(3, 0)), ("random", "kongming"), (), lambda text, _: replayed.append(text)
+        )
+    assert replayed == []
 
 
 def test_a_policy_that_is_not_known() -> None:

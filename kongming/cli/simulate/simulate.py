@@ -251,9 +251,14 @@ def command(
     """
     from kongming.campaigns.study_inputs import beliefs_for, pairs_of
     from kongming.cli.extras import require
+    from kongming.missing_file import unwritable
     from kongming.records.errors import InputError
 
     require("kongming simulate", "predict", "numpy")
+    # Before minutes of work, not after.
+    for field, file_path in (("--out", out), ("--plot", plot)):
+        if file_path is not None and not file_path.parent.is_dir():
+            raise unwritable(file_path, FileNotFoundError(), field=field)
     if trace is not None and synthetic is not None:
         raise InputError(
             "cannot be given with --trace.", field="--synthetic", allowed="one of them"
