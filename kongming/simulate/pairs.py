@@ -228,7 +228,14 @@ def made_up(table: PairTable, error: float, seed: int) -> Beliefs:
 
     No model predicts these values, so results based on them must say so. The upper end of the
     interval is that of a predictor that knows the size of its errors (95% stay below it).
+
+    Raises:
+        InputError: the error is not a number from 0.
     """
+    if not 0.0 <= error < math.inf:
+        raise InputError(
+            "is out of range.", field="--prediction-error", value=error, allowed="a number from 0"
+        )
     noise = np.random.default_rng([seed, 7]).normal(0.0, error, table.logs.shape)
     logs = np.maximum(table.logs + noise, np.minimum(table.logs, 0.0))
     return Beliefs(

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kongming.records.errors import InputError
 from kongming.simulate.policies import NOWHERE, Policy
 
 
@@ -14,10 +15,20 @@ from kongming.simulate.policies import NOWHERE, Policy
 class Queueing:
     """Queueing options. ``patience``: after waiting this multiple of its solo time, a job takes the
     best free slot regardless of limits. ``best_fit``: among the waiting jobs that a freed slot
-    admits, the one with the lowest predicted cost starts instead of the oldest."""
+    admits, the one with the lowest predicted cost starts instead of the oldest.
+
+    Raises:
+        InputError: the patience is not a number from 0.
+    """
 
     patience: float = 1.0
     best_fit: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.patience >= 0.0:
+            raise InputError(
+                "is out of range.", field="--patience", value=self.patience, allowed="0 or more"
+            )
 
 
 class Waiting:
