@@ -109,6 +109,8 @@ class Placer(ABC):
                 raise InputError(
                     "is out of range.", field=name, value=value, allowed="0 for none, or 1 or more"
                 )
+        if not 0.0 < ttl_s < float("inf"):
+            raise InputError("is out of range.", field="ttl_s", value=ttl_s, allowed="above 0")
         # Refuses an empty name, and a placement that there is not.
         RankQuestion(app, placement=placement)
         self.app = app

@@ -244,6 +244,8 @@ def test_reports_wait_for_a_server_that_is_away_and_come_in_order() -> None:
         ({"limit": 0.5}, "limit"),
         ({"placement": "next to"}, "placement"),
         ({"timeout_s": 0.0}, "timeout_s"),
+        ({"ttl_s": -1.0}, "ttl_s"),
+        ({"ttl_s": float("nan")}, "ttl_s"),
         ({"server": "example.org:7400", "token": "secret"}, "token"),
     ],
 )
