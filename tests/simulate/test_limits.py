@@ -20,6 +20,7 @@ from kongming.simulate.limits import (
     easy,
     plan_of,
     predicted_quantiles,
+    read_jobs,
     read_swf,
 )
 from tests.conftest import Kongming
@@ -246,6 +247,24 @@ def test_traces_of_both_formats(kongming: Kongming, tmp_path: Path) -> None:
     assert list(from_swf["limits"]) == list(LIMITS)
     assert from_swf["limits"] == from_table["limits"]
     assert (from_swf["trace"]["skipped"], from_table["trace"]["skipped"]) == (2, 0)
+
+
+def test_jobs_that_all_arrive_at_once(kongming: Kongming, tmp_path: Path) -> None:
+    """Then there is no time while jobs arrive, whose use could be told."""
+    table = tmp_path / "trace.csv"
+    table.write_text("arrival_s,app,processors,run_s,limit_s\n0,a,2,100,3600\n0,a,4,30,120\n")
+    arguments = ("user", "--trace", table, "--nodes", "4", "--slots", "1")
+    own = limits_document(kongming, *arguments)["limits"]["user"]
+    assert own["utilisation"]["mean"] is own["useful"]["mean"] is None
+    assert own["wait_mean_s"]["mean"] == 50.0
+    assert kongming("simulate", "--limits", *arguments).returncode == 0
+
+
+def test_a_job_of_more_processors_than_numbers_hold(tmp_path: Path) -> None:
+    table = tmp_path / "trace.csv"
+    table.write_text("arrival_s,app,processors,run_s,limit_s\n0,a,1e19,100,3600\n")
+    with pytest.raises(InputError, match="too small for the widest job"):
+        read_jobs(table, 4)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def _show(document: Mapping[str, Any]) -> None:
                 output.format_duration(own["wait_p95_s"]["mean"]),
                 _ratio(own.get("wide_wait_over_user")),
                 *(
-                    per_cent(100.0 * own[key]["mean"])
+                    None if own[key]["mean"] is None else per_cent(100.0 * own[key]["mean"])
                     for key in (
                         *("utilisation", "useful", "killed_share", "ended_early_share"),
                         *("lost_share", "backfilled_share"),

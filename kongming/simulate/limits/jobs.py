@@ -76,7 +76,8 @@ def read_jobs(path: Path, capacity: int) -> LimitedJobs:
     return LimitedJobs(
         arrival_s=values["arrival_s"],
         app_of=values["app"].astype(np.int64),
-        processors=values["processors"].astype(np.int64),
+        # What 64 bits do not hold is wider than any machine, too.
+        processors=np.minimum(values["processors"], 1e18).astype(np.int64),
         run_s=values["run_s"],
         limit_s=values["limit_s"],
         known_from_s=values["arrival_s"] + np.minimum(values["run_s"], values["limit_s"]),

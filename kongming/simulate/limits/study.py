@@ -66,9 +66,10 @@ def figures(jobs: LimitedJobs, schedule: Schedule, predicted: Floats) -> dict[st
     ``wide_wait_mean_s`` is of the tenth of the jobs that take the most processors, which backfill
     passes over: a policy must not help the others at their cost.
     ``utilisation`` is the share of the processors in use from the first to the last arrival,
-    ``useful`` that share for jobs that were not killed. ``ended_early_share`` are the jobs that a
-    limit ended and the user's own would not have; ``lost_share`` is what killed jobs had of all
-    processor time used. ``covered_share`` is the share of predicted jobs that ran no longer.
+    ``useful`` that share for jobs that were not killed; NaN where all arrive at once.
+    ``ended_early_share`` are the jobs that a limit ended and the user's own would not have;
+    ``lost_share`` is what killed jobs had of all processor time used. ``covered_share`` is the
+    share of predicted jobs that ran no longer.
     """
     waits = np.maximum(schedule.start_s - jobs.arrival_s, 0.0)
     took = schedule.end_s - schedule.start_s
@@ -76,7 +77,7 @@ def figures(jobs: LimitedJobs, schedule: Schedule, predicted: Floats) -> dict[st
     begin, end = float(jobs.arrival_s[0]), float(jobs.arrival_s[-1])
     inside = np.clip(schedule.end_s, begin, end) - np.clip(schedule.start_s, begin, end)
     used = inside * jobs.processors
-    span = max(end - begin, 1e-9) * jobs.capacity
+    span = (end - begin) * jobs.capacity or math.nan
     known = np.isfinite(predicted)
     covered = jobs.run_s[known] <= predicted[known]
     early = schedule.killed & (jobs.run_s <= jobs.limit_s)
