@@ -10,6 +10,7 @@ from typing import Any
 
 from kongming.gate.processes import TICKS_PER_S
 from kongming.gate.signals import Signals
+from kongming.printable import printable
 from kongming.quantities import count, format_percent
 from kongming.records import control
 
@@ -165,12 +166,14 @@ def _ratios(times: Times, like: Times) -> dict[str, tuple[float, float]]:
 
 
 def _named(signals: Signals) -> str:
+    """The processes, by names that their owners choose."""
     if not signals.seen:
         return ", none of which can be seen from here (another container or user)"
     # What rounds to 0.00 explains nothing, unless it is all that was seen.
     seen = [process for process in signals.seen if process.cpus >= 0.005] or signals.seen[:1]
     each = [
-        f"{process.name} {process.cpus:.2f} (process {process.pid} since {process.since})"
+        f"{printable(process.name)} {process.cpus:.2f} "
+        f"(process {process.pid} since {process.since})"
         for process in seen
     ]
     return f": {', '.join(each)}"

@@ -153,6 +153,7 @@ class Benchmarks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         from kongming.integrations.pytest_verdicts import too_few
+        from kongming.printable import printable
 
         terminalreporter.section("kongming")
         if not self._watched:
@@ -162,12 +163,14 @@ class Benchmarks:
             )
         for name, document in self._watched.items():
             for reason in document["disturbed"]:
-                terminalreporter.write_line(f"disturbed: {name}: {reason['reason']}")
+                text = printable(reason["reason"])
+                terminalreporter.write_line(f"disturbed: {name}: {text}")
             few = too_few(document, self._goal)
             if few:
                 terminalreporter.write_line(f"{name}: {few}")
         for name, reasons in self._withheld.items():
-            terminalreporter.write_line(f"comparison withheld: {name}: {' '.join(reasons)}")
+            text = printable(" ".join(reasons))
+            terminalreporter.write_line(f"comparison withheld: {name}: {text}")
         for name in self._without_baseline:
             terminalreporter.write_line(f"no baseline: {name}")
         disturbed = sum(bool(document["disturbed"]) for document in self._watched.values())

@@ -136,6 +136,19 @@ def test_verdicts_on_disturbed_runs_are_withheld(
     assert regressed(bench)
 
 
+def test_what_a_baseline_says_is_obeyed_by_no_terminal(
+    bench: Bench, machine: Machine, pytester: pytest.Pytester
+) -> None:
+    assert bench("--kongming", "--benchmark-save=base").ret == 0
+    (saved,) = Path(pytester.path).glob(".benchmarks/*/*_base.json")
+    stored = json.loads(saved.read_text())
+    reason = {"reason": "x\n::error::\x1b[2J"}
+    stored["benchmarks"][0]["extra_info"]["kongming"]["disturbed"] = [reason]
+    saved.write_text(json.dumps(stored))
+    shown = bench("--kongming", "--benchmark-compare").stdout
+    assert "x\\n::error::\\x1b[2J" in next(line for line in shown.lines if "withheld: " in line)
+
+
 def test_too_few_rounds_are_no_verdict(bench: Bench, machine: Machine) -> None:
     few = ("--kongming", "--kongming-effect=0.1%")
     stated = bench(*few, "--benchmark-save=base")

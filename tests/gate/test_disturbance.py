@@ -94,6 +94,12 @@ def test_a_quiet_machine_is_fit() -> None:
     assert {subject.name for subject in answer.subjects} == {"compute.int", "compute.float"}
 
 
+def test_the_name_of_a_process_is_obeyed_by_no_terminal_and_ends_no_line() -> None:
+    seen = (Competitor(7, "x\n::error::\x1b[2J", 0.9, AT),)
+    (reason,) = from_signals(replace(QUIET, others=0.9, seen=seen), 0.02)
+    assert "x\\n::error::\\x1b[2J 0.90" in str(reason)
+
+
 def test_a_surrogate_that_fails_in_some_turns_ends_nothing() -> None:
     complete = turns(*[1.0] * 6)
     partly = [replace(complete[0], times={"compute.int": 1e-9}), *complete[1:]]
