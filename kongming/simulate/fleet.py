@@ -63,8 +63,14 @@ class Fleet:
         return sum(kind.nodes * kind.slots * kind.speed for kind in self.kinds)
 
     def kind_of(self) -> list[int]:
-        """Index of each node's kind in ``kinds``."""
-        return [index for index, kind in enumerate(self.kinds) for _ in range(kind.nodes)]
+        """Index of each node's kind in ``kinds``: of kinds that differ by name only, the first, so
+        that a fleet of a row for each node has as few node states as there are different nodes."""
+        first: dict[tuple[int, float, float], int] = {}
+        return [
+            first.setdefault((kind.slots, kind.speed, kind.weight), index)
+            for index, kind in enumerate(self.kinds)
+            for _ in range(kind.nodes)
+        ]
 
 
 def alike(nodes: int, slots: int) -> Fleet:

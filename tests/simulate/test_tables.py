@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 
 from kongming.records.errors import InputError, KongmingError, UnknownNameError, UntrainedError
 from kongming.simulate import (
+    Fleet,
+    Kind,
     MeasuredPair,
     PairTable,
     Synthetic,
+    alike,
     beliefs_of,
     made_up,
     read_fleet,
@@ -23,7 +26,7 @@ from kongming.simulate import (
     read_trace,
 )
 from kongming.simulate.pairs import together
-from tests.simulate.tables import APPS, SOLO_S, table
+from tests.simulate.tables import APPS, SOLO_S, drawn, study, table
 
 SOLOS = np.array([SOLO_S[app] for app in APPS])
 
@@ -240,6 +243,16 @@ def test_a_fleet_of_kinds(tmp_path: Path) -> None:
         read_fleet(written(tmp_path, "name,nodes\nold,2.5\n"))
     with pytest.raises(InputError, match="slots: is out of range"):
         read_fleet(written(tmp_path, "name,nodes,slots\nold,2,100\n"))
+
+
+def test_nodes_that_differ_by_name_only_are_one_kind() -> None:
+    fleet = Fleet((*(Kind(f"n{k}", 1) for k in range(40)), Kind("fast", 1, speed=2.0)))
+    assert fleet.kind_of() == [0] * 40 + [40]
+    jobs = drawn(200, 3, every_s=1.0)
+    by_name = study(jobs, Fleet(fleet.kinds[:40])).run("oracle")
+    counted = study(jobs, alike(40, 2)).run("oracle")
+    assert by_name.states == counted.states
+    assert by_name.end_s.tolist() == counted.end_s.tolist()
 
 
 @pytest.mark.parametrize("arrivals", ["poisson", "bursty"])
