@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any
 
 from kongming.gate.watching import Opened, Watcher, summary
+from kongming.printable import printable
+from kongming.records.errors import ProbeError
 
 PREFIX = "kongming_"
 QUIET = "no"
@@ -20,7 +22,8 @@ EFFECT = 0.02
 
 
 class Hook:
-    """A hook of pyperf, which makes one for each series of values of a worker.
+    """A hook of pyperf, which makes one for each series of values of a worker. Surrogates that fail
+    do not fail the worker: it is taken for disturbed.
 
     Raises:
         ProbeError: the micro-benchmark binary is missing.
@@ -28,12 +31,15 @@ class Hook:
 
     def __init__(self) -> None:
         self._watcher = Watcher(EFFECT)
-        self._opened: Opened | None = None
+        self._opened: Opened | ProbeError | None = None
 
     def __enter__(self) -> None:
         # pyperf enters before each value, and times only what is inside.
         if self._opened is None:
-            self._opened = self._watcher.begin()
+            try:
+                self._opened = self._watcher.begin()
+            except ProbeError as error:
+                self._opened = error
 
     def __exit__(
         self,
@@ -47,7 +53,14 @@ class Hook:
         """Called by pyperf after the last value; metadata are numbers and texts."""
         if self._opened is None:
             return
-        stretch = self._watcher.end(self._opened)
+        try:
+            if isinstance(self._opened, ProbeError):
+                raise self._opened
+            stretch = self._watcher.end(self._opened)
+        except ProbeError as error:
+            metadata[f"{PREFIX}disturbed"] = "machine"
+            metadata[f"{PREFIX}reasons"] = printable(f"The machine could not be watched: {error}")
+            return
         metadata[f"{PREFIX}machine"] = stretch.before.node.id
         metadata[f"{PREFIX}disturbed"] = summary(stretch.reasons) or QUIET
         if stretch.reasons:

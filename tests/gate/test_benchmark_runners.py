@@ -316,3 +316,26 @@ def test_runs_of_pyperf_carry_what_disturbed_them(machine: Machine) -> None:
         assert metadata["kongming_disturbed"] == disturbed
         assert metadata["kongming_compute.int"] == pytest.approx(TIMES["compute.int"])
         assert ("kongming_reasons" in metadata) == (steal > 0.0)
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_surrogates_that_fail_fail_no_worker_of_pyperf(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    """Before the values, or after them."""
+    costs = iter([builders.fingerprint(TIMES)] * taken)
+
+    def fails(*_: object, **__: object) -> Fingerprint:
+        for fingerprint in costs:
+            return fingerprint
+        raise ProbeError("a line\nof two.")
+
+    monkeypatch.setattr(watching, "take_fingerprint", fails)
+    (hook,) = hooks.instantiate_selected_hooks(["kongming"]).values()
+    for _ in range(2):
+        with hook:
+            pass
+    metadata: dict[str, object] = {}
+    hook.teardown(metadata)
+    reasons = "The machine could not be watched: a line\\nof two."
+    assert metadata == {"kongming_disturbed": "machine", "kongming_reasons": reasons}
