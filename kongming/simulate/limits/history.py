@@ -1,4 +1,5 @@
-"""Quantiles of an application's run time, from the runs that had ended before a job arrived."""
+"""Quantiles of an application's run time, from the runs that had ended before a job arrived, by the
+trace (``known_from_s``): the same for every schedule."""
 
 from __future__ import annotations
 
