@@ -43,10 +43,12 @@ class Aware(Policy):
     - ``_node_state[node]`` is the node's state, or NOWHERE while it has no free slot; the node is
       in ``_pools[_node_state[node]]`` and in no other pool.
     - ``_occupied`` is the number of pools that are not empty.
-    - A state has a pool exactly if it has been scored: per job class it then has an entry in
-      ``_predicted_cost``, ``_tie_tolerance`` and ``_ranked``, and one in ``_allowed`` and
-      ``_admitted`` if every limit would hold. Entries outlive the last node in the state, so
-      ``choose`` skips empty pools.
+    - A state has a pool exactly if it has been scored: per application it then has an entry in
+      ``_predicted_cost``, ``_tie_tolerance``, ``_least_limit`` and ``_ranked``, and one in
+      ``_allowed`` if a job with the application's highest limit would be admitted. Entries outlive
+      the last node in the state, so ``choose`` skips empty pools.
+    - ``_least_limit`` is the log of the lowest limit with which a new job is admitted; NaN, which
+      no limit reaches, if a resident would be pushed beyond its own.
     - ``_ranked`` and ``_allowed`` are sorted by (is_idle, score, state); ``is_idle`` is False
       everywhere unless ``pack`` is set.
     """
@@ -67,12 +69,15 @@ class Aware(Policy):
         self._node_state = [NOWHERE] * context.fleet.nodes
         self._pools: dict[int, NodePool] = {}
         self._occupied = 0
-        classes = range(len(limits))
-        self._predicted_cost: list[dict[int, float]] = [{} for _ in classes]
-        self._tie_tolerance: list[dict[int, float]] = [{} for _ in classes]
-        self._allowed: list[list[tuple[bool, float, int]]] = [[] for _ in classes]
-        self._ranked: list[list[tuple[bool, float, int]]] = [[] for _ in classes]
-        self._admitted: list[set[int]] = [set() for _ in classes]
+        self._highest_limit = [-math.inf] * len(self._logs)
+        for app, log_limit in zip(self._states.class_app, self._log_limits, strict=True):
+            self._highest_limit[app] = max(self._highest_limit[app], log_limit)
+        apps = range(len(self._logs))
+        self._predicted_cost: list[dict[int, float]] = [{} for _ in apps]
+        self._tie_tolerance: list[dict[int, float]] = [{} for _ in apps]
+        self._least_limit: list[dict[int, float]] = [{} for _ in apps]
+        self._allowed: list[list[tuple[bool, float, int]]] = [[] for _ in apps]
+        self._ranked: list[list[tuple[bool, float, int]]] = [[] for _ in apps]
 
     def node_changed(self, node: int, state: int) -> None:
         previous = self._node_state[node]
@@ -94,18 +99,19 @@ class Aware(Policy):
         new_pool.add(node)
 
     def choose(self, job_class: int, *, forced: bool = False) -> int:
-        pools = self._pools
+        pools, app = self._pools, self._states.class_app[job_class]
+        limit, least_limit = self._log_limits[job_class], self._least_limit[app]
         tied: list[NodePool] = []
         best_is_idle, highest_score = False, math.inf
-        for is_idle, score, state in (self._ranked if forced else self._allowed)[job_class]:
+        for is_idle, score, state in (self._ranked if forced else self._allowed)[app]:
             if tied and (is_idle != best_is_idle or score > highest_score):
                 break
             pool = pools[state]
-            if not len(pool):
+            if not len(pool) or not (forced or least_limit[state] <= limit):
                 continue
             if not tied:
                 best_is_idle = is_idle
-                highest_score = score + self._tie_tolerance[job_class][state]
+                highest_score = score + self._tie_tolerance[app][state]
             tied.append(pool)
         if not tied:
             return NOWHERE
@@ -120,36 +126,34 @@ class Aware(Policy):
         return pool.draw(self._context.random)
 
     def admits(self, job_class: int, state: int) -> bool:
-        return state in self._admitted[job_class]
+        least_limit = self._least_limit[self._states.class_app[job_class]]
+        return least_limit[state] <= self._log_limits[job_class]
 
     def predicted_cost(self, job_class: int, state: int) -> float:
-        return self._predicted_cost[job_class][state]
+        return self._predicted_cost[self._states.class_app[job_class]][state]
 
     def _rank(self, state: int) -> None:
-        """Score a state for every job class and insert it into the rankings."""
-        for job_class in range(len(self._log_limits)):
-            score, tolerance, keeps_limits = self._score(job_class, state)
-            is_idle = self._rules.pack and not self._states.count[state]
-            self._predicted_cost[job_class][state] = score
-            self._tie_tolerance[job_class][state] = tolerance
-            insort(self._ranked[job_class], (is_idle, score, state))
-            if keeps_limits:
-                insort(self._allowed[job_class], (is_idle, score, state))
-                self._admitted[job_class].add(state)
+        """Score a state for every application and insert it into the rankings."""
+        is_idle = self._rules.pack and not self._states.count[state]
+        for app in range(len(self._logs)):
+            score, tolerance, least_limit = self._score(app, state)
+            self._predicted_cost[app][state] = score
+            self._tie_tolerance[app][state] = tolerance
+            self._least_limit[app][state] = least_limit
+            insort(self._ranked[app], (is_idle, score, state))
+            if least_limit <= self._highest_limit[app]:
+                insort(self._allowed[app], (is_idle, score, state))
 
-    def _score(self, job_class: int, state: int) -> tuple[float, float, bool]:
-        """Return the score, the tolerance within which others tie with it, and whether all limits
-        would hold."""
+    def _score(self, app: int, state: int) -> tuple[float, float, float]:
+        """Return the score, the tolerance within which others tie with it, and the least limit."""
         logs, squares, app_of = self._logs, self._squares, self._states.class_app
         by_upper = self._rules.constraint == "upper"
         base = self._base[self._states.kind[state]]
-        app = app_of[job_class]
         residents = self._states.residents[state]
         resident_apps = [app_of[resident] for resident in residents]
         own_slowdown = base + together(logs[app][other] for other in resident_apps)
         spread = math.sqrt(math.fsum(squares[app][other] for other in resident_apps))
-        upper = own_slowdown + (spread if by_upper else 0.0)
-        keeps_limits = upper <= self._log_limits[job_class]
+        least_limit = own_slowdown + (spread if by_upper else 0.0)
         harm = math.fsum(max(logs[other][app], 0.0) for other in resident_apps)
         for i, resident in enumerate(residents):
             resident_app = resident_apps[i]
@@ -157,17 +161,17 @@ class Aware(Policy):
             slowdown = base + together(logs[resident_app][other] for other in neighbours)
             if by_upper:
                 slowdown += math.sqrt(math.fsum(squares[resident_app][n] for n in neighbours))
-            keeps_limits = keeps_limits and slowdown <= self._log_limits[resident]
-        return own_slowdown + harm, self._rules.tie_share * spread, keeps_limits
+            if slowdown > self._log_limits[resident]:
+                least_limit = math.nan
+        return own_slowdown + harm, self._rules.tie_share * spread, least_limit
 
     def _evict_unoccupied(self, new_state: int) -> None:
         """Drop the states without a node, except ``new_state``, whose first node is about to be
         added. They are scored again when a node enters them."""
         retained = {state for state, pool in self._pools.items() if len(pool) or state == new_state}
         self._pools = {state: pool for state, pool in self._pools.items() if state in retained}
-        for job_class in range(len(self._log_limits)):
+        for app in range(len(self._logs)):
             for ranking in (self._ranked, self._allowed):
-                ranking[job_class] = [entry for entry in ranking[job_class] if entry[2] in retained]
-            for values in (self._predicted_cost, self._tie_tolerance):
-                values[job_class] = {s: v for s, v in values[job_class].items() if s in retained}
-            self._admitted[job_class] &= retained
+                ranking[app] = [entry for entry in ranking[app] if entry[2] in retained]
+            for values in (self._predicted_cost, self._tie_tolerance, self._least_limit):
+                values[app] = {s: v for s, v in values[app].items() if s in retained}

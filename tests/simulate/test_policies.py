@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from kongming.records.errors import UnknownNameError, UntrainedError
@@ -21,6 +23,7 @@ from kongming.simulate import (
     made_up,
     slowdowns,
 )
+from kongming.simulate.aware import Aware
 from tests.simulate.tables import APPS, SLOWDOWN, drawn, study, table, trace
 
 
@@ -111,6 +114,22 @@ def test_many_states_are_forgotten_and_learned_again(monkeypatch: pytest.MonkeyP
     usual = study(jobs, alike(8, 4)).run("oracle")
     monkeypatch.setattr("kongming.simulate.aware._SPARE_STATES", 0)
     assert (study(jobs, alike(8, 4)).run("oracle").end_s == usual.end_s).all()
+
+
+def test_a_limit_of_its_own_for_each_job_costs_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    scored: list[int] = []
+    score = Aware._score
+
+    def counted(self: Aware, app: int, state: int) -> tuple[float, float, float]:
+        scored.append(state)
+        return score(self, app, state)
+
+    monkeypatch.setattr(Aware, "_score", counted)
+    jobs = drawn(200, 8, every_s=2.0)
+    limits = 1.1 + np.arange(200.0) / 1000.0
+    outcome = study(replace(jobs, limit=limits), alike(8, 2)).run("oracle")
+    assert len(scored) == len(APPS) * len(set(scored))
+    assert len(set(scored)) <= outcome.states
 
 
 def test_figures_by_hand() -> None:
