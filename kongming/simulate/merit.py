@@ -44,6 +44,7 @@ def merit(trace: Trace, outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
     ``undegraded_share`` the share of jobs of quality 0.95 or more (Paragon's figures).
     ``work_per_busy_node`` is solo seconds of work per second that a node is in use: 1 without
     co-location; ``gained_pct`` is the excess over 1 (Bubble-Up's gained utilisation).
+    ``nodes_in_use`` is a share of the nodes, each counted by its speed.
     """
     slowed = slowdowns(trace, outcome)
     waits = np.maximum(outcome.start_s - trace.arrival_s, 0.0)
@@ -54,6 +55,7 @@ def merit(trace: Trace, outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
     limited = np.isfinite(trace.limit)
     over = slowed > trace.limit * (1.0 + _ROUNDING)
     per_node = work / outcome.busy_s
+    speeds = sum(kind.nodes * kind.speed for kind in fleet.kinds)
     return {
         "makespan_s": span,
         "slowdown": _spread(slowed),
@@ -68,7 +70,7 @@ def merit(trace: Trace, outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
             "held": {f"{target:.2f}": held(slowed, target) for target in HELD},
         },
         "slots_in_use": runs / (span * fleet.slots),
-        "nodes_in_use": outcome.busy_s / (span * fleet.capacity * fleet.nodes / fleet.slots),
+        "nodes_in_use": outcome.busy_s / (span * speeds),
         "shared_share": outcome.shared_s / runs,
         "work_per_busy_node": per_node,
         "gained_pct": 100.0 * (per_node - 1.0),

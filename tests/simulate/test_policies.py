@@ -149,6 +149,12 @@ def test_figures_by_hand() -> None:
     assert figures["quality"][0]["policies"]["slurm"]["violated_share"] == 0.5
 
 
+def test_no_more_than_all_nodes_are_in_use() -> None:
+    fleet = Fleet((Kind("fast", 1, 1, speed=2.0), Kind("slow", 1, 3)))
+    figures = documented(study(trace([0.0] * 400, ["quiet"] * 400), fleet), ("random",))
+    assert figures["policies"]["random"]["nodes_in_use"] == pytest.approx(1.0, abs=0.02)
+
+
 def test_a_quality_target_is_kept_by_the_oracle() -> None:
     jobs = drawn(300, 5, every_s=3.0)
     simulation = study(jobs, alike(8, 2), queueing=Queueing(patience=math.inf))
