@@ -50,7 +50,8 @@ def targets(
     """Return by node id what a task can be placed on: members with a slot whose node is known.
 
     A member is the node of its own name, else the only node whose name has the same part before
-    the first dot. Of several nodes of one name none is meant.
+    the first dot, unless that is a number, as of an address. Of several nodes of one name none is
+    meant.
     """
     ids = _ids(reports)
     groups: dict[str, list[Member]] = defaultdict(list)
@@ -135,16 +136,23 @@ def _names(member: Member, node_of: NodeOf | None) -> Iterable[str]:
 
 
 def _ids(reports: Sequence[NodeReport]) -> dict[str, str | None]:
-    """Node ids by name, by id and by the first part of a name; None where several are meant."""
+    """Node ids by name, by id and by the first part of a name with a dot behind it; None where
+    several are meant."""
     in_service = [report.facts for report in reports if report.state not in OUT_OF_SERVICE]
     exact: dict[str, str | None] = {}
     short: dict[str, str | None] = {}
     for facts in in_service:
         exact[facts.name] = facts.id if facts.name not in exact else None
-        first = facts.name.partition(".")[0]
-        short[first] = facts.id if first not in short else None
+        first = _first(facts.name)
+        # That of an address is a part of a network, which others have too.
+        if not first[:-1].isdigit():
+            short[first] = facts.id if first not in short else None
     return short | exact | {facts.id: facts.id for facts in in_service}
 
 
 def _lookup(name: str, ids: Mapping[str, str | None]) -> str | None:
-    return ids[name] if name in ids else ids.get(name.partition(".")[0])
+    return ids[name] if name in ids else ids.get(_first(name))
+
+
+def _first(name: str) -> str:
+    return name.partition(".")[0] + "."

@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from kongming.integrations.placing import Member, OwnTasks, choose, resource_name, targets
 from kongming.records.answers import NodeReport, RankedNode
 from kongming.records.prediction import Interval
@@ -155,6 +157,18 @@ def test_members_are_nodes_by_name_by_its_first_part_or_as_the_user_says() -> No
     assert [m.id for m in mapped["b"].members] == ["w3"]
     by_function = targets(members[:1], reports, lambda name: "n2" if name == "w1" else None)
     assert set(by_function) == {"id-n2"}
+
+
+@pytest.mark.parametrize(
+    ("names", "member"),
+    [(("10.0.0.1",), "10.0.0.2"), (("n1", "n1.a"), "n1.b"), (("n1.a", "n1"), "n1.b")],
+)
+def test_a_first_part_that_may_be_of_several_names_no_node(
+    names: tuple[str, ...], member: str
+) -> None:
+    reports = [report(name) for name in names]
+    assert targets([Member("w", (member,), 1)], reports) == {}
+    assert set(targets([Member("w", (names[0],), 1)], reports)) == {f"id-{names[0]}"}
 
 
 def test_a_resource_names_the_node() -> None:
