@@ -174,3 +174,8 @@ class Application:
     @property
     def complete(self) -> bool:
         return self.ended_s is not None
+
+    @property
+    def run(self) -> tuple[object, ...]:
+        """What logs of the same run have in common, and of no two runs."""
+        return self.id, self.attempt, self.started_ms, self.last_s

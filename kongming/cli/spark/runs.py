@@ -15,20 +15,25 @@ if TYPE_CHECKING:
 
 def residual_of(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, list[Application]]:
     """Learn from logs, which are returned too, and from a CSV with columns executors, seconds and
-    maybe cores."""
+    maybe cores. The run of the estimator's own log is no further one."""
     import numpy as np
 
+    from kongming.records.errors import InputError
     from kongming.spark.history import learn_residual
 
     measured: list[tuple[Size, float]] = []
-    others: list[Application] = []
+    others = _applications(estimator, [path for path in paths if path.suffix != ".csv"])
     for path in paths:
         if path.suffix == ".csv":
             measured += _rows(estimator, path)
-        else:
-            for application in _applications(estimator, path):
-                others.append(application)
-                measured.append(_size_and_seconds(application))
+    measured += [_size_and_seconds(application) for application in others]
+    if not measured:
+        raise InputError(
+            "holds no run but that of LOG.",
+            field="--runs",
+            value=", ".join(map(str, paths)),
+            allowed="further runs of the application",
+        )
     ratios = [
         estimator.cluster(size).slots / estimator.workload.cluster.slots for size, _ in measured
     ]
@@ -67,23 +72,24 @@ def _rows(estimator: Estimator, path: Path) -> Iterator[tuple[Size, float]]:
         )
 
 
-def _applications(estimator: Estimator, path: Path) -> Iterator[Application]:
+def _applications(estimator: Estimator, paths: Sequence[Path]) -> list[Application]:
     from kongming.records.errors import InputError
     from kongming.spark.finished_runs import require_finished
     from kongming.spark.reading import read_all
 
-    own = estimator.workload.application.name
-    for application in read_all([path]):
-        if application.name != own:
+    own = estimator.workload.application
+    others = [application for application in read_all(paths) if application.run != own.run]
+    for application in others:
+        if application.name != own.name:
             raise InputError(
                 "is a run of another application.",
                 field="--runs",
-                value=f"{application.name or application.id!r} in {path}",
-                allowed=f"runs of {own!r}",
+                value=f"{application.name or application.id!r} in {application.source}",
+                allowed=f"runs of {own.name!r}",
                 hint="Runs of other applications on this cluster: --history.",
             )
-        require_finished([application], "--runs")
-        yield application
+    require_finished(others, "--runs")
+    return others
 
 
 def _size_and_seconds(application: Application) -> tuple[Size, float]:

@@ -98,11 +98,14 @@ def _several(
 
 
 def read_all(paths: Sequence[str | os.PathLike[str]]) -> list[Application]:
-    """Read the logs of all applications below the paths. Raises as ``read``."""
-    listed = [(path, read_applications(path)) for path in paths]
-    return [
-        read(path, log.id, log.attempt or "1", logs=logs) for path, logs in listed for log in logs
-    ]
+    """Read the logs of all applications below the paths, each run once. Raises as ``read``."""
+    runs: dict[tuple[object, ...], Application] = {}
+    for path in paths:
+        logs = read_applications(path)
+        for log in logs:
+            application = read(path, log.id, log.attempt or "1", logs=logs)
+            runs.setdefault(application.run, application)
+    return list(runs.values())
 
 
 def _chosen(

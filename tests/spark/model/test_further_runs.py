@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kongming.spark.estimation import Estimator, Size
 from kongming.spark.history import learn_residual
 from kongming.spark.model.corrections.input_growth import learn_input_growth
 from kongming.spark.model.workload import workload_of
+from kongming.spark.reading import read_all
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
 from tests.spark.programs import Part, Program, Stage, run
@@ -49,6 +51,20 @@ def test_the_interval_holds_what_the_log_itself_measured(
     assert measured is not None
     assert after[4]["lower"] < measured < after[4]["upper"]
     assert after[4]["median"] < plain[4]["median"]
+
+
+def test_a_run_counts_once_however_often_its_log_is_given(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    """The folder of all runs, LOG's own among them, is no more than the other run."""
+    other = write(run(PROGRAM, 8), tmp_path / "other")
+    shutil.copy(log, tmp_path / "own")
+    alone = runtimes(kongming, log, "--runs", other)
+    assert alone == runtimes(kongming, log, "--runs", tmp_path, "--runs", other)
+    assert len(read_all([tmp_path, other, log])) == 2
+    done = kongming("spark", "estimate", log, "--runs", log)
+    assert done.returncode == 2
+    assert "holds no run but that of LOG" in done.stderr
 
 
 def test_a_single_run_that_differs_widens_the_interval(
