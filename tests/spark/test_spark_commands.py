@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -115,10 +116,16 @@ def test_conf_says_the_same_in_every_form(kongming: Kongming) -> None:
         key for key in policy if key.startswith("spark_conf.")
     }
     assert policy["cluster_log_conf.path"]["value"] == "s3a://logs/here"
+    assert policy["cluster_log_conf.type"]["value"] == "S3"
     assert {key.removeprefix("spark_conf.") for key in policy} - set(settings) == {
         "cluster_log_conf.type",
         "cluster_log_conf.path",
     }
+
+
+def test_conf_for_a_shell_quotes_a_folder(kongming: Kongming) -> None:
+    shown = kongming("spark", "conf", "--dir", "/my logs/spark").stdout
+    assert "spark.eventLog.dir=/my logs/spark" in shlex.split(shown)
 
 
 def test_conf_refuses_an_empty_folder(kongming: Kongming) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 
 import click
@@ -28,7 +29,7 @@ SETTINGS = {
 
 
 def _spark_submit(settings: dict[str, str]) -> str:
-    lines = [f"  --conf {key}={value} \\" for key, value in settings.items()]
+    lines = [f"  --conf {shlex.quote(f'{key}={value}')} \\" for key, value in settings.items()]
     return "\n".join(["spark-submit \\", *lines, "  APPLICATION ..."])
 
 
@@ -47,10 +48,16 @@ def _emr(settings: dict[str, str]) -> str:
     return json.dumps([{"Classification": "spark-defaults", "Properties": settings}], indent=2)
 
 
+_DATABRICKS = {"s3": "S3", "/Volumes/": "VOLUMES"}
+"""What Databricks calls the storage, by how a folder there begins."""
+
+
 def _databricks(settings: dict[str, str]) -> str:
+    folder = settings["spark.eventLog.dir"]
+    kind = next((kind for start, kind in _DATABRICKS.items() if folder.startswith(start)), "DBFS")
     policy = {
-        "cluster_log_conf.type": {"type": "fixed", "value": "DBFS"},
-        "cluster_log_conf.path": {"type": "fixed", "value": settings["spark.eventLog.dir"]},
+        "cluster_log_conf.type": {"type": "fixed", "value": kind},
+        "cluster_log_conf.path": {"type": "fixed", "value": folder},
     }
     policy |= {
         f"spark_conf.{key}": {"type": "fixed", "value": value}
