@@ -43,8 +43,10 @@ def assemble(
         CannotAnswerError: more than the share ``missing`` of the task ends was dropped.
     """
     if collected.first_ms is None and collected.started_ms is None:
+        damage = details.get(findings.DAMAGED_FILES)
         raise InputError(
-            f"{source} holds no events of a Spark application.",
+            f"{source} holds no events of a Spark application"
+            + (f" that can be read: {damage}." if damage else "."),
             field="LOG",
             hint="Give the event log of an application: see 'kongming spark conf'.",
         )

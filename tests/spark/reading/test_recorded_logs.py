@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import cramjam
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from kongming.records.errors import InputError
 from kongming.spark import reading
 from kongming.spark.application import FAILED, SUCCEEDED, Application
 from kongming.spark.reading.repairs import PARTS
@@ -156,6 +158,17 @@ def test_other_containers(codec: str, tmp_path: Path) -> None:
     path.write_bytes(packed[codec])
     other.write_bytes(plain)
     assert summary(reading.read(path)) == summary(reading.read(other))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, cramjam.lz4.compress])
+def test_a_file_that_cannot_be_decompressed_is_named(
+    pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """An lz4 frame is read as one piece: Spark writes none."""
+    path = tmp_path / "log"
+    path.write_bytes(bytes(pack(content()))[:20])
+    with pytest.raises(InputError, match=r"that can be read: log (ends|cannot)"):
+        reading.read(path)
 
 
 def test_what_follows_the_last_frame_takes_nothing_of_it(tmp_path: Path) -> None:
