@@ -86,7 +86,8 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
             allowed=f"an earlier run of {running.name!r}",
         )
     jobs = sorted(running.jobs, key=lambda job: (job.submitted_s, job.id))
-    done = sum(job.completed_s is not None for job in jobs)
+    ends = [job.completed_s for job in jobs if job.completed_s is not None]
+    done = len(ends)
     of = len(earlier.workload.jobs)
     if done > of:
         raise CannotAnswerError(
@@ -96,28 +97,29 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
     cluster = recorded_cluster(running)
     part = _part_of_next(earlier, running, done)
     now = running.last_s
+    waited_s = max(now - max(ends, default=0.0), 0.0)
     own = Size(cluster.executors, cluster.cores, cluster.memory_bytes)
-    reached = _reached(earlier, own, done, part)
+    reached = _reached(earlier, own, done, part, waited_s)
     pace = now / reached[0] if reached[0] > 0.0 else 1.0
     left = []
     for size in sizes:
         # Executors are as those of this run, not of the earlier one.
         cores, memory = size.cores or cluster.cores, size.memory_bytes or cluster.memory_bytes
         wanted = replace(size, cores=cores, memory_bytes=memory)
-        at, total = _reached(earlier, wanted, done, part)
+        at, total = _reached(earlier, wanted, done, part, waited_s)
         rest = max(total - at, 0.0) * pace
         left.append(Left(size.executors, cores, rest, now + rest))
     return Progress(now, done, of, pace, tuple(left))
 
 
-def _part_of_next(earlier: Estimator, running: Application, done: int) -> float:
-    """Share of the next job's tasks that have succeeded."""
-    if done >= len(earlier.workload.jobs):
-        return 0.0
+def _part_of_next(earlier: Estimator, running: Application, done: int) -> float | None:
+    """Share of the next job's tasks that have succeeded; None where no job runs."""
+    open_stages = {stage for job in running.jobs if job.completed_s is None for stage in job.stages}
+    if not open_stages or done >= len(earlier.workload.jobs):
+        return None
     expected = sum(
         len(earlier.workload.stages[place].lengths) for place in earlier.workload.jobs[done].stages
     )
-    open_stages = {stage for job in running.jobs if job.completed_s is None for stage in job.stages}
     finished = sum(
         int(np.count_nonzero(stage.tasks["status"] == SUCCEEDED))
         for stage in running.stages
@@ -126,12 +128,14 @@ def _part_of_next(earlier: Estimator, running: Application, done: int) -> float:
     return min(finished / expected, 1.0) if expected else 0.0
 
 
-def _reached(earlier: Estimator, size: Size, done: int, part: float) -> tuple[float, float]:
-    """When the earlier run's replay has done as much, and when it ends."""
+def _reached(
+    earlier: Estimator, size: Size, done: int, part: float | None, waited_s: float
+) -> tuple[float, float]:
+    """When the earlier run's replay has done as much, and when it ends. Where no job runs the
+    driver has worked for ``waited_s``, which takes as long at any size."""
     replayed = earlier.pipeline.replay(earlier.cluster(size)).replayed
     spans = replayed.job_spans
     at = float(np.sort(spans[:, 1])[done - 1]) if done else 0.0
-    if done < len(spans):
-        begin, end = spans[done]
-        at = max(at, float(begin) + part * float(end - begin) if part else at)
-    return at, replayed.end_s
+    begin, end = spans[done].tolist() if done < len(spans) else (replayed.end_s, replayed.end_s)
+    ahead = min(at + waited_s, begin) if part is None else begin + part * (end - begin)
+    return max(at, ahead), replayed.end_s

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kongming.spark.estimation import Estimator, Size
+from kongming.spark.progress import progress
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
 from tests.spark.programs import Part, Program, Stage, random_program, run
@@ -344,6 +346,25 @@ def test_what_is_left_of_a_run_like_an_earlier_one(
     assert ended_s is not None
     assert left[3] == pytest.approx(ended_s - middle, rel=0.1)
     assert left[6] < left[3] < left[2]
+
+
+@pytest.mark.parametrize("waited_s", [0.0, 30.0, 60.5])
+def test_what_is_left_while_the_driver_works_alone(waited_s: float) -> None:
+    """It works for a minute between two jobs of 3 s; half a second later nothing has finished."""
+    part = Part((Stage((1.0,) * 6),), gap=20.0)
+    finished = run(Program((part, replace(part, gap=60.0, after=(0,)))), 2)
+    assert finished.ended_s is not None
+    first, second = finished.jobs
+    assert first.completed_s is not None
+    now = first.completed_s + waited_s
+    jobs = [first, replace(second, completed_s=None, succeeded=None)]
+    begun = [job for job in jobs if job.submitted_s <= now]
+    running = replace(
+        finished, jobs=tuple(begun), stages=finished.stages[:1], ended_s=None, last_s=now
+    )
+    known = progress(Estimator(finished), running, [Size(2)])
+    assert known.pace == pytest.approx(1.0, rel=0.02)
+    assert known.left[0].left_s == pytest.approx(finished.ended_s - now, abs=0.6)
 
 
 def test_executors_of_the_run_that_is_left_have_its_own_cores(
