@@ -45,7 +45,7 @@ def _figure(
     price: Price,
 ) -> Figure:
     figure = themes.new_figure(6.4, 6.4)
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", parse_math=False)
     upper = figure.add_subplot(2, 1, 1)
     lower = figure.add_subplot(2, 1, 2, sharex=upper)
     for k, cores in enumerate(dict.fromkeys(each.cores for each in estimates)):
@@ -99,7 +99,7 @@ def draw_evaluation(path: Path, evaluation: Evaluation) -> None:
 
 def _evaluation_figure(theme: Theme, evaluation: Evaluation) -> Figure:
     figure = themes.new_figure(6.4, 4.2)
-    figure.suptitle(evaluation.name, x=0.01, ha="left", fontweight="bold")
+    figure.suptitle(evaluation.name, x=0.01, ha="left", fontweight="bold", parse_math=False)
     axes = figure.add_subplot(1, 1, 1)
     measured = sorted({(pair.slots[1], pair.measured_s) for pair in evaluation.pairs})
     axes.plot(*zip(*measured, strict=True), "o", color=theme.ink, label="measured")

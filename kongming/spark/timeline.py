@@ -52,7 +52,9 @@ def _elapsed(moments: Floats, at: Floats) -> Floats:
 
 def _figure(theme: Theme, application: Application) -> Figure:
     figure = themes.new_figure(9.0, 5.0)
-    figure.suptitle(application.name or application.id, x=0.01, ha="left", fontweight="bold")
+    figure.suptitle(
+        application.name or application.id, x=0.01, ha="left", fontweight="bold", parse_math=False
+    )
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(1, 2))
     _draw_groups(upper, theme, application)
     _draw_slots(lower, theme, application)

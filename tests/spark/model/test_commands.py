@@ -470,6 +470,21 @@ def test_figures_are_drawn(kongming: Kongming, log: Path, tmp_path: Path) -> Non
     assert "measured" in plot.read_text()
 
 
+def test_figures_of_an_application_with_dollar_signs_in_its_name(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    logs = [
+        write(run(PROGRAM, executors, name="cost $a_{ and $b"), tmp_path / str(executors))
+        for executors in (2, 3)
+    ]
+    plot = tmp_path / "figure.svg"
+    for command in (["inspect", logs[0]], ["estimate", logs[0]], ["evaluate", *logs]):
+        answer(kongming, *command, "--plot", plot)
+        assert "cost $a_{ and $b" in plot.read_text()
+        plot.unlink()
+
+
 def test_one_of_a_thing_is_no_plural(kongming: Kongming) -> None:
     shown = kongming("spark", "estimate", LOGS / "spark-4-queries.zstd", "--executors", "1,2")
     assert " on 1 executor of 2 cores;" in " ".join(shown.stdout.split())
