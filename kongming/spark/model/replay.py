@@ -132,6 +132,8 @@ class _Replay:
                     self._launch()
         last = float(self.job_spans[:, 1].max()) if len(self.job_spans) else 0.0
         end = last + self.work.end_s * self.driver
+        if self.cluster.dynamic is not None:
+            self._drop_idle(self.cluster.dynamic, end)
         self._account(end)
         return Replayed(
             end,

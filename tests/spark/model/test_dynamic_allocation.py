@@ -64,6 +64,18 @@ def test_parallelism_is_of_the_executors_at_that_stage() -> None:
     assert [len(own) for own in fixed] == [6] * 10
 
 
+def test_executors_that_are_idle_at_the_end_leave_too() -> None:
+    """Eight tasks of 10 s on four executors, and ten minutes of the driver: they go after one."""
+    application = run(Program((Part((Stage((10.0,) * 8),)),)), 4)
+    assert application.ended_s is not None
+    end_s = application.ended_s + 600.0
+    estimator = Estimator(replace(application, ended_s=end_s, last_s=end_s))
+    size = Size(4, dynamic=Dynamic(0, 4, start_s=0.5))
+    estimate = estimator.estimate(size)
+    assert estimate.median_s > 600.0
+    assert estimate.machine_s == pytest.approx(4 * (20.0 + 60.0), rel=0.1)
+
+
 def test_the_distance_is_to_the_executors_that_come() -> None:
     application = run(Program((Part((Stage((30.0,) * 12),)),)), 6)
     estimator = Estimator(application)
