@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from kongming.spark.sampling.job import _settings
 from kongming.spark.sampling.strata import chi_square_tail, distinct_edges, frequent, pearson
 from tests.conftest import Kongming
 
@@ -46,6 +48,14 @@ def test_ties_share_a_bucket_and_rare_categories_the_last() -> None:
     counts = {"a": 50, "b": 30, "c": 2, "d": 1}
     assert frequent(counts, 3) == ["a", "b"]
     assert frequent(counts, 4) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("text", ["134217728b", "134217728", "128m", "128MB", "131072k"])
+def test_the_settings_of_the_table_have_units(text: str) -> None:
+    spark = SimpleNamespace(conf={"spark.sql.files.maxPartitionBytes": text})
+    settings = _settings(spark, 0.25)
+    assert settings["spark.sql.files.maxPartitionBytes"] == str(32 << 20)
+    assert settings["spark.sql.files.openCostInBytes"] == str(1 << 20)
 
 
 def _submit(folder: Path, report: dict[str, object]) -> str:

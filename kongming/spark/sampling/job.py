@@ -197,10 +197,17 @@ def _settings(spark: Any, ratio: float) -> dict[str, str]:
     }
     settings = {}
     for name, default in names.items():
-        text = str(spark.conf.get(name, str(default))).lower().removesuffix("b")
-        size = int(text) if text.isdigit() else default
+        size = _size(str(spark.conf.get(name, str(default)))) or default
         settings[name] = str(max(round(size * ratio), 1))
     return settings
+
+
+def _size(text: str) -> int:
+    """Bytes as Spark writes them: 134217728b, 128m, 128MB; 0 for what is none."""
+    plain = text.strip().lower().removesuffix("b")
+    power = " kmgtp".find(plain[-1:]) if plain else -1
+    plain = plain[:-1] if power > 0 else plain
+    return int(plain) << 10 * max(power, 0) if plain.isdecimal() else 0
 
 
 def main() -> None:
