@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -164,17 +165,22 @@ def asked_cluster(
     )
 
 
+_TIME = re.compile(r"(\d{1,18})([a-z]*)")
+_TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+"""Seconds of the units in which Spark writes times; without any it is seconds."""
+
+
 def dynamic_allocation(application: Application, least: int, most: int) -> Dynamic:
     """Return dynamic allocation with the log's timeouts. Executors start as fast as those that a
     job's backlog had asked for; where there are none as the first, with the driver's own start."""
     settings = application.settings
 
     def seconds(name: str, default: float) -> float:
-        text = settings.get(f"spark.dynamicAllocation.{name}", "").strip().removesuffix("s")
-        try:
-            return max(float(text), 0.001)
-        except ValueError:
+        text = settings.get(f"spark.dynamicAllocation.{name}", "").strip().lower()
+        match = _TIME.fullmatch(text)
+        if match is None or (match[2] or "s") not in _TIME_UNITS:
             return default
+        return max(float(match[1]) * _TIME_UNITS[match[2] or "s"], 0.001)
 
     backlog = seconds("schedulerBacklogTimeout", 1.0)
     added = [each.added_s for each in application.executors]

@@ -64,6 +64,24 @@ def test_parallelism_is_of_the_executors_at_that_stage() -> None:
     assert [len(own) for own in fixed] == [6] * 10
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("600", 600.0),
+        ("600s", 600.0),
+        ("10m", 600.0),
+        ("10min", 600.0),
+        ("500ms", 0.5),
+        ("x", 60.0),
+    ],
+)
+def test_timeouts_have_units(text: str, seconds: float) -> None:
+    application = run(Program((Part((Stage((10.0,) * 8),)),)), 4)
+    settings = application.settings | {"spark.dynamicAllocation.executorIdleTimeout": text}
+    dynamic = dynamic_allocation(replace(application, settings=settings), 0, 4)
+    assert dynamic.idle_s == pytest.approx(seconds)
+
+
 def test_executors_that_are_idle_at_the_end_leave_too() -> None:
     """Eight tasks of 10 s on four executors, and ten minutes of the driver: they go after one."""
     application = run(Program((Part((Stage((10.0,) * 8),)),)), 4)
