@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kongming.records.errors import ExtrapolationError, InputError, UnknownNameError
+from kongming.records.errors import (
+    CannotAnswerError,
+    ExtrapolationError,
+    InputError,
+    UnknownNameError,
+)
 from kongming.spark.application import Application, Rdd
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster, dynamic_allocation
@@ -228,7 +233,7 @@ def test_a_driver_that_launches_slowly_limits_short_tasks() -> None:
     assert wide.baselines["constant_durations"] < 0.4 * ended
 
 
-def _sampled(ratio: float) -> Application:
+def _sampled(ratio: float, executors: int = 2) -> Application:
     """A stage of constant, one of fixed and linear, and one of n log n seconds."""
     nlogn = ratio * np.log(ratio * 1e6)
     stages = [
@@ -236,7 +241,7 @@ def _sampled(ratio: float) -> Application:
         Stage((1.0 + 30.0 * ratio,) * 8, (0,)),
         Stage((float(2.0 * nlogn),) * 8, (1,)),
     ]
-    return run(Program((Part(tuple(stages)),)), 2)
+    return run(Program((Part(tuple(stages)),)), executors)
 
 
 def test_two_samples_tell_how_each_stage_grows() -> None:
@@ -251,6 +256,9 @@ def test_two_samples_tell_how_each_stage_grows() -> None:
     assert "10 times the input" in estimate.reasons[0]
     with pytest.raises(InputError, match="same ratio"):
         learn_input_growth(small, 0.1, larger, 0.1, 1.0)
+    elsewhere = workload_of(_sampled(0.2, executors=3))
+    with pytest.raises(CannotAnswerError, match="2 executors with 2 slots and 3 executors with 3"):
+        learn_input_growth(small, 0.1, elsewhere, 0.2, 1.0)
 
 
 def _iterative(executors: int) -> Application:

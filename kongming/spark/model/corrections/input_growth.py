@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark.model.corrections.correction import Change, Lengths
 from kongming.spark.model.workload import StageWork, Workload
@@ -46,13 +47,23 @@ def learn_input_growth(
 
     Raises:
         InputError: the ratios are equal.
-        CannotAnswerError: the two runs have different stages.
+        CannotAnswerError: the two runs have different stages, or clusters of different size.
     """
     if ratio == other_ratio:
         raise InputError(
             "Both samples have the same ratio: nothing grows between them.",
             field="--sample",
             value=other_ratio,
+        )
+    if (log.cluster.executors, log.cluster.slots) != (other.cluster.executors, other.cluster.slots):
+        sizes = " and ".join(
+            f"{counted(each.executors, 'executor')} with {counted(each.slots, 'slot')}"
+            for each in (log.cluster, other.cluster)
+        )
+        raise CannotAnswerError(
+            f"The two samples ran on {sizes}: what grows with the input cannot be told from what "
+            "changes with the cluster.",
+            hint="Run both on executors of the same number and size.",
         )
     if len(log.stages) != len(other.stages):
         raise CannotAnswerError(
