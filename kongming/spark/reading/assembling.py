@@ -227,7 +227,8 @@ class _Assembly:
             seen = collected.stages[key]
             if dropped.started or dropped.unknown:
                 tasks = self._filled_in(tasks, dropped, seen)
-            unfinished = [each for each in running if each not in dropped.started]
+            filled_in = set(dropped.started)
+            unfinished = [each for each in running if each not in filled_in]
             if unfinished:
                 ends = [self._end_of(each, seen) for each in unfinished]
                 tasks = repairs.with_unfinished(tasks, unfinished, ends)
@@ -429,6 +430,9 @@ def _dropped(
     done.sort()
     done = done[np.append(True, done[1:] != done[:-1])] if len(done) else done
     # A copy of a task that succeeded may well be running still.
-    started = {each.partition: each for each in running if each.partition not in done}
+    succeeded = np.isin([each.partition for each in running], done, kind="sort").tolist()
+    started = {
+        each.partition: each for each, known in zip(running, succeeded, strict=True) if not known
+    }
     unknown = task_count - len(done) - len(started) if alone else 0
     return Dropped(tuple(started.values()), max(0, unknown))
