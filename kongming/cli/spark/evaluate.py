@@ -64,6 +64,7 @@ def command(
     for module in ("numpy", "scipy", "msgspec"):
         require("kongming spark evaluate", "spark", module)
 
+    from kongming.records.errors import InputError
     from kongming.spark.application import Application
     from kongming.spark.estimation import Estimator
     from kongming.spark.evaluation import evaluate
@@ -78,6 +79,15 @@ def command(
         return Estimator(application, without=without, growth=growth)
 
     applications = read_all(logs)
+    names = {each.name for each in applications}
+    own = next((each for each in others if each.name in names), None)
+    if own is not None:
+        raise InputError(
+            "is a run of the application that is evaluated: its sizes would not be predicted.",
+            field="--history",
+            value=own.source,
+            allowed="logs of other applications",
+        )
     evaluation = evaluate(applications, estimator_of)
     warnings = findings_of([*applications, *others])
     if plot is not None:

@@ -461,6 +461,9 @@ def test_an_evaluation_compares_every_pair_of_sizes(kongming: Kongming, tmp_path
     assert report["coverage"] > 0.8
     assert [each["id"] for each in report["executions"]] == [0, 1]
     answer(kongming, "evaluate", logs[0], status=2)
+    known = "evaluate", *logs[:2], "--history", logs[2], "--history", logs[3]
+    error = answer(kongming, *known, status=2)["error"]
+    assert "is a run of the application that is evaluated" in error["message"]
 
 
 def test_figures_are_drawn(kongming: Kongming, log: Path, tmp_path: Path) -> None:
