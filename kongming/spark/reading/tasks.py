@@ -155,7 +155,9 @@ class TaskRows:
         afterwards."""
         self.flush()
         tasks, stages = self._rows.array(), self._stages.array()
-        order = np.lexsort((tasks["launch_s"], stages))
+        # Lines may come in any order: tasks of one millisecond have theirs by their ends.
+        keys = (tasks["partition"], tasks["finish_s"], tasks["launch_s"], stages)
+        order = np.lexsort(keys)
         for name in TASK.names or ():
             tasks[name] = tasks[name][order]
         ends = np.cumsum(np.bincount(stages, minlength=self._stage_count))

@@ -454,6 +454,19 @@ def test_lines_in_any_order_say_the_same(read_events: Read, seed: int) -> None:
     assert kinds(application) == kinds(expected)
 
 
+def test_tasks_of_one_millisecond_have_an_order_of_their_own(read_events: Read) -> None:
+    """Each wave is launched at once; a replay takes tasks in the order in which they are."""
+    events = run(stages=2, tasks=8, executors=4)
+    ends = of(events, "TaskEnd")
+    for at, event in enumerate(ends):
+        event["Task Info"]["Finish Time"] += at % 4
+    expected = read_events(events)
+    backwards = [event for event in events if event not in ends]
+    application = read_events([*backwards[:-1], *reversed(ends), backwards[-1]])
+    for stage, other in zip(application.stages, expected.stages, strict=True):
+        assert stage.tasks["partition"].tolist() == other.tasks["partition"].tolist()
+
+
 def test_a_log_that_is_in_its_file_twice(read_events: Read) -> None:
     application, expected = read_events(QUERIES * 2), read_events(QUERIES)
     assert order_independent(application) == order_independent(expected)
