@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.learning.columns import shrunk_median
+from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import WAITING_SHARE, Run, Signature
 
 _Share = TypeVar("_Share", float, Floats)
@@ -51,7 +52,7 @@ def awake_shares(runs: Sequence[Run]) -> Floats:
 
 def _awake_share(run: Run) -> float:
     if run.kind == "induced" and run.neighbours and run.fingerprint is not None:
-        return 1.0 - min(run.fingerprint.passive.get(WAITING_SHARE, 0.0), 1.0)
+        return 1.0 - _waiting(run.fingerprint)
     return float(keeps_awake(run))
 
 
@@ -70,8 +71,13 @@ def awake_factor(logs: Floats, waiting: float | None) -> float:
 def awake_share(signatures: Sequence[Signature]) -> float:
     """Return the share of time in which the program of these signatures keeps a CPU awake. One
     whose signatures do not say counts as never waiting, as most programs do."""
-    waits = [signature.fingerprint.passive.get(WAITING_SHARE, 0.0) for signature in signatures]
-    return 1.0 - min(math.fsum(waits) / len(waits), 1.0) if waits else 0.0
+    waits = [_waiting(signature.fingerprint) for signature in signatures]
+    return 1.0 - math.fsum(waits) / len(waits) if waits else 0.0
+
+
+def _waiting(fingerprint: Fingerprint) -> float:
+    """Return the share of time that the program of a signature waits; 0 if it does not say."""
+    return min(max(fingerprint.passive.get(WAITING_SHARE, 0.0), 0.0), 1.0)
 
 
 def together(shares: Iterable[_Share]) -> _Share:

@@ -9,7 +9,7 @@ is warned of.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
 
 from kongming.records.fingerprint import COUPLING
@@ -20,13 +20,19 @@ UNLIKE = 1.5
 does not change differ by up to a fifth."""
 
 
+def read(passive: Mapping[str, float]) -> float | None:
+    """Return the coupling among signals; None if none was read, or none that can be true."""
+    value = passive.get(COUPLING, 0.0)
+    return value if value > 0.0 else None
+
+
 def couplings(records: Iterable[Run | Signature]) -> list[float]:
     """Return the couplings read before runs and signatures; those without one are left out."""
     signals = (
         record.passive if isinstance(record, Run) else record.fingerprint.passive
         for record in records
     )
-    return [each[COUPLING] for each in signals if COUPLING in each]
+    return [value for each in signals if (value := read(each)) is not None]
 
 
 def typical(runs: Iterable[Run]) -> float | None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.learning import coupling as couplings
 from kongming.learning import intervals, usefulness
-from kongming.learning.coupling import unlike
 from kongming.learning.drivers import drivers
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile
@@ -24,7 +24,7 @@ from kongming.learning.readings import (
 from kongming.learning.scorer import Scorer, choose, scorer_of
 from kongming.quantities import count
 from kongming.records.errors import ExtrapolationError
-from kongming.records.fingerprint import COUPLING, Fingerprint
+from kongming.records.fingerprint import Fingerprint
 from kongming.records.prediction import Interval, Prediction
 
 Times = Mapping[str, float]
@@ -74,8 +74,12 @@ def estimate(
         check_suite(file, environment.suite_version, "The fingerprint")
         if environment.node.id != file.node_id:
             warnings.append("The fingerprint was taken on another node than the training runs.")
-        coupling = environment.passive.get(COUPLING)
-        if coupling is not None and file.coupling is not None and unlike(coupling, file.coupling):
+        coupling = couplings.read(environment.passive)
+        if (
+            coupling is not None
+            and file.coupling is not None
+            and couplings.unlike(coupling, file.coupling)
+        ):
             warnings.append(
                 f"The fingerprint was taken at a coupling of {coupling:.2f}, the training runs at "
                 f"{file.coupling:.2f}: neighbours now disturb each other "

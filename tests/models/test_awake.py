@@ -125,3 +125,11 @@ def test_signatures_of_old_count_as_never_waiting() -> None:
     (old,), (new,) = company()["number"], company(0.5)["number"]
     assert awake_share([old]) == 1.0
     assert awake_share([new, new]) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("waiting", "share"), [(-5.0, 1.0), (0.25, 0.75), (7.0, 0.0)])
+def test_nobody_is_awake_for_more_than_all_of_the_time(waiting: float, share: float) -> None:
+    signature = synthetic.signature("number", {"compute": 0.5})
+    passive = {WAITING_SHARE: waiting}
+    fingerprint = dataclasses.replace(signature.fingerprint, passive=passive)
+    assert awake_share([dataclasses.replace(signature, fingerprint=fingerprint)]) == share

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kongming.learning.predict import predict_environment
 from kongming.learning.training import train_application
 from kongming.records.fingerprint import COUPLING
@@ -27,3 +29,13 @@ def test_a_fingerprint_of_another_coupling_is_warned_of() -> None:
         environment = builders.fingerprint(times, passive={COUPLING: now})
         warnings = predict_environment(document, environment).warnings
         assert len([warning for warning in warnings if "coupling of 3.00" in warning]) == warned
+
+
+@pytest.mark.parametrize("impossible", [0.0, -1.0])
+def test_a_coupling_that_cannot_be_is_none(impossible: float) -> None:
+    assert "coupling" not in trained(passive={COUPLING: impossible})
+    document = trained(passive={COUPLING: 1.1})
+    times = document["variants"]["full"]["idle"]
+    environment = builders.fingerprint(times, passive={COUPLING: impossible})
+    answer = predict_environment(document, environment)
+    assert answer == predict_environment(document, builders.fingerprint(times))
