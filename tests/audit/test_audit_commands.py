@@ -205,6 +205,20 @@ def test_report_for_a_person(kongming: Kongming, fleet: list[Path]) -> None:
     assert "node-02 (c1.small) is slower than the typical machine" in done.stdout
 
 
+def test_a_type_without_a_price_is_named(
+    kongming: Kongming, fleet: list[Path], tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("type,price\nc1.smal,0.1\n")
+    done = kongming("audit", "report", *fleet, "--prices", prices)
+    assert done.returncode == 2
+    assert "<b>odd</b>, c1.small" in done.stderr
+    prices.write_text("type,price\nc1.small,0.1\n")
+    done = kongming("audit", "report", *fleet, "--prices", prices)
+    assert done.returncode == 0
+    assert "has no price of <b>odd</b>." in " ".join(done.stderr.split())
+
+
 def test_a_recording_that_is_there_twice_is_refused(kongming: Kongming, fleet: list[Path]) -> None:
     done = kongming("audit", "report", fleet[0], fleet[0])
     assert done.returncode == 2

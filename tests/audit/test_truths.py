@@ -12,6 +12,7 @@ import pytest
 
 from kongming.audit.analysis.document import analyse
 from kongming.audit.analysis.findings import findings
+from kongming.audit.analysis.prices import run_costs
 from kongming.audit.readings import Observations
 from kongming.audit.report.page import to_html
 from kongming.audit.report.sections import machine_matrix
@@ -203,5 +204,9 @@ def test_prices_compare_types() -> None:
     of_all = {r["type"]: r for r in rows if r["kind"] == "program" and r["name"] is None}
     assert of_all["c1.small"]["over_cheapest"] == 1.0
     assert of_all["c1.large"]["over_cheapest"] == pytest.approx(1.5, rel=0.03)
+    costs = run_costs(
+        {"a": {"x": 1.0, "y": 1.0}, "b": {"x": 1.0}}, {"a": {}, "b": {}}, {"a": 1, "b": 2}
+    )
+    assert {cost.name for cost in costs} == {"x", ""}
     zipped = next(r for r in rows if r["type"] == "c1.small" and r["name"] == "zip")
     assert zipped["cost"] == pytest.approx(2.0 / 3600.0 * 0.1, rel=0.03)

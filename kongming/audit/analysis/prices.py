@@ -70,7 +70,7 @@ def run_costs(
     prices: Mapping[str, float],
 ) -> list[RunCost]:
     """Costs from seconds by type and name and prices per machine and hour. Types without a price
-    are left out, and so are names of a single type."""
+    are left out, and so are names that one of several types has alone: nothing is cheaper."""
     types = [label for label in medians if label in prices]
     costs: list[RunCost] = []
     shared: dict[str, list[float]] = {label: [] for label in types}
@@ -80,6 +80,8 @@ def run_costs(
             for label in types
             if name in medians[label]
         }
+        if len(own) == 1 < len(types):
+            continue
         least = min(own.values())
         for label, cost in own.items():
             bounds = intervals[label].get(name)

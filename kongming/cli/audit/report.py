@@ -98,7 +98,13 @@ def command(
     settings = Settings(confidence=confidence, precisions=tuple(sorted(dict.fromkeys(precisions))))
     with output.progress("reading the files"):
         observations = read_observations(files)
-    audit = analyse(observations, settings, _by_type(prices))
+    price_of = _by_type(prices)
+    audit = analyse(observations, settings, price_of)
+    unpriced = [] if price_of is None else [t for t in audit.series.types if t not in price_of]
+    if len(unpriced) == len(audit.series.types):
+        raise InputError(
+            "has a price of none of the types.", field="--prices", allowed=", ".join(unpriced)
+        )
     written: list[Path] = []
     if out is not None:
         from kongming.audit.report.page import to_html
@@ -107,6 +113,9 @@ def command(
         written.append(out)
     if folder is not None:
         written += write_tables(audit.document, folder)
+    if unpriced:
+        text = f"note: {prices_file} has no price of {', '.join(unpriced)}."
+        output.error_console().print(text, markup=False)
     if as_json:
         output.emit_json({**audit.document, "findings": findings(audit.document)})
         return
