@@ -57,6 +57,28 @@ def test_recordings_that_differ_by_themselves_are_no_difference() -> None:
     assert verdicts.count("differs") <= 6
 
 
+@pytest.mark.parametrize(("count", "longer"), [(4, 100), (10, 10), (10, 30)])
+def test_a_long_recording_among_short_ones_proves_no_difference(count: int, longer: int) -> None:
+    random = np.random.default_rng(4)
+
+    def drawn(shift: float) -> Side:
+        sizes = [20 * longer] + [20] * (count - 1)
+        levels = [shift + 0.05 * random.normal() for _ in sizes]
+        return side(
+            *(
+                np.exp(level + 0.02 * random.normal(size=n))
+                for level, n in zip(levels, sizes, strict=True)
+            )
+        )
+
+    pairs = [(drawn(0.0), drawn(np.log(1.05))) for _ in range(TRIALS)]
+    comparisons = [compare({("", "program", "x"): pair}, 0.05)[0] for pair in pairs]
+    # 5 %, and three standard errors.
+    assert sum(c.verdict == "differs" for c in comparisons) / TRIALS <= 0.11
+    held = [c.lower <= 1.05 <= c.upper for c in comparisons if c.lower and c.upper]
+    assert sum(held) / TRIALS > 0.88
+
+
 def test_more_readings_are_asked_for_where_it_is_close() -> None:
     random = np.random.default_rng(4)
     a, b = (np.exp(0.2 * random.normal(size=40)) for _ in range(2))

@@ -101,7 +101,9 @@ def estimate(side: Side, seed: int = 0) -> Estimate | None:
     at = np.minimum((shares < 0.5).sum(axis=1), len(grid) - 1)
     medians = np.log(grid[at])
     error = float(medians.std()) * sqrt(k / (k - 1.0))
-    return Estimate(side.n, float(np.median(values)), error, k - 1.0, by)
+    # Where a long recording outweighs the others, there are hardly more units than it (Kish 1965).
+    alike = float(sizes.sum() ** 2 / (sizes**2).sum())
+    return Estimate(side.n, float(np.median(values)), error, max(alike - 1.0, 1.0), by)
 
 
 def compare(
