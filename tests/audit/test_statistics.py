@@ -90,6 +90,22 @@ def test_the_interval_of_a_type_is_of_machines() -> None:
     assert held / TRIALS > 0.9
 
 
+@pytest.mark.parametrize(("count", "longer"), [(6, 10), (12, 10), (20, 30)])
+def test_a_machine_that_was_recorded_for_longer_is_one_machine(count: int, longer: int) -> None:
+    random = np.random.default_rng(5)
+    missed = 0
+    for _ in range(TRIALS):
+        levels = 0.05 * random.normal(size=count)
+        sizes = [20 * longer] + [20] * (count - 1)
+        machines = [
+            np.exp(level + 0.02 * random.normal(size=n))
+            for level, n in zip(levels, sizes, strict=True)
+        ]
+        bounds = summarise_type(machines, 0.95, ()).intervals[1]
+        missed += bounds is not None and not bounds[0] <= 1.0 <= bounds[1]
+    assert missed / TRIALS <= 0.1
+
+
 def test_one_machine_says_nothing_of_its_type() -> None:
     values = np.random.default_rng(0).normal(10.0, 1.0, 100)
     assert summarise_type([values], 0.95, ()).intervals[1] is None

@@ -4,7 +4,8 @@ The interval of a quantile is between two order statistics, chosen by the binomi
 Autocorrelated readings have the effective size n / tau, where tau is 1 plus twice the sum of
 autocorrelations of the indicator "not above the quantile" (initial positive sequence, Geyer 1992).
 Clustered readings (machines, sessions) have the size that gives the variance between the clusters,
-scaled by t over normal (Korn and Graubard 1998).
+scaled by t over normal (Korn and Graubard 1998); t has the degrees of freedom of as many clusters
+of equal size as would weigh the same (Kish 1965).
 """
 
 from __future__ import annotations
@@ -151,10 +152,13 @@ def clustered_size(
     share = float(np.sum(below)) / n
     if not 0.0 < share < 1.0:
         return 0.0
-    between = float(np.sum((below - counts * share) ** 2)) / n**2 * k / (k - 1)
+    weights = counts / n
+    # The share is that of all: a cluster differs the less from it, the larger it is.
+    between = float(np.sum((below - counts * share) ** 2 / (1.0 - weights))) / n**2
     size = n if between <= 0.0 else min(n, share * (1.0 - share) / between)
     normal = float(special.ndtri(0.5 + confidence / 2.0))
-    return size * (normal / t_quantile(0.5 + confidence / 2.0, k - 1)) ** 2
+    freedom = max(1.0 / float(np.sum(weights**2)) - 1.0, 1.0)
+    return size * (normal / t_quantile(0.5 + confidence / 2.0, freedom)) ** 2
 
 
 def t_quantile(p: float, freedom: float) -> float:
