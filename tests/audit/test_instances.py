@@ -109,6 +109,17 @@ def test_what_is_left_out_moves_no_prediction_of_it(four: Observations) -> None:
         assert moved == pytest.approx(-math.log(7.0)), model
 
 
+def test_the_noise_of_what_is_left_out_chooses_no_model() -> None:
+    joined = _joined(_observations(1.0, 1.2, noise=0.1))
+    kinds = [KINDS[name] for name in ("MEAN", "NNLOG", "FAMILY")]
+    mine = np.array(joined.machines) == "m1"
+    noise = np.exp(1.5 * np.random.default_rng(0).normal(size=len(mine)))
+    noisier = replace(joined, cost=np.where(mine, noise * joined.cost, joined.cost))
+    before, after = (leave_out(data, "instance", kinds) for data in (joined, noisier))
+    assert before.chosen["m1"] == after.chosen["m1"]
+    assert before.chosen["m1"] != "MEAN"
+
+
 def test_the_same_files_give_the_same_answer(four: Observations) -> None:
     reports = [accuracy(four, models=["RIDGE"], programs=["spin"]) for _ in range(2)]
     assert reports[0] == reports[1]
