@@ -230,3 +230,18 @@ def test_a_slow_machine_has_to_be_slow_beyond_doubt() -> None:
     vague = {m: {"x": (0.7 * own["x"], 1.4 * own["x"])} for m, own in costs.items()}
     assert [d.machine for d in differences(costs, sure, 0.95) if d.slow] == ["slow"]
     assert not any(d.slow for d in differences(costs, vague, 0.95))
+
+
+def test_a_machine_between_two_peaks_is_not_called_slow() -> None:
+    random = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(TRIALS // 2):
+        costs, intervals = {}, {}
+        for machine, slower in (("a", 1.05), ("b", 1.0), ("c", 1.0), ("d", 1.0)):
+            peak = np.where(random.random(20) < 0.5, 1.0, 1.1)
+            times = slower * peak * np.exp(0.01 * random.normal(size=20))
+            summary = summarise_machine(times, 0.95, ())
+            costs[machine] = {"x": summary.median}
+            intervals[machine] = {"x": summary.intervals[1]}
+        wrong += any(difference.slow for difference in differences(costs, intervals, 0.95))
+    assert within(wrong, 0.05, TRIALS // 2)

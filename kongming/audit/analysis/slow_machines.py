@@ -103,17 +103,19 @@ def differences(
         own = {m: costs[m][name] for m in costs if name in costs[m]}
         if len(own) < MIN_MACHINES:
             continue
-        errors = {m: _error(intervals[m].get(name), normal) for m in own}
+        # By how much a machine may be faster than its median says, and a typical one slower.
+        below = {m: _error(own[m], intervals[m].get(name), 0, normal) for m in own}
+        above = {m: _error(own[m], intervals[m].get(name), 1, normal) for m in own}
         for machine, value in own.items():
             # The typical one is the median of the others, which a slow machine does not move.
             others: Floats = np.array([own[m] for m in own if m != machine])
             typical = float(np.median(others))
             ratio = value / typical
-            error = errors[machine]
+            error = below[machine]
             if error is None:
                 p = 1.0
             else:
-                known = [e for m, e in errors.items() if m != machine and e is not None]
+                known = [e for m, e in above.items() if m != machine and e is not None]
                 rest = float(np.median(known)) / sqrt(len(known)) if known else 0.0
                 deviation = sqrt(error**2 + rest**2)
                 gap = log(ratio) - log(1.0 + TOLERANCE)
@@ -255,8 +257,9 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100.0 * share
 
 
-def _error(bounds: Bounds, normal: float) -> float | None:
-    """Standard error of the log of a median, from its interval."""
+def _error(median: float, bounds: Bounds, end: int, normal: float) -> float | None:
+    """Standard error of the log of a median to one side, from that end of its interval: where times
+    have two peaks, a median at one of them may be at the other just as well."""
     if bounds is None or bounds[0] <= 0.0:
         return None
-    return log(bounds[1] / bounds[0]) / (2.0 * normal)
+    return abs(log(bounds[end] / median)) / normal
