@@ -219,6 +219,21 @@ def test_a_type_without_a_price_is_named(
     assert "has no price of <b>odd</b>." in " ".join(done.stderr.split())
 
 
+def test_tables_of_an_earlier_report_do_not_stay(
+    kongming: Kongming, fleet: list[Path], tmp_path: Path
+) -> None:
+    prices, tables = tmp_path / "prices.csv", tmp_path / "tables"
+    prices.write_text("type,price\nc1.small,0.1\n<b>odd</b>,0.2\n")
+    assert kongming("audit", "report", *fleet, "--csv", tables, "--prices", prices).returncode == 0
+    written = {path.name for path in tables.iterdir()}
+    assert {"slow_machines.csv", "prices.csv", "summaries.csv"} <= written
+    (tables / "notes.csv").write_text("mine")
+    assert kongming("audit", "report", fleet[0], "--csv", tables).returncode == 0
+    written = {path.name for path in tables.iterdir()}
+    assert {"notes.csv", "summaries.csv"} <= written
+    assert not {"slow_machines.csv", "prices.csv"} & written
+
+
 def test_a_recording_that_is_there_twice_is_refused(kongming: Kongming, fleet: list[Path]) -> None:
     done = kongming("audit", "report", fleet[0], fleet[0])
     assert done.returncode == 2

@@ -11,7 +11,8 @@ from kongming.records.errors import InputError
 
 
 def write_tables(document: Mapping[str, Any], folder: Path) -> tuple[Path, ...]:
-    """Write FOLDER/TABLE.csv for every table that has rows. Lists become text with spaces.
+    """Write FOLDER/TABLE.csv for every table that has rows, and remove that of one that has none,
+    which an earlier audit left. Lists become text with spaces.
 
     Raises:
         InputError: the folder cannot be created or written to.
@@ -20,9 +21,11 @@ def write_tables(document: Mapping[str, Any], folder: Path) -> tuple[Path, ...]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, rows in document.items():
+            path = folder / f"{name}.csv"
+            if rows == []:
+                path.unlink(missing_ok=True)
             if not (isinstance(rows, list) and rows and isinstance(rows[0], dict)):
                 continue
-            path = folder / f"{name}.csv"
             with path.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, list(rows[0]))
                 writer.writeheader()
