@@ -17,7 +17,7 @@ from kongming.audit.readings import Observations
 from kongming.audit.report.page import to_html
 from kongming.audit.report.sections import machine_matrix
 from kongming.records.errors import CannotAnswerError
-from tests.audit.synthetic import START_S, Machine, machines, observe, only
+from tests.audit.synthetic import START_S, Machine, Moment, machines, observe, only
 
 DAY_S = 86400.0
 FOUR = machines(4)
@@ -89,6 +89,22 @@ def test_what_ran_before() -> None:
 def test_what_explains() -> None:
     load = {"zip": 0.05, "memory.random.128M": 0.1}
     assert claims(observe(FOUR, load=load)) == {"explains": [("zip", "memory.random.128M")]}
+
+
+def test_levels_of_recordings_are_no_explanation() -> None:
+    shifts = np.random.default_rng(3)
+    levels: dict[tuple[str, str, bool], float] = {}
+
+    def shifted(moment: Moment) -> Any:
+        later = moment.seconds >= START_S + 3 * 30 * 60.0 + 3600.0
+        early, late = (
+            levels.setdefault((moment.machine, moment.name, part), 0.1 * shifts.normal())
+            for part in (False, True)
+        )
+        return np.where(later, late, early)
+
+    observations = observe(FOUR, blocks=30, sessions=2, effects=[shifted])
+    assert "explains" not in claims(observations)
 
 
 def test_a_run_whose_fingerprint_failed_is_not_explained_by_an_earlier_one() -> None:

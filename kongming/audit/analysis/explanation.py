@@ -1,6 +1,7 @@
 """Surrogates that explain programs: rank correlation of runs with the fingerprint before them.
 
-Ranks are within each machine, so that differences between machines are no explanation. The
+Ranks are within each recording, so that differences between machines, or between days that were
+recorded apart, are no explanation: there are too few of them to prove anything. The
 effective size of autocorrelated readings is smaller (Bartlett's formula for two series).
 Of correlated surrogates the strongest is chosen first, regressed out of the program and of all
 other surrogates, and the next is chosen by the residuals (partial rank correlation).
@@ -48,7 +49,7 @@ class Fingerprints:
 class Explanation:
     """Correlation of a surrogate (or signal) with a program.
 
-    ``rho`` is the rank correlation within machines, ``p`` of no correlation, ``adjusted`` the same
+    ``rho`` is the rank correlation within recordings, ``p`` of none, ``adjusted`` the same
     with false discoveries controlled over all surrogates. ``chosen`` is the order of choosing from
     1; None if it adds nothing to those chosen. ``partial`` is the correlation given those chosen
     before it.
@@ -122,10 +123,12 @@ def explain(
         where = series.slices.get((program, machine))
         if where is None:
             continue
-        y, x = _runs_with_fingerprint(series, fingerprints, where)
-        if len(y) >= 5:
-            ys.append(y if series.names[program].lower_is_better else -y)
-            xs.append(x)
+        y, x, session = _runs_with_fingerprint(series, fingerprints, where)
+        y = y if series.names[program].lower_is_better else -y
+        for own in (session == number for number in np.unique(session)):
+            if own.sum() >= 5:
+                ys.append(y[own])
+                xs.append(x[own])
     total = sum(map(len, ys))
     if total < RUNS_FOR_EXPLANATION:
         return []
@@ -158,8 +161,8 @@ def explain(
 def correlations(
     y: Sequence[Floats], x: Sequence[Floats], alpha: float = 0.05
 ) -> Mapping[str, Floats]:
-    """Correlate ``y`` (n,) with ``x`` (n, p), given by machine, each of mean 0 within the machine
-    and in order of time.
+    """Correlate ``y`` (n,) with ``x`` (n, p), given by recording, each of mean 0 within the
+    recording and in order of time.
 
     Returns (p,) each: rho, p, adjusted, effective, chosen (0: not), partial.
     """
@@ -198,14 +201,14 @@ def correlations(
 
 def _runs_with_fingerprint(
     series: Series, fingerprints: Fingerprints, where: slice
-) -> tuple[Floats, Floats]:
-    """Runs and the fingerprint of the step before theirs in their session and block."""
+) -> tuple[Floats, Floats, Ints]:
+    """Runs, the fingerprint of the step before theirs in their session and block, and sessions."""
     session, position = series.steps.session[where], series.steps.position[where]
     key = session * fingerprints.stride + position - 1
     at = np.minimum(np.searchsorted(fingerprints.key, key), len(fingerprints.key) - 1)
     known = fingerprints.key[at] == key
     known &= fingerprints.round[at] == series.steps.round[where]
-    return series.value[where][known], fingerprints.values[at[known]]
+    return series.value[where][known], fingerprints.values[at[known]], session[known]
 
 
 def _scores(x: Floats) -> Floats:
@@ -232,7 +235,7 @@ def _test(y: Sequence[Floats], x: Sequence[Floats], removed: int) -> tuple[Float
     rho = np.where(scale > 1e-9, products / np.where(scale > 1e-9, scale, 1.0), 0.0)
     rho = np.clip(rho, -0.999999, 0.999999)
     effective = np.sum([len(a) / _cross_inflation(a, b) for a, b in zip(y, x, strict=True)], axis=0)
-    # Each machine's mean takes a degree of freedom as well.
+    # Each recording's mean takes a degree of freedom as well.
     freedom = effective - len(y) - removed - 2.0
     z = np.arctanh(rho) * np.sqrt(np.maximum(freedom, 0.0))
     p = np.where(freedom > 1.0, special.erfc(np.abs(z) / sqrt(2.0)), 1.0)
