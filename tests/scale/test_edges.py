@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from kongming.records.errors import CannotAnswerError
+from kongming.scale.fit import cliffs
+from kongming.scale.fit.cliffs import find_edge
+from kongming.scale.fit.ernest import ErnestFit, fit_ernest
+from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import fitted
 
@@ -51,3 +57,17 @@ def test_a_run_beyond_memory_is_seen_where_the_others_predict_it(jump: float) ->
         assert model.edge.beyond == pytest.approx(0.1)
         with pytest.raises(CannotAnswerError, match="as when memory is full"):
             model.predict(Configuration(1, 0.1))
+
+
+def test_an_edge_is_sought_with_few_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = []
+
+    def counted(*arguments: Any, **options: Any) -> ErnestFit:
+        fits.append(1)
+        return fit_ernest(*arguments, **options)
+
+    monkeypatch.setattr(cliffs, "fit_ernest", counted)
+    cells = tuple((m, s) for m in range(1, 31) for s in np.linspace(0.1, 1.0, 10).tolist())
+    runs = runs_of(cells, (5.0, 300.0, 1.0, 0.2), 0.03, 0)
+    assert find_edge(runs, read_terms("default", items=None).terms) is None
+    assert len(fits) < 150

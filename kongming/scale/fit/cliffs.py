@@ -14,6 +14,7 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest, solve, told_apart, with_cliff
 from kongming.scale.fit.terms import Term, matrix
+from kongming.scale.fit.validation import folds_of, held_out, log_errors
 from kongming.scale.points import Integers, Points, Runs
 
 SIDE = 3
@@ -28,6 +29,9 @@ KNOWN_WELL = 0.15
 COUNTS_LEAST, REACH = 3, 2.0
 """Minimum number of machine counts inside of an edge, and how far outside of them (a factor) those
 beyond it may be: farther away the terms' prediction of them is no evidence."""
+
+FOLDS_MOST = 60
+"""Maximum number of fits that estimate that error: of more configurations several are left out."""
 
 WORSE = 1.2
 """Where the terms describe all runs there is no edge: fitted to all of them they have to miss one
@@ -129,20 +133,12 @@ def _predicted_piecewise(
 
 def _misfit(runs: Runs, terms: Sequence[Term], items: float | None) -> float:
     """Mean absolute leave-one-out error in logs."""
-    errors = [
-        abs(
-            float(
-                np.log(
-                    fit_ernest(runs.without([i]), terms, items, relative=True).predict(
-                        runs.configurations.take([i])
-                    )[0]
-                    / runs.typical[i]
-                )
-            )
-        )
-        for i in range(runs.count)
-    ]
-    return float(np.mean(errors))
+
+    def fitter(training: Runs) -> ErnestFit:
+        return fit_ernest(training, terms, items, relative=True)
+
+    predicted = held_out(runs, fitter, folds_of(runs.count, FOLDS_MOST))
+    return float(np.mean(np.abs(log_errors(predicted, runs))))
 
 
 def _loads(runs: Runs) -> Floats:

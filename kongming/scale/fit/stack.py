@@ -340,8 +340,10 @@ def _others(left: LeftOut, reach: tuple[float, ...] = REACH) -> Floats:
 
 def _nearness(places: Floats, others: Floats, reach: tuple[float, ...] = REACH) -> Floats:
     """(n, m) how much each of ``others`` counts at each of ``places``, up to 1."""
-    steps = (places[:, None, :] - others[None, :, :]) / np.array(reach)
-    return np.asarray(1.0 / (1.0 + np.sum(steps**2, axis=2)), dtype=np.float64)
+    squared = np.zeros((len(places), len(others)))
+    for own, other, distance in zip(places.T, others.T, reach, strict=True):
+        squared += ((own[:, None] - other) / distance) ** 2
+    return np.asarray(1.0 / (1.0 + squared), dtype=np.float64)
 
 
 def _weights(near: Floats, prior: Floats, left: LeftOut) -> Floats:
