@@ -191,6 +191,10 @@ def test_a_changed_program_makes_a_model_stale(tmp_path: Path) -> None:
     stale, messages = changes(files)
     assert not stale
     assert "is not here" in messages[0]
+    program.mkdir()
+    stale, messages = changes([replace(files[0], size_bytes=program.stat().st_size)])
+    assert not stale
+    assert "cannot be read (Is a directory)" in messages[0]
 
 
 def test_the_slowest_are_dropped() -> None:

@@ -48,13 +48,17 @@ def changes(files: Sequence[TrackedFile]) -> tuple[bool, tuple[str, ...]]:
         path = Path(file.path)
         try:
             status = path.stat()
-        except OSError:
-            messages.append(f"{file.path} is not here: whether it has changed is unknown.")
+            # Hashing a large input takes minutes; same size and modification time: unchanged.
+            if (status.st_size, status.st_mtime_ns) == (file.size_bytes, file.mtime_ns):
+                continue
+            changed = status.st_size != file.size_bytes or _hash(path) != file.sha256
+        except OSError as error:
+            what = "is not here"
+            if not isinstance(error, FileNotFoundError):
+                what = f"cannot be read ({error.strerror})"
+            messages.append(f"{file.path} {what}: whether it has changed is unknown.")
             continue
-        # Hashing a large input takes minutes; same size and modification time: unchanged.
-        if (status.st_size, status.st_mtime_ns) == (file.size_bytes, file.mtime_ns):
-            continue
-        if status.st_size != file.size_bytes or _hash(path) != file.sha256:
+        if changed:
             stale = True
             messages.append(f"{file.path} has changed since the model was fitted: fit it again.")
     return stale, tuple(messages)
