@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from kongming.records.errors import CannotAnswerError, InputError
+from kongming.scale.fit import model_file
 from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.fit_file import read_ranges
 from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.fit.validation import repeat_noise
 from kongming.scale.points import Configuration, Points, Runs
@@ -220,6 +224,23 @@ def test_iterations_are_sampled_and_scaled() -> None:
     assert predicted.median == pytest.approx(500 * (0.4 + 30 / 16 + 0.16) + 7.0, rel=1e-5)
     with pytest.raises(InputError, match="--iterations"):
         model.predict(Configuration(16, 1.0))
+
+
+def test_own_runs_correct_answers_at_their_own_iterations() -> None:
+    """Slow runs of one iteration say nothing of ten on the same machines."""
+    machines = np.tile(np.repeat([2.0, 4.0, 6.0, 8.0, 12.0], 2), 2)
+    turns = np.repeat([1.0, 10.0], 10)
+    seconds = 50.0 + turns * (2.0 + 40.0 / machines)
+    seconds *= np.exp(0.01 * np.random.default_rng(0).standard_normal(20))
+    seconds[(machines == 4.0) & (turns == 1.0)] *= 1.6
+    runs = Runs(Points(machines, np.ones(20), turns), seconds)
+    model = fit_runs(runs, Settings(read_terms("default", items=None)), iterated=True)
+    for iterations, expected in ((1, 1.6 * 62.0), (10, 170.0)):
+        predicted = model.predict(Configuration(4), iterations=iterations)
+        assert predicted.median == pytest.approx(expected, rel=0.05)
+    document = json.loads(json.dumps(model_file.seal(ScaleFile(None, "now", (model,)))))
+    read = model_file.read(document).single()
+    assert read.predict(Configuration(4), iterations=10) == predicted
 
 
 def test_iterations_that_were_not_run_are_extrapolated() -> None:

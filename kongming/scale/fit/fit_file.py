@@ -110,7 +110,7 @@ def _stack(document: Mapping[str, Any]) -> StackFit:
     n = len(residuals)
     if {len(places), len(errors), len(averaged)} != {n} or not 0 <= alone <= n:
         raise ValueError("places")
-    if ends.shape != (2, 2) or own.ndim != 2 or own.shape[1] != 3:
+    if ends.shape != (2, 2) or own.ndim != 2 or own.shape[1] not in (3, 4):
         raise ValueError("ends")
     if not {BACKBONE, ANCHOR} <= set(names):
         raise ValueError("members")

@@ -109,7 +109,8 @@ class StackFit:
     """``names``, ``prior`` (k,) and ``members`` of the forms; ``ends`` (2, 2) the lowest and the
     highest trained logs of machines and scale; ``left`` what the weights are made of; ``own``
     (m, 3) logs of machines and scale of each trained configuration and what is added (in logs)
-    there, where its own runs say more than the average of the forms."""
+    there, where its own runs say more than the average of the forms; (m, 4) with the logs of
+    iterations where runs differ in them."""
 
     names: tuple[str, ...]
     prior: Floats
@@ -135,7 +136,7 @@ class StackFit:
         logs = self.logs(points)
         trusted = _trusted(places, self.left, self.anchor)
         values = _drawn(logs, weights, trusted, self.left, self.anchor)
-        values = values + _correction(places, self.own)
+        values = values + _correction(places, points.iterations, self.own)
         return values, _uncertainty(places, near, logs, values, weights, self.left)
 
     def logs(self, points: Points) -> Floats:
@@ -246,21 +247,29 @@ def fit_stack(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
 
 
 def _own(runs: Runs, fit: StackFit) -> Floats:
-    """(count, 3) corrections at the trained configurations: the residual there, shrunk by the noise
-    of its repeats (an empirical Bayes estimate with the residual itself as its prior's scale)."""
+    """(count, 3), or (count, 4) where iterations differ, corrections at the trained configurations:
+    the residual there, shrunk by the noise of its repeats (an empirical Bayes estimate with the
+    residual itself as its prior's scale)."""
     points = runs.configurations
     residual = np.log(runs.typical / fit.predict(points))
     noise = np.maximum(repeat_noise(runs), OWN_NOISE) ** 2 / runs.repeats
     shrunk = residual**3 / (residual**2 + noise)
-    return np.column_stack([np.log(points.machines), np.log(points.scale), shrunk])
+    columns = [np.log(points.machines), np.log(points.scale), shrunk]
+    if np.ptp(points.iterations) > 0.0:
+        columns.append(np.log(points.iterations))
+    return np.column_stack(columns)
 
 
-def _correction(places: Floats, own: Floats) -> Floats:
-    """(n,) what the trained configuration nearest to each question adds, if it is next to it."""
+def _correction(places: Floats, iterations: Floats, own: Floats) -> Floats:
+    """(n,) what the trained configuration nearest to each question adds, if it is next to it; of
+    several with its machines and scale that with the nearest iterations."""
     if not len(own):
         return np.zeros(len(places))
     squared = np.sum((places[:, None, :2] - own[None, :, :2]) ** 2, axis=2)
-    nearest = np.argmin(squared, axis=1)
+    order = squared
+    if own.shape[1] > 3:
+        order = squared + EXACT * (np.log(iterations)[:, None] - own[:, 3]) ** 2
+    nearest = np.argmin(order, axis=1)
     near = np.exp(-squared[np.arange(len(places)), nearest] / (2.0 * OWN_REACH**2))
     return np.asarray(near * own[nearest, 2], dtype=np.float64)
 
