@@ -254,6 +254,16 @@ def test_variances_at_the_target_have_no_unit_of_time(kongming: Kongming, tmp_pa
     assert 1.0 < variances[1][0] < variances[1][1] < 1000.0
 
 
+def test_costs_of_one_iteration_are_named(kongming: Kongming, tmp_path: Path) -> None:
+    table, model = tmp_path / "runs.csv", tmp_path / "model.json"
+    table.write_text("machines,seconds,turns\n1,120,20\n2,70,20\n4,45,20\n")
+    answer(kongming, "fit", table, "--iterations-column", "turns", *FAST, "--save", model)
+    where = ("--machines", "1..4", "--scale", "0.5,1", "--experiments", "5")
+    design = answer(kongming, "design", *where, "--model", model)
+    assert design["machine_seconds"] < 120.0
+    assert any("one iteration" in text for text in design["warnings"])
+
+
 def test_next_ends_where_predict_does_beyond_a_cliff(kongming: Kongming, tmp_path: Path) -> None:
     path, saved = tmp_path / "runs.csv", tmp_path / "model.json"
     points = grid((2, 4, 6, 8, 12), (0.02, 0.05, 0.1))

@@ -116,6 +116,8 @@ def experiments_of(
     predict: Callable[[Points], Floats] | None = None
     if model is not None:
         predict = model.seconds
+        if model.iterated and cost_file is None:
+            warnings.append("the model is of one iteration: costs are those of one iteration")
     elif runs is not None and runs.count >= len(chosen.terms):
         from kongming.scale.fit.ernest import fit_ernest
 
