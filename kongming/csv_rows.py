@@ -127,20 +127,22 @@ def _rows(
     hints: Mapping[str, str],
 ) -> Iterator[Row]:
     places: dict[str, int] | None = None
-    number = 0
+    number = width = 0
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     for cells in reader:
         if not any(cell.strip() for cell in cells):
             continue
         if places is None:
             places = _header(file, [cell.strip() for cell in cells], required, known, hints)
+            # Columns without a name, as spreadsheets leave them, are cells too.
+            width = len(cells)
             continue
         number += 1
         row = Row(file, number, reader.line_num, places, cells)
-        if len(cells) != len(places):
-            place = min(len(cells), len(places)) + 1
+        if len(cells) != width:
+            place = min(len(cells), width) + 1
             raise InputError(
-                f"has {len(cells)} cells; the header has {len(places)}.",
+                f"has {len(cells)} cells; the header has {width}.",
                 field=f"{file}: row {number} (line {reader.line_num}), column {place}",
             )
         yield row

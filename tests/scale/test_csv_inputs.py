@@ -158,3 +158,12 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(InputError, match=r"other\.json is not a fingerprint"):
         readings([path], "memory")
+
+
+def test_columns_without_a_name_are_cells_too(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("machines,seconds,,\n1,3,,\n2,2,,note\n")
+    assert [row.text("seconds") for row in read_rows(path, ("seconds",))] == ["3", "2"]
+    path.write_text("machines,seconds,,\n1,3,\n")
+    with pytest.raises(InputError, match="column 4: has 3 cells; the header has 4"):
+        list(read_rows(path, ("seconds",)))
