@@ -97,6 +97,30 @@ def test_a_cliff_at_few_machines_does_not_spoil_the_rest() -> None:
     assert model.predict(Configuration(6)).median == pytest.approx(147.0, rel=0.1)
 
 
+def test_memory_ends_anywhere_between_a_slow_count_and_the_next() -> None:
+    def runs_of(counts: tuple[float, ...], end: float, random: np.random.Generator) -> Runs:
+        machines = np.repeat(counts, 3)
+        seconds = (5.0 + 100.0 / machines) * np.where(machines <= end, 8.0, 1.0)
+        noisy = seconds * np.exp(0.05 * random.standard_normal(len(seconds)))
+        return Runs(Points(machines, np.ones(len(machines)), np.ones(len(machines))), noisy)
+
+    held = []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        end = float(np.exp(random.uniform(np.log(4.0), np.log(8.0))))
+        model = fitted(runs_of((4, 8, 12, 16, 24), end, random))
+        for count in (5.0, 6.0, 7.0):
+            answer = model.predict(Configuration(count))
+            assert "memory may end between the machines that were run" in answer.reasons
+            taken = float(runs_of((count,), end, random).seconds[0])
+            held.append(answer.lower <= taken <= answer.upper)
+            assert model.probability(answer, answer.upper) == pytest.approx(0.95, abs=0.02)
+        assert not any(model.predict(Configuration(count)).extrapolating for count in (4, 8, 10))
+    assert np.mean(held) >= 0.85
+    regular = fitted(runs_of((4, 8, 12, 16, 24), 1.0, np.random.default_rng(0)))
+    assert not any(regular.predict(Configuration(count)).extrapolating for count in range(4, 25))
+
+
 def test_without_evidence_the_answer_stays_near_relative_ernest() -> None:
     """Of two configurations none can be left out: another form may not decide the answer."""
     fit = fit_stack(measured(published("regression"), grid((2, 4), (1.0,)), 0.02), TERMS)

@@ -216,11 +216,11 @@ class ScaleModel:
         turns = float(points.iterations[0])
         reasons = (*self.notes, *self.ranges.beyond(at, turns))
         answer: Answer | None = None
-        chance = self._chance_of_cliff(at)
+        cliff = self._cliff(at, turns)
         if isinstance(self.fit, StackFit) and isinstance(self.spread, StackSpread):
             logs, parts = self.fit.answer(points)
             median = float(np.exp(logs[0]) * points.iterations[0])
-            deviation = float(self.spread.of(parts, cliff=chance > 0.0)[0])
+            deviation = float(self.spread.of(parts, cliff=cliff.chance > 0.0)[0])
         elif isinstance(self.fit, Limited) and isinstance(self.spread, ContextSpread):
             answer = self.fit.answer(points)
             median = float(answer.seconds[0] * points.iterations[0])
@@ -253,9 +253,10 @@ class ScaleModel:
             if lower < least or upper > most:
                 lower, upper = max(lower, least), min(upper, most)
                 reasons = (*reasons, "the interval is cut near the times that were measured")
-        if chance > 0.0:
-            upper = max(upper, median * self._upper(deviation, level, chance))
-            reasons = (*reasons, "memory may end below the machines that were run")
+        if cliff.chance > 0.0:
+            upper = max(upper, median * self._upper(deviation, level, cliff))
+            where = "below" if cliff.factors is low_end.FACTORS else "between"
+            reasons = (*reasons, f"memory may end {where} the machines that were run")
         return ScalePrediction(
             at=at,
             iterations=float(points.iterations[0]),
@@ -273,12 +274,12 @@ class ScaleModel:
         if seconds <= 0.0:
             return 0.0
         log_ratio = float(np.log(seconds / prediction.median))
-        chance = self._chance_of_cliff(prediction.at)
+        cliff = self._cliff(prediction.at, prediction.iterations)
         deviation, freedom = prediction.deviation, self.spread.freedom
         if log_ratio < 0.0:
             deviation = prediction.deviation_below
-        if chance > 0.0:
-            return low_end.probability(deviation, freedom, log_ratio, chance)
+        if cliff.chance > 0.0:
+            return low_end.probability(deviation, freedom, log_ratio, cliff)
         return probability_within(deviation, freedom, log_ratio)
 
     def _chance_of_cliff(self, at: Configuration) -> float:
@@ -293,10 +294,26 @@ class ScaleModel:
         own = self.fit.chance_of_cliff(at) if isinstance(self.fit, Limited) else 0.0
         return max(chance, own)
 
-    def _upper(self, deviation: float, level: float, chance: float) -> float:
+    def _cliff(self, at: Configuration, iterations: float) -> low_end.Cliff:
+        """Return the chance of a cliff below the machines that were run, or between those of which
+        the fewer took far more than their share of the work."""
+        chance = self._chance_of_cliff(at)
+        if chance > 0.0 or self.memory_load is not None or not isinstance(self.fit, StackFit):
+            return low_end.Cliff(chance)
+        counts = self.fit.counts_at(at.scale)
+        ratios = counts / at.machines
+        fewer, more = counts[ratios < 1.0 - SLACK], counts[ratios > 1.0 + SLACK]
+        if not (len(fewer) and len(more)) or len(fewer) + len(more) < len(counts):
+            return low_end.Cliff(0.0)
+        low, high = float(fewer.max()), float(more.min())
+        points = Points.of([Configuration(low, at.scale), at], iterations)
+        work = self.fit.predict(points) * points.machines
+        return low_end.between(at.machines, low, high, float(work[0] / work[1]))
+
+    def _upper(self, deviation: float, level: float, cliff: low_end.Cliff) -> float:
         freedom = self.spread.freedom
         usual = float(np.log(interval_factor(deviation, freedom, level)))
-        return float(np.exp(low_end.upper(deviation, freedom, level, chance, usual)))
+        return float(np.exp(low_end.upper(deviation, freedom, level, cliff, usual)))
 
     def _check_question(self, at: Configuration, iterations: float | None, level: float) -> None:
         check_within("machines", at.machines, MACHINES)

@@ -153,6 +153,11 @@ class StackFit:
             trusted * weights + (1.0 - trusted) * (np.arange(len(self.names)) == self.anchor)
         )
 
+    def counts_at(self, scale: float) -> Floats:
+        """(m,) machine counts that were run at a scale."""
+        same = np.abs(self.own[:, 1] - np.log(scale)) < EXACT
+        return np.asarray(np.exp(self.own[same, 0]), dtype=np.float64)
+
     def left_out_errors(self) -> Floats:
         """(n,) logs of predicted over typical of what was left out, with the weights as they are:
         the configuration itself had a part in them."""
