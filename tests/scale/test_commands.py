@@ -324,6 +324,25 @@ def test_a_design_that_is_refused_names_the_option(
     assert error["hint"] or "--at-least" in message
 
 
+def test_options_without_a_meaning_over_contexts_are_refused(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text("machines,seconds,size\n2,10,1\n4,6,1\n2,20,2\n4,12,2\n")
+    where = ("--machines", "2..8", "--scale", "1", "--target", "8@1", "--context", "size=2")
+    for option, value in (
+        ("--cost", "cost.csv"),
+        ("--model", "model.json"),
+        ("--optimality", "D"),
+        ("--repeats", "2"),
+        ("--at-least", "2@1"),
+    ):
+        error = answer(kongming, "design", "--done", table, *where, option, value, status=2)
+        assert f"{option} and --context exclude each other" in error["error"]["message"]
+    error = answer(kongming, "next", table, *where, "--cost", "cost.csv", status=2)["error"]
+    assert "--cost and --context exclude each other" in error["message"]
+
+
 def test_machines_are_dropped_and_extras_counted(kongming: Kongming, tmp_path: Path) -> None:
     nodes = tmp_path / "nodes.csv"
     nodes.write_text(

@@ -128,6 +128,15 @@ def design(
     if given := scale_options.context_values(context):
         from kongming.scale.design.in_contexts import context_design
 
+        scale_options.refuse_with_context(
+            {
+                "--cost": cost_file,
+                "--model": model,
+                "--optimality": optimality,
+                "--repeats": repeats,
+                "--at-least": at_least,
+            }
+        )
         limits = (budget, experiments or DEFAULT_EXPERIMENTS)
         document = context_design(given, machines, scale_range, limits, target, done, terms, items)
     else:
@@ -249,6 +258,7 @@ def next_experiment(
     if given := scale_options.context_values(context):
         from kongming.scale.design.in_contexts import context_experiments, fit_context_runs
 
+        scale_options.refuse_with_context({"--cost": cost_file})
         model = fit_context_runs(runs, given, terms, items)
         (chosen,) = context_experiments(
             model, given, machines, scale_range, target, count=1, per_cost=per_cost

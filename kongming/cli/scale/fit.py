@@ -191,18 +191,17 @@ def _over_contexts(
     Raises:
         InputError: the table or an option does not suit a model over contexts.
     """
-    from kongming.records.errors import InputError
     from kongming.scale.fit.contexts.context_fitting import fit_contexts
     from kongming.scale.table import read_context_table
 
-    for option, given in (
-        ("--model", settings.kind != "auto"),
-        ("--terms auto", settings.terms.auto),
-        ("--memory-load", settings.memory_load is not None),
-        ("--drop-first", settings.drop_first),
-    ):
-        if given:
-            raise InputError(f"{option} and --context exclude each other.", field=option)
+    scale_options.refuse_with_context(
+        {
+            "--model": settings.kind != "auto",
+            "--terms auto": settings.terms.auto,
+            "--memory-load": settings.memory_load is not None,
+            "--drop-first": settings.drop_first,
+        }
+    )
     tables = read_context_table(runs, columns, names)
     return tuple(_with_notes(fit_contexts(table, settings)) for table in tables)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -204,6 +204,15 @@ def context_values(texts: Sequence[str]) -> dict[str, str]:
                 raise InputError("is there twice.", field="--context", value=name)
             values[name] = value
     return values
+
+
+def refuse_with_context(given: Mapping[str, object]) -> None:
+    """Raise InputError for an option, by name, that has a value and no meaning over contexts."""
+    from kongming.records.errors import InputError
+
+    for option, value in given.items():
+        if value:
+            raise InputError(f"{option} and --context exclude each other.", field=option)
 
 
 context_option = click.option(
