@@ -261,3 +261,19 @@ def test_the_next_best_lowers_the_variance_more_than_others() -> None:
         counts[other] = 1.0
         assert after <= target_variance(some, counts, TARGET) * (1.0 + 1e-6)
     assert best in at
+
+
+def test_two_terms_are_told_apart() -> None:
+    terms = read_terms("intercept,scale/machines", items=None).terms
+    some = Experiments(candidates(range(1, 5), [0.1, 1.0]), np.ones(8), terms)
+    design = find_design(some, 2.0)
+    A = matrix(terms, some.points, None)
+    A = A / A.mean(axis=0)
+    best = min(
+        float(np.trace(np.linalg.inv(A[list(pair)].T @ A[list(pair)])))
+        for pair in combinations(range(8), 2)
+        if np.ptp(A[list(pair), 1]) > 0.0
+    )
+    assert design.value == pytest.approx(best)
+    with pytest.raises(InputError, match="cannot tell the terms apart"):
+        find_design(Experiments(candidates(range(1, 2), [1.0]), np.ones(1), terms, repeats=5), 2.0)

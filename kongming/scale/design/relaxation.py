@@ -70,8 +70,9 @@ class Problem:
                 hint="Increase it, or allow smaller experiments.",
             )
         usable = self.features[self.upper > 0.0]
-        size = np.sqrt(np.diag(usable.T @ usable + self.prior))
-        if not (size > 0.0).all() or _rank((usable.T @ usable + self.prior) / size**2) < len(size):
+        M = usable.T @ usable + self.prior
+        size = np.sqrt(np.diag(M))
+        if not (size > 0.0).all() or _rank(M / np.outer(size, size)) < len(size):
             raise InputError(
                 "These experiments cannot tell the terms apart.",
                 field="--machines, --scale",
