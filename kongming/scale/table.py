@@ -26,7 +26,7 @@ STATUS = "status"
 GOOD = ("", "ok", "done", "completed", "success", "succeeded")
 FAILED = ("failed", "timeout", "error", "oom", "killed")
 """What a column ``status`` says of runs that count and of those that are left out, whatever their
-time: ``kongming scale run`` and ``kongming explore run`` write ok, failed and timeout."""
+time: ``kongming explore run`` writes ok, failed and timeout."""
 
 
 @dataclass(frozen=True, slots=True)

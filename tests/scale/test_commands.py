@@ -233,6 +233,18 @@ def test_next_stops_by_the_interval_that_predict_gives(
     assert advice["stop"] == (target == "8@1")
 
 
+def test_next_names_no_option_of_design(kongming: Kongming, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("machines,seconds\n2,10\n4,6\n")
+    where = ("--machines", "1..8", "--scale", "0.5,1", "--target", "8@1")
+    (unknown,) = [
+        text
+        for text in answer(kongming, "next", path, *where)["warnings"]
+        if "cost of a run is unknown" in text
+    ]
+    assert unknown.endswith("give --cost, or run more")
+
+
 def test_variances_at_the_target_have_no_unit_of_time(kongming: Kongming, tmp_path: Path) -> None:
     """They are in those of one run there, in nanoseconds and in years."""
     path = tmp_path / "runs.csv"

@@ -136,9 +136,10 @@ def experiments_of(
         costs = seconds * points.machines
     elif in_seconds:
         costs = ASSUMED_S * points.scale
+        give = "--cost, --model or --done" if runs is None else "--cost, or run more"
         warnings.append(
             "the cost of a run is unknown: the entire input is assumed to cost "
-            f"{ASSUMED_S:g} machine-seconds on any machine count; give --cost, --model or --done"
+            f"{ASSUMED_S:g} machine-seconds on any machine count; give {give}"
         )
     experiments = Experiments(
         points=points,
