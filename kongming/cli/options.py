@@ -39,6 +39,21 @@ def keep_existing(out: Path, *, force: bool) -> None:
 _OF_OTHERS = (".csv", ".json", ".tsv", ".txt", ".xlsx")
 
 
+def refuse_to_replace(out: Path, read: Path, what: str, *, field: str = "--out") -> None:
+    """Raise InputError if a file would be written in the place of the file that it is made from."""
+    try:
+        is_same = out.samefile(read)
+    except OSError:
+        return  # one of them is not there: whoever reads or writes it says so
+    if is_same:
+        raise InputError(
+            f"is the {what}, which it would replace.",
+            field=field,
+            value=str(out),
+            hint="Choose another file.",
+        )
+
+
 def parquet_out(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
     """Return ``--out`` of a command that writes Parquet, unless its name says another format: who
     opens it by its name would find it damaged."""

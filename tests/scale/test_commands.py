@@ -121,6 +121,15 @@ def test_a_curve_over_very_many_machines_has_steps(kongming: Kongming, tmp_path:
     assert machines == list(range(800, 8_000_001, 800))
 
 
+def test_a_table_of_runs_is_not_written_over(kongming: Kongming, runs: Path) -> None:
+    text = runs.read_text()
+    where = ("--machines", "1..8", "--scale", "0.1..0.4:4")
+    for command in (("fit", runs, *FAST, "--save"), ("design", *where, "--done", runs, "--out")):
+        error = answer(kongming, *command, runs, status=2)["error"]
+        assert "is the table of runs, which it would replace" in error["message"]
+    assert runs.read_text() == text
+
+
 def test_names_are_kept_in_the_store_and_binaries_watched(
     kongming: Kongming, runs: Path, tmp_path: Path
 ) -> None:

@@ -67,7 +67,7 @@ def command(
     from kongming.explore.runs_table import read_runs
 
     for read, what in ((space_file, "space"), (runs, "runs")):
-        _refuse_to_replace(out, read, what)
+        options.refuse_to_replace(out, read, f"file of the {what}")
     space = Space.from_toml(space_file)
     table = read_runs(runs, space, target)
     fitted = fit_runs(space, table, target, str(runs), model=model, level=level, seed=seed)
@@ -78,21 +78,3 @@ def command(
         return
     print_report(fitted, report)
     output.console().print(f"saved: {out}", markup=False)
-
-
-def _refuse_to_replace(out: Path, read: Path, what: str) -> None:
-    """Raise InputError if the model would be written in the place of a file that it is made of:
-    ``run`` has its table in an option of the same name."""
-    from kongming.records.errors import InputError
-
-    try:
-        is_same = out.samefile(read)
-    except OSError:
-        return  # one of them is not there: whoever reads or writes it says so
-    if is_same:
-        raise InputError(
-            f"is the file of the {what}, which the model would replace.",
-            field="--out",
-            value=str(out),
-            hint="Choose another file.",
-        )
