@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kongming_server.nodes.registry import Agents
 
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, UnknownNameError
 from tests import builders
 
 
@@ -25,3 +25,17 @@ def test_of_several_nodes_of_a_name_the_only_one_that_is_not_silent_is_meant() -
     present.silent = True
     with pytest.raises(InputError, match="several nodes"):
         agents.named("n1")
+
+
+def test_names_that_a_node_had_are_forgotten() -> None:
+    agents = Agents()
+    for number in range(3):
+        agents.put(builders.node(id="N", name=f"n{number}.example"))
+    # One name by two aliases: the name and the id differ in their case alone.
+    agents.put(builders.node(id="N", name="n"))
+    assert [agent.facts.id for agent in agents.alike("n")] == ["N"]
+    agents.put(builders.node(id="N", name="last"))
+    assert agents.alike("n0", "n2.example") == []
+    with pytest.raises(UnknownNameError, match=r"Known: last\."):
+        agents.named("n0.example")
+    assert (len(agents._by_name), len(agents._by_alias)) == (1, 2)

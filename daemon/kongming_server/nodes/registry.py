@@ -141,17 +141,14 @@ class Agents:
         if agent is None:
             agent = self._by_id[facts.id] = Agent(facts)
         elif agent.facts.name != facts.name:
-            self._by_name[agent.facts.name].discard(facts.id)
+            _discard(self._by_name, agent.facts.name, facts.id)
             for alias in aliases(agent.facts):
-                self._by_alias[alias.lower()].discard(facts.id)
+                _discard(self._by_alias, alias.lower(), facts.id)
         agent.facts = facts
         self._by_name.setdefault(facts.name, set()).add(facts.id)
         for alias in aliases(facts):
             self._by_alias.setdefault(alias.lower(), set()).add(facts.id)
         return agent
-
-    def _names(self) -> list[str]:
-        return [name for name, of in self._by_name.items() if of]
 
     def called(self, name: str) -> list[Agent]:
         """The nodes whose id or name this is, in whatever case."""
@@ -190,8 +187,7 @@ class Agents:
             return agent
         ids = self._by_name.get(node, set())
         if not ids:
-            names = self._by_name if len(self._by_name) > _LISTED else self._names()
-            error = UnknownNameError("node", node, names)
+            error = UnknownNameError("node", node, self._by_name)
             error.field = field_name
             raise error
         if len(ids) > 1:
@@ -213,8 +209,13 @@ class Agents:
         return heard[0] if len(heard) == 1 else node
 
 
-_LISTED = 1000
-"""Names that are gone are told apart from the others only where there are no more."""
+def _discard(ids: dict[str, set[str]], name: str, node_id: str) -> None:
+    """Take a node from those of a name, which is forgotten with its last one: an agent may give its
+    node a new name with each call."""
+    of_name = ids.get(name, set())
+    of_name.discard(node_id)
+    if not of_name:
+        ids.pop(name, None)
 
 
 def first_part(name: str) -> str:
