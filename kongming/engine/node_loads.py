@@ -28,8 +28,9 @@ _NODES_AT_ONCE = 128
 def node_loads(
     fleet: FleetState, now: float, window_s: float = 0.0, most: int | None = None
 ) -> Steps[list[NodeLoad]]:
-    """The first ``most`` nodes by name (all for None), named by id where several have one name;
-    with ``window_s`` also from what was read in so many seconds.
+    """The first ``most`` nodes by name (all for None), named by id where several have one name, but
+    the only one of them that is not silent; with ``window_s`` also from what was read in so many
+    seconds.
 
     Of several last-level cache domains the worst counts. Nodes that are not in service, and
     fingerprints older than their time to live, have no slowdown.
@@ -54,9 +55,13 @@ def node_loads(
                 deviations[resource] += deviation.tolist()
                 yield
     views = sorted(fleet.nodes, key=lambda view: (view.facts.name, view.facts.id))
+    # A machine that was installed anew is known by its former id, too, which is silent.
+    heard = {view.facts.id for view in views if fleet.nodes.is_heard(view, now)}
     nodes_of = Counter(view.facts.name for view in views)
+    heard_of = Counter(view.facts.name for view in views if view.facts.id in heard)
     loads = []
     for number, view in enumerate(views[:most], 1):
+        name, nodes = view.facts.name, heard_of if view.facts.id in heard else nodes_of
         its_slots = [slot for slot in view.slots.values() if slot < n]
         fresh = [slot for slot in its_slots if known[slot]]
         if fleet.nodes.state(view, now)[0] != "ready":
@@ -65,7 +70,7 @@ def node_loads(
         loads.append(
             NodeLoad(
                 view.facts.id,
-                view.facts.name if nodes_of[view.facts.name] == 1 else view.facts.id,
+                name if nodes[name] == 1 else view.facts.id,
                 {
                     resource: ratio_of(logs[slot])
                     for resource, logs in slowdown.items()

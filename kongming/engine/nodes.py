@@ -157,9 +157,13 @@ class Nodes:
             return "suspect", view.suspect
         if not view.has_agent:
             return "stored", ""
-        if now - view.last_seen > self._settings.silent_after_s:
+        if not self.is_heard(view, now):
             return "silent", f"It was last heard of {now - view.last_seen:.0f} s ago."
         return "ready", ""
+
+    def is_heard(self, view: NodeView, now: float) -> bool:
+        """Whether it has an agent that is not silent."""
+        return view.has_agent and now - view.last_seen <= self._settings.silent_after_s
 
     def _number(self, node_id: str) -> int:
         if self._free:

@@ -103,6 +103,21 @@ def test_nodes_of_one_name_are_told_apart(engine: Engine) -> None:
     assert sorted(names) == ["n1", "n6", "name-n2", "name-n3", "name-n4", "name-n5"]
 
 
+def test_a_name_is_that_of_the_only_node_that_is_not_silent(engine: Engine) -> None:
+    def names(now: float) -> tuple[str, str]:
+        of = {load.node_id: load.name for load in finish(engine.node_loads(now))}
+        return of["n1"], of["n6"]
+
+    later = NOW + 3600.0
+    engine.put_node(builders.node(id="n6", name="name-n1"), later)
+    assert names(NOW) == ("n1", "n6")
+    assert names(later) == ("n1", "name-n1")
+    # A machine in quarantine may be installed anew, too.
+    engine.mark_suspect("n1", "0 cycles")
+    assert names(later) == ("n1", "name-n1")
+    assert names(later + 3600.0) == ("n1", "n6")
+
+
 def test_series_are_bounded_and_what_is_left_out_is_counted(engine: Engine) -> None:
     for app in ("a", "b"):
         engine.put_model(model(app, {"memory.random.128M": 1.0}), 1)
