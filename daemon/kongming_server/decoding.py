@@ -103,22 +103,25 @@ class Decoder:
 def count_parts(content: bytes, descriptor: Descriptor, most: int) -> int:
     """How many texts, byte strings and messages are within a message, at every depth.
 
-    It ends early above ``most``, and at whatever is not of the wire format: that is for the decoder
-    to refuse. Nothing is allocated for what is counted.
+    It ends early above ``most``. A message within it is counted up to whatever is not of the wire
+    format: the decoder refuses that, but only after it has made all that is before. Nothing is
+    allocated for what is counted.
     """
     parts = 0
     waiting: list[tuple[int, int, Fields]] = [(0, len(content), _fields(descriptor))]
-    try:
-        while waiting:
-            at, end, fields = waiting.pop()
+    while waiting:
+        at, end, fields = waiting.pop()
+        try:
             while at < end:
                 tag, at = _varint(content, at)
                 kind = tag & 7
                 if kind == 2:
                     size, at = _varint(content, at)
                     parts += 1
-                    if parts > most or size > end - at:
+                    if parts > most:
                         return parts
+                    if size > end - at:
+                        break
                     inner = fields.get(tag >> 3)
                     if inner is not None and size:
                         waiting.append((at, at + size, _fields(inner)))
@@ -129,11 +132,16 @@ def count_parts(content: bytes, descriptor: Descriptor, most: int) -> int:
                     at += 8
                 elif kind == 5:
                     at += 4
-                else:
-                    return parts
-    except IndexError:
-        pass
+                elif kind not in _GROUP:
+                    break
+        except IndexError:
+            continue
     return parts
+
+
+_GROUP = (3, 4)
+"""Kinds of the begin and the end of a group, which no message of ours has: the decoder passes over
+it, and what is within it has the same form."""
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:

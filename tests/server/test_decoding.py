@@ -85,8 +85,19 @@ def decoded(content: bytes, kind: Any, most_bytes: int) -> Any:
             fleet_pb2.ReportRequest,
             _within(2, _within(2, b"\x42\x00" * (MIB // 2 - 10))),
         ),
+        # An empty group of the field 1000, which the decoder passes over.
+        (predictor_pb2.PredictRequest, b"\xc3\x3e\xc4\x3e" + b"\x12\x00" * (MIB // 2 - 10)),
+        # What the decoder refuses, but only after it has made the readings.
+        (
+            fleet_pb2.ReportRequest,
+            _within(2, _within(2, b"\x42\x00" * (MIB // 2 - 20))) + b"\x07",
+        ),
+        (
+            fleet_pb2.ReportRequest,
+            _within(2, _within(2, b"\x42\x00" * (MIB // 2 - 20)) + b"\x0a\x7f") + b"\x80",
+        ),
     ],
-    ids=["questions", "readings"],
+    ids=["questions", "readings", "group", "kind", "end"],
 )
 def test_many_small_parts_are_refused_before_they_take_memory(kind: Any, content: bytes) -> None:
     tracemalloc.start()
