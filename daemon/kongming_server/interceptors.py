@@ -33,7 +33,7 @@ from kongming_server.limits import Limits
 from kongming_server.request_ids import REQUEST_ID_KEY, request_id_of
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.pacing import Pacing
-from kongming_server.security.roles import Role
+from kongming_server.security.roles import PUBLIC, Role
 from kongming_server.supervision import Working, unwatched
 from kongming_server.turns import Turns
 
@@ -41,6 +41,11 @@ IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
 """The one method whose messages may be as large as ``limits.import_bytes``."""
 
 _PUBLIC = "/grpc.health.v1.Health/List"
+
+_OF_NAMES = PUBLIC | {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}
+_NAME_BYTES = 4096
+"""The greatest message of methods that are asked for the name of a service, or of a part of one: a
+stream keeps it for as long as its caller likes."""
 
 if TYPE_CHECKING:  # Their types take parameters only for a checker.
     from kongming_server.call_errors import Context
@@ -197,6 +202,8 @@ class _Gate(grpc.aio.ServerInterceptor):
     def _decoder(self, method: str, decode: Callable[[bytes], Any] | None) -> Decoder:
         limits = self._guard.limits
         most_bytes = limits.import_bytes if method == IMPORT else limits.message_bytes
+        if method in _OF_NAMES:
+            most_bytes = min(most_bytes, _NAME_BYTES)
         return Decoder(decode, most_bytes, self._executor, self._turns, self._working)
 
 

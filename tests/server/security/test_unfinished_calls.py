@@ -98,3 +98,22 @@ def test_of_many_unfinished_messages_and_unread_answers_few_are_kept(
     # By now, or soon, it has been silent for long enough to lose its connection.
     eventually(unread.closed)
     unread.close()
+
+
+def test_what_asks_for_a_name_has_no_large_message(start_server: StartServer) -> None:
+    server = start_server(
+        settings={"security.authenticate": "always", "security.tokens_period_s": 0.05}
+    )
+    health = health_pb2_grpc.HealthStub(server.channel())  # type: ignore[no-untyped-call]
+    large = health_pb2.HealthCheckRequest(service="x" * 5000)
+    agent = [*_shown(server, "agent").items()]
+    reflect = server.channel().stream_stream(REFLECTION)
+    # A stream of it would keep it for as long as its caller likes.
+    for call in (
+        lambda: health.Check(large, timeout=30),
+        lambda: next(health.Watch(large)),
+        lambda: next(reflect(iter([large.SerializeToString()]), timeout=30, metadata=agent)),
+    ):
+        with pytest.raises(grpc.RpcError) as refused:
+            call()
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
