@@ -29,6 +29,7 @@ ROLE_URI = "kongming:role/"
 
 _AUTHORITY = "ca"
 _AUTHORITY_DAYS = 3650
+_LONGEST_COMMON_NAME = 64
 _SKEW = timedelta(minutes=10)
 """A certificate counts from so long ago: the clocks of other machines differ."""
 
@@ -197,7 +198,7 @@ def init_tls(
             pair = _leaf(authority, f"kongming-{role}", role, [], until)
             written += _write(directory, f"client-{role}", pair)
     for agent in agents:
-        pair = _leaf(authority, agent, Role.AGENT, [x509.DNSName(agent)], until)
+        pair = _leaf(authority, _common_name(agent), Role.AGENT, [x509.DNSName(agent)], until)
         written += _write(directory, f"agent-{agent}", pair)
     return Written(directory, tuple(written), wanted, until.isoformat(timespec="seconds"))
 
@@ -213,6 +214,15 @@ def _authority(days: int) -> _Pair:
         .sign(key, hashes.SHA256())
     )
     return _Pair(authority, key)
+
+
+def _common_name(host: str) -> str:
+    """A host's name; of one that is longer than a common name may be (RFC 5280) its first part and
+    a digest, the same for each renewal."""
+    if len(host) <= _LONGEST_COMMON_NAME:
+        return host
+    ending = f"-{hashlib.sha256(host.encode()).hexdigest()[:FINGERPRINT_DIGITS]}"
+    return host[: _LONGEST_COMMON_NAME - len(ending)] + ending
 
 
 def _leaf(

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from kongming_server.security import Role
-from kongming_server.security.certificates import holder, init_tls
+from kongming_server.security.certificates import holder, init_tls, names_of
 from kongming_server.security.credentials import http_ssl
 from kongming_server.security.tokens import issue
 from kongming_server.settings import Security
@@ -166,6 +166,18 @@ def test_a_certificate_that_is_not_made_for_clients_names_nobody(
 ) -> None:
     with pytest.raises(AccessError, match="not made for clients"):
         holder(certified(tls, ["operator"], ["kongming:role/operator"], usage))
+
+
+def test_a_node_may_have_a_longer_name_than_a_common_name(tmp_path: Path) -> None:
+    names = [f"{'n' * 60}.{letter * 10}.example" for letter in "ab"]
+    init_tls(tmp_path, agents=names)
+    files = [tmp_path / f"agent-{name}.crt" for name in names]
+    holders = [holder(file.read_bytes()) for file in files]
+    assert [names_of(file.read_bytes()) for file in files] == [(name,) for name in names]
+    assert len({shown.name for shown in holders}) == 2
+    assert all(len(shown.name) == 64 for shown in holders)
+    init_tls(tmp_path, agents=names, renew=True)
+    assert [holder(file.read_bytes()).name for file in files] == [shown.name for shown in holders]
 
 
 def test_each_node_gets_a_certificate_of_its_own(tmp_path: Path) -> None:
