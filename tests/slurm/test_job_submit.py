@@ -177,6 +177,13 @@ def test_jobs_with_absurd_values_are_unchanged(script: Script) -> None:
     assert script.submit(now=NOW, name="xz", exc_nodes="n[1-999999999]").errors == []
 
 
+def test_a_comment_is_made_no_longer_than_slurm_takes(script: Script) -> None:
+    fits = script.submit(now=NOW, name="xz", comment="a" * 1008)
+    assert fits.comment == "a" * 1008 + " kongming:app=xz"
+    job = script.submit(now=NOW, name="xz", comment="a" * 1009)
+    assert (job.excluded, job.comment) == ("n1", "a" * 1009)
+
+
 def test_a_long_comment_takes_no_time(script: Script) -> None:
     # Slurm refuses it for its length only after the script has seen it.
     for spaces in ("a" + 40_000 * " " + "b", 20_000 * " " + "a" + 20_000 * " " + "b"):

@@ -24,6 +24,7 @@ local NEVER = 1e300 -- the slowdown of a node whose residents would suffer too m
 local SIGNATURE = "kongming%-slurm%-rankings"
 local NAME = "^[%w_.+-]+$"
 local LONGEST_NAME = 64
+local LONGEST_COMMENT = 1024 -- Slurm refuses a job with a longer one
 local NUMBER = "^%d+%.?%d*$"
 local NO_TIME = "kongming:no-time"
 local KNOWN_SHARE = 0.5 -- with fewer of its nodes known, nothing is said of how long a job takes
@@ -527,7 +528,10 @@ local function decide(job, partitions)
    end
    if not says_so then
       -- What prolog and epilog see of a job is its comment.
-      job.comment = with(text_of(job.comment), " ", "kongming:app=" .. app)
+      local comment = with(text_of(job.comment), " ", "kongming:app=" .. app)
+      if #comment <= LONGEST_COMMENT then
+         job.comment = comment
+      end
    end
    local own_text = text_of(job.exc_nodes)
    local need, own = needs(job), expanded(own_text or "")
