@@ -220,6 +220,9 @@ NOTED = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,time=480,own=
         ({"time_limit": 100}, {"comment": "nightly"}, "nightly kongming:no-time", 0),
         ({"time_limit": 100}, {"job_state": 1}, "kongming:no-time", None),
         ({"time_limit": 100, "time_min": 5}, {}, "kongming:no-time", 5),
+        # With the word Slurm would refuse the comment, and the change with it.
+        ({"time_limit": 100}, {"comment": "a" * 1007}, "a" * 1007 + " kongming:no-time", 0),
+        ({"time_limit": 100}, {"comment": "a" * 1008}, None, 0),
         # The limit is restored, or something else changed.
         ({"time_limit": 480}, {}, None, None),
         ({"min_cpus": 2}, {}, None, None),

@@ -582,12 +582,16 @@ local function leave(job, record)
    local limit, comment = job.time_limit, text_of(job.comment) or text_of(record.comment)
    local theirs = has_word(comment or "", NO_TIME)
    local changed = not theirs and limit ~= nil and limit ~= NO_VAL and limit ~= noted
+   local waits = record.job_state == 0 and not below(job.time_min, NO_VAL, nil)
    if changed then
-      job.comment = with(comment, " ", NO_TIME)
+      local marked = with(comment, " ", NO_TIME)
+      -- Without a --time-min its limit is left alone, too.
+      if #marked <= LONGEST_COMMENT or not waits then
+         job.comment = marked
+      end
    end
    local now_theirs = theirs and not has_word(text_of(record.comment) or "", NO_TIME)
-   if record.job_state == 0 and not below(job.time_min, NO_VAL, nil)
-      and (changed or now_theirs or not theirs and text_of(job.partition)) then
+   if waits and (changed or now_theirs or not theirs and text_of(job.partition)) then
       job.time_min = 0 -- of a pending job; else a limit below it would be refused
    end
 end
