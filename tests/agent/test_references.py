@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kongming_agent.knowledge import Knowledge
 from kongming_agent.probing import references
-from kongming_agent.probing.reference_cache import Knowledge
 from kongming_agent.reporting.spool import Spool
 
 from kongming import Fingerprint, Reading
