@@ -303,7 +303,8 @@ def _sizes(
     from kongming.records.errors import InputError
     from kongming.scale.ranges import machine_counts
     from kongming.spark.estimation import FAR, MOST_CORES, Size
-    from kongming.spark.model.cluster import LEAST_MEMORY, size_bytes
+    from kongming.spark.model.cluster import LEAST_MEMORY
+    from kongming.spark.written_values import size_bytes
 
     recorded = estimator.workload.cluster
     each: list[int | None] = [None]

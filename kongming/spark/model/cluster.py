@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import Application
 from kongming.spark.model.driver import job_end, measured_s, merged
 from kongming.spark.model.executors import most_at_once, sized_executors, slots_of, task_cpus
+from kongming.spark.written_values import seconds, size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +165,16 @@ def asked_cluster(
     )
 
 
-_TIME = re.compile(r"(\d{1,18})([a-z]*)")
-_TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-"""Seconds of the units in which Spark writes times; without any it is seconds."""
-
-
 def dynamic_allocation(application: Application, least: int, most: int) -> Dynamic:
     """Return dynamic allocation with the log's timeouts. Executors start as fast as those that a
     job's backlog had asked for; where there are none as the first, with the driver's own start."""
     settings = application.settings
 
-    def seconds(name: str, default: float) -> float:
-        text = settings.get(f"spark.dynamicAllocation.{name}", "").strip().lower()
-        match = _TIME.fullmatch(text)
-        if match is None or (match[2] or "s") not in _TIME_UNITS:
-            return default
-        return max(float(match[1]) * _TIME_UNITS[match[2] or "s"], 0.001)
+    def timeout_s(name: str, default: float) -> float:
+        written = seconds(settings.get(f"spark.dynamicAllocation.{name}", ""))
+        return default if written is None else max(written, 0.001)
 
-    backlog = seconds("schedulerBacklogTimeout", 1.0)
+    backlog = timeout_s("schedulerBacklogTimeout", 1.0)
     added = [each.added_s for each in application.executors]
     first = min(added, default=3.0)
     if settings.get("spark.dynamicAllocation.enabled", "").lower() == "true":
@@ -191,8 +183,8 @@ def dynamic_allocation(application: Application, least: int, most: int) -> Dynam
         least=least,
         most=most,
         backlog_s=backlog,
-        sustained_s=seconds("sustainedSchedulerBacklogTimeout", backlog),
-        idle_s=seconds("executorIdleTimeout", 60.0),
+        sustained_s=timeout_s("sustainedSchedulerBacklogTimeout", backlog),
+        idle_s=timeout_s("executorIdleTimeout", 60.0),
         start_s=min(max(first, 0.5), 60.0),
     )
 
@@ -214,24 +206,9 @@ def _start_times(application: Application, backlog: float, longest: float) -> li
     return [wait for wait in waits if wait > 0.0]
 
 
-_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
-
 LEAST_MEMORY = 450 * 1024.0**2
 """Bytes of heap below which Spark refuses to start an executor: one and a half times the 300 MiB
 that it reserves (UnifiedMemoryManager)."""
-
-
-def size_bytes(text: str, unit: str = "m") -> float | None:
-    """Parse Spark's sizes: 8g, 512m, 1024 (of ``unit``); None for what is none (redacted)."""
-    plain = text.strip().lower().removesuffix("b") if text.strip().lower() != "b" else ""
-    if plain and plain[-1] in _UNITS:
-        plain, unit = plain[:-1], plain[-1]
-    try:
-        value = float(plain) * _UNITS[unit]
-    except ValueError:
-        return None
-    return value if value > 0 else None
 
 
 def executor_memory(settings: dict[str, str]) -> float | None:

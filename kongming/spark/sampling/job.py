@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.spark.sampling.strata import SIGNIFICANT, distinct_edges, frequent, pearson
+from kongming.spark.written_values import size_bytes
 
 NUMERIC = ("byte", "short", "integer", "long", "float", "double", "decimal", "date", "timestamp")
 CATEGORICAL = ("string", "boolean", "char", "varchar")
@@ -197,17 +198,9 @@ def _settings(spark: Any, ratio: float) -> dict[str, str]:
     }
     settings = {}
     for name, default in names.items():
-        size = _size(str(spark.conf.get(name, str(default)))) or default
+        size = size_bytes(str(spark.conf.get(name, str(default))), "b") or default
         settings[name] = str(max(round(size * ratio), 1))
     return settings
-
-
-def _size(text: str) -> int:
-    """Bytes as Spark writes them: 134217728b, 128m, 128MB; 0 for what is none."""
-    plain = text.strip().lower().removesuffix("b")
-    power = " kmgtp".find(plain[-1:]) if plain else -1
-    plain = plain[:-1] if power > 0 else plain
-    return int(plain) << 10 * max(power, 0) if plain.isdecimal() else 0
 
 
 def main() -> None:

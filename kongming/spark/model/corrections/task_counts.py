@@ -12,10 +12,11 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.quantities import count as counted
-from kongming.spark.model.cluster import Cluster, size_bytes
+from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.corrections.correction import Change, Lengths
 from kongming.spark.model.corrections.first_tasks import FirstTasks
 from kongming.spark.model.workload import StageWork, Workload
+from kongming.spark.written_values import size_bytes
 
 MIB = float(1 << 20)
 
