@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from kongming.campaigns.local_machines import filled
+from kongming.campaigns.local_machines import filled, refuse_service
 from kongming.records import moments
 from kongming.records.application import SCRATCH, Application, Command
 from kongming.records.errors import ApplicationRunError, InputError
@@ -51,7 +51,7 @@ def timed_script(app: Application, experiment: Experiment) -> str:
     A command with {rank} finds it in SLURM_PROCID; any other runs once, on the first node, and
     finds its nodes in Slurm's own variables.
     """
-    ranked = "{rank}" in shell_line(app.command)
+    ranked = app.ranked
     line = ranked_line(filled(app.command, experiment), "SLURM_PROCID")
     steps = [
         shell_line(filled(part, experiment))
@@ -81,8 +81,7 @@ class _Cluster:
     its runs would be of something else."""
 
     def __init__(self, app: Application) -> None:
-        if app.kind != "batch":
-            raise InputError("is a service, which never ends.", field="--app", value=app.name)
+        refuse_service(app)
         for name, command in self._commands(app):
             if SCRATCH in shell_line(command):
                 raise InputError(
@@ -184,7 +183,7 @@ class KubernetesRunner(_Cluster):
 def job_manifest(app: Application, experiment: Experiment, name: str, image: str) -> dict[str, Any]:
     """A Job of ``batch/v1``: {rank} is the completion index; without it there is one pod, which
     gets the number of machines."""
-    ranked = "{rank}" in shell_line(app.command)
+    ranked = app.ranked
     pods = experiment.machines if ranked else 1
     return {
         "apiVersion": "batch/v1",

@@ -67,8 +67,7 @@ class LocalRunner:
     def __init__(
         self, app: Application, folder: Path, *, share: float = 0.125, root: Path = Path("/")
     ) -> None:
-        if app.kind != "batch":
-            raise InputError("is a service, which never ends.", field="--app", value=app.name)
+        refuse_service(app)
         self._app, self._folder, self._share, self._root = app, folder, share, root
         self._stack = ExitStack()
         self._open: dict[str, Runner] = {}
@@ -90,7 +89,7 @@ class LocalRunner:
         with MachineGroups(experiment.machines, self._share, self._root) as groups:
             self.reason = groups.reason
             how = "cgroup" if groups.active else "process"
-            if _has_rank(self._app.command):
+            if self._app.ranked:
                 return self._ranks(runner, experiment, groups, how, started_at)
             env = dict(self._app.env)
             if groups.active:
@@ -165,8 +164,10 @@ class LocalRunner:
         return self._open[key]
 
 
-def _has_rank(command: Command) -> bool:
-    return "{rank}" in (command if isinstance(command, str) else " ".join(command))
+def refuse_service(app: Application) -> None:
+    """Raise InputError if the application never ends: an experiment is timed to its end."""
+    if app.kind != "batch":
+        raise InputError("is a service, which never ends.", field="--app", value=app.name)
 
 
 def filled(command: Command, experiment: Experiment, rank: int | None = None) -> Command:

@@ -297,8 +297,7 @@ def check_machines(app: Application, dimensions: Sequence[Dimension], kind: str)
             )
     if app.metric is None:
         return
-    ranked = "{rank}" in (app.command if isinstance(app.command, str) else " ".join(app.command))
-    if ranked or kind != "local":
+    if app.ranked or kind != "local":
         raise InputError(
             "is read from the output of a single command on this node, and here runs have seconds "
             "alone.",

@@ -64,6 +64,12 @@ class Application:
     def better(self) -> str:
         return "lower" if self.metric is None else self.metric.better
 
+    @property
+    def ranked(self) -> bool:
+        """Whether the command is started once for each machine, as it has the machine's {rank}."""
+        command = self.command
+        return "{rank}" in (command if isinstance(command, str) else " ".join(command))
+
     def accepts(self, output: str) -> bool:
         """Whether the output of a run matches ``check``; without one any does."""
         return self.check is None or bool(re.search(self.check, output, re.MULTILINE))
