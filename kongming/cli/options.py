@@ -36,9 +36,6 @@ def keep_existing(out: Path, *, force: bool) -> None:
         )
 
 
-_OF_OTHERS = (".csv", ".json", ".tsv", ".txt", ".xlsx")
-
-
 def refuse_to_replace(out: Path, read: Path, what: str, *, field: str = "--out") -> None:
     """Raise InputError if a file would be written in the place of the file that it is made from."""
     try:
@@ -52,6 +49,9 @@ def refuse_to_replace(out: Path, read: Path, what: str, *, field: str = "--out")
             value=str(out),
             hint="Choose another file.",
         )
+
+
+_OF_OTHERS = (".csv", ".json", ".tsv", ".txt", ".xlsx")
 
 
 def parquet_out(ctx: click.Context, param: click.Parameter, value: Path) -> Path:

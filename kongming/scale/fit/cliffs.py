@@ -31,7 +31,8 @@ COUNTS_LEAST, REACH = 3, 2.0
 beyond it may be: farther away the terms' prediction of them is no evidence."""
 
 FOLDS_MOST = 60
-"""Maximum number of fits that estimate that error: of more configurations several are left out."""
+"""Maximum number of fits that estimate a leave-one-out error: of more configurations several are
+left out at a time."""
 
 WORSE = 1.2
 """Where the terms describe all runs there is no edge: fitted to all of them they have to miss one

@@ -25,7 +25,7 @@ is as likely as another, in logs."""
 JUMP = 1.5
 """Minimum ratio of the work (machines x time) on fewer machines that tells of their memory."""
 
-FACTORS = (np.arange(20) + 0.5) / 20 * np.log(HIGHEST)
+_FACTORS = (np.arange(20) + 0.5) / 20 * np.log(HIGHEST)
 _STEPS = 25
 
 
@@ -38,10 +38,12 @@ def chance_of_cliff(below: float) -> float:
 @dataclass(frozen=True, eq=False, slots=True)
 class Cliff:
     """The ``chance`` that memory does not suffice at a question, and the equally likely ``factors``
-    (logs) of the time then."""
+    (logs) of the time then; ``where`` memory may end, as a word before the machines that were
+    run."""
 
     chance: float
-    factors: Floats = field(default_factory=lambda: FACTORS)
+    factors: Floats = field(default_factory=lambda: _FACTORS)
+    where: str = "below"
 
 
 def between(at: float, low: float, high: float, factor: float) -> Cliff:
@@ -49,7 +51,8 @@ def between(at: float, low: float, high: float, factor: float) -> Cliff:
     ``factor`` times as long with the work of the lower: memory ends anywhere between them."""
     if factor < JUMP:
         return Cliff(0.0)
-    return Cliff(float(np.log(high / at) / np.log(high / low)), np.log([factor]))
+    chance = float(np.log(high / at) / np.log(high / low))
+    return Cliff(chance, np.log([factor]), "between")
 
 
 def probability(deviation: float, freedom: float, log_ratio: float, cliff: Cliff) -> float:

@@ -255,8 +255,7 @@ class ScaleModel:
                 reasons = (*reasons, "the interval is cut near the times that were measured")
         if cliff.chance > 0.0:
             upper = max(upper, median * self._upper(deviation, level, cliff))
-            where = "below" if cliff.factors is low_end.FACTORS else "between"
-            reasons = (*reasons, f"memory may end {where} the machines that were run")
+            reasons = (*reasons, f"memory may end {cliff.where} the machines that were run")
         return ScalePrediction(
             at=at,
             iterations=float(points.iterations[0]),
