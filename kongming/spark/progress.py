@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from kongming.records.errors import CannotAnswerError, InputError
-from kongming.spark.application import SUCCEEDED, Application
+from kongming.spark.application import SUCCEEDED, Application, Job
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.finished_runs import require_finished
 from kongming.spark.model.cluster import recorded_cluster
+from kongming.spark.model.replay import Replayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,47 +96,56 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
             hint="Give --like the log of an earlier run of the same program.",
         )
     cluster = recorded_cluster(running)
-    part = _part_of_next(earlier, running, done)
     now = running.last_s
     waited_s = max(now - max(ends, default=0.0), 0.0)
-    own = Size(cluster.executors, cluster.cores, cluster.memory_bytes)
-    reached = _reached(earlier, own, done, part, waited_s)
-    pace = now / reached[0] if reached[0] > 0.0 else 1.0
+    own = _replayed(earlier, Size(cluster.executors, cluster.cores, cluster.memory_bytes))
+    # Of several jobs that run the one that was submitted first.
+    place = next((each for each, job in enumerate(jobs) if job.completed_s is None), of)
+    share = _share(earlier, own, running, jobs[place], place, cluster.slots) if place < of else None
+    reached = _reached(own, done, place, share, waited_s)
+    pace = now / reached if reached > 0.0 else 1.0
     left = []
     for size in sizes:
         # Executors are as those of this run, not of the earlier one.
         cores, memory = size.cores or cluster.cores, size.memory_bytes or cluster.memory_bytes
         wanted = replace(size, cores=cores, memory_bytes=memory)
-        at, total = _reached(earlier, wanted, done, part, waited_s)
-        rest = max(total - at, 0.0) * pace
+        replayed = _replayed(earlier, wanted)
+        at = _reached(replayed, done, place, share, waited_s)
+        rest = max(replayed.end_s - at, 0.0) * pace
         left.append(Left(size.executors, cores, rest, now + rest))
     return Progress(now, done, of, pace, tuple(left))
 
 
-def _part_of_next(earlier: Estimator, running: Application, done: int) -> float | None:
-    """Share of the next job's tasks that have succeeded; None where no job runs."""
-    open_stages = {stage for job in running.jobs if job.completed_s is None for stage in job.stages}
-    if not open_stages or done >= len(earlier.workload.jobs):
-        return None
-    expected = sum(
-        len(earlier.workload.stages[place].lengths) for place in earlier.workload.jobs[done].stages
-    )
+def _replayed(earlier: Estimator, size: Size) -> Replayed:
+    return earlier.pipeline.replay(earlier.cluster(size)).replayed
+
+
+def _share(
+    earlier: Estimator, own: Replayed, running: Application, job: Job, place: int, slots: int
+) -> float:
+    """How much of a job that runs is done: by its time, between the share of its tasks that have
+    succeeded and that with as many more as there are slots."""
+    stages = earlier.workload.jobs[place].stages
+    expected = sum(len(earlier.workload.stages[each].lengths) for each in stages)
     finished = sum(
         int(np.count_nonzero(stage.tasks["status"] == SUCCEEDED))
         for stage in running.stages
-        if stage.stage in open_stages
+        if stage.stage in job.stages
     )
-    return min(finished / expected, 1.0) if expected else 0.0
+    least, most = (min(each / max(expected, 1), 1.0) for each in (finished, finished + slots))
+    begin, end = own.job_spans[place].tolist()
+    by_time = (running.last_s - job.submitted_s) / (end - begin) if end > begin else 0.0
+    return min(max(by_time, least), most)
 
 
 def _reached(
-    earlier: Estimator, size: Size, done: int, part: float | None, waited_s: float
-) -> tuple[float, float]:
-    """When the earlier run's replay has done as much, and when it ends. Where no job runs the
+    replayed: Replayed, done: int, place: int, share: float | None, waited_s: float
+) -> float:
+    """When the earlier run's replay has done as much. Where no job runs (``share`` is None) the
     driver has worked for ``waited_s``, which takes as long at any size."""
-    replayed = earlier.pipeline.replay(earlier.cluster(size)).replayed
     spans = replayed.job_spans
     at = float(np.sort(spans[:, 1])[done - 1]) if done else 0.0
-    begin, end = spans[done].tolist() if done < len(spans) else (replayed.end_s, replayed.end_s)
-    ahead = min(at + waited_s, begin) if part is None else begin + part * (end - begin)
-    return max(at, ahead), replayed.end_s
+    if share is None:
+        return min(at + waited_s, float(spans[done, 0]) if done < len(spans) else replayed.end_s)
+    begin, end = spans[place].tolist()
+    return float(max(at, begin + share * (end - begin)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kongming.spark.application import Application
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.progress import progress
 from tests.conftest import Kongming
@@ -365,6 +366,47 @@ def test_what_is_left_while_the_driver_works_alone(waited_s: float) -> None:
     known = progress(Estimator(finished), running, [Size(2)])
     assert known.pace == pytest.approx(1.0, rel=0.02)
     assert known.left[0].left_s == pytest.approx(finished.ended_s - now, abs=0.6)
+
+
+def cut(finished: Application, now: float) -> Application:
+    """A run as its log has it at a moment."""
+    jobs = (
+        job
+        if job.completed_s is not None and job.completed_s <= now
+        else replace(job, completed_s=None, succeeded=None)
+        for job in finished.jobs
+        if job.submitted_s <= now
+    )
+    stages = (
+        replace(stage, tasks=stage.tasks[stage.tasks["finish_s"] <= now])
+        for stage in finished.stages
+    )
+    return replace(finished, jobs=tuple(jobs), stages=tuple(stages), ended_s=None, last_s=now)
+
+
+ONE_AFTER_THE_OTHER = Program(
+    (Part((Stage((10.0,) * 30),), gap=1.0), Part((Stage((5.0,) * 8),), gap=2.0, after=(0,)))
+)
+OVERLAPPING = Program(
+    (Part((Stage((100.0,) * 3),), gap=1.0), Part((Stage((5.0,) * 2),), gap=2.0, after=()))
+)
+
+
+@pytest.mark.parametrize("now", [3.0, 10.0, 12.0, 45.0, 80.5, 85.0])
+def test_what_is_left_before_a_wave_of_tasks_has_ended(now: float) -> None:
+    finished = run(ONE_AFTER_THE_OTHER, 4)
+    assert finished.ended_s is not None
+    known = progress(Estimator(finished), cut(finished, now), [Size(4)])
+    assert known.left[0].left_s == pytest.approx(finished.ended_s - now, rel=0.15, abs=2.0)
+
+
+@pytest.mark.parametrize("now", [10.0, 60.0, 90.0])
+def test_what_is_left_of_jobs_that_overlap(now: float) -> None:
+    """The second ends long before the first."""
+    finished = run(OVERLAPPING, 4)
+    assert finished.ended_s is not None
+    known = progress(Estimator(finished), cut(finished, now), [Size(4)])
+    assert known.left[0].left_s == pytest.approx(finished.ended_s - now, rel=0.15, abs=2.0)
 
 
 def test_executors_of_the_run_that_is_left_have_its_own_cores(
