@@ -213,12 +213,14 @@ class _Replay:
             self.wave = 0
 
     def _drop_idle(self, dynamic: Dynamic, now: float) -> None:
-        idle = sum(now - free > dynamic.idle_s for free in self.heap) // self.cluster.slots_each
+        each = self.cluster.slots_each
+        idle = sum(now - free > dynamic.idle_s for free in self.heap) // each
         going = min(idle, self.count - dynamic.least)
         if going > 0:
-            # They left when their time was over, not now.
-            self.held -= going * max(now - max(self.heap[0] + dynamic.idle_s, self.counted_at), 0.0)
-            self._leave(going, going * self.cluster.slots_each, now)
+            # Each left when the time of its last slot was over, not now.
+            for free in sorted(self.heap)[each - 1 : going * each : each]:
+                self.held -= max(now - max(free + dynamic.idle_s, self.counted_at), 0.0)
+            self._leave(going, going * each, now)
 
     # Jobs and stages
 

@@ -82,16 +82,26 @@ def test_timeouts_have_units(text: str, seconds: float) -> None:
     assert dynamic.idle_s == pytest.approx(seconds)
 
 
-def test_executors_that_are_idle_at_the_end_leave_too() -> None:
-    """Eight tasks of 10 s on four executors, and ten minutes of the driver: they go after one."""
-    application = run(Program((Part((Stage((10.0,) * 8),)),)), 4)
+@pytest.mark.parametrize(
+    ("lengths", "held_s"),
+    [
+        ((10.0,) * 8, 4 * (20.0 + 60.0)),
+        ((10.0, 10.0, 10.0, 400.0), 3 * (10.0 + 60.0) + 460.0),
+        ((10.0, 400.0, 400.0, 400.0), 70.0 + 3 * 460.0),
+    ],
+)
+def test_executors_that_are_idle_at_the_end_leave_too(
+    lengths: tuple[float, ...], held_s: float
+) -> None:
+    """Four executors, and ten minutes of the driver: each goes a minute after its last task."""
+    application = run(Program((Part((Stage(lengths),)),)), 4)
     assert application.ended_s is not None
     end_s = application.ended_s + 600.0
     estimator = Estimator(replace(application, ended_s=end_s, last_s=end_s))
     size = Size(4, dynamic=Dynamic(0, 4, start_s=0.5))
     estimate = estimator.estimate(size)
     assert estimate.median_s > 600.0
-    assert estimate.machine_s == pytest.approx(4 * (20.0 + 60.0), rel=0.1)
+    assert estimate.machine_s == pytest.approx(held_s, rel=0.1)
 
 
 def test_the_distance_is_to_the_executors_that_come() -> None:
