@@ -25,6 +25,9 @@ QUEUE_S = 86_400.0
 """Maximum wait of an experiment for its machines."""
 
 _POLL_S = 1.0
+_POLLS_LOST = 30
+"""Questions after a job in a row that may fail, as when a control plane is upgraded: the job goes
+on meanwhile."""
 
 _SECONDS = re.compile(r"^kongming seconds ([0-9.]+)$", re.MULTILINE)
 
@@ -37,7 +40,8 @@ def shell_line(command: Command) -> str:
 def ranked_line(command: Command, variable: str) -> str:
     """Return a command as one line of a shell, which finds its {rank} in this variable."""
     if isinstance(command, str):
-        return command.replace("{rank}", f"${variable}")
+        # In braces: what follows may be a part of a name.
+        return command.replace("{rank}", f"${{{variable}}}")
     # What is quoted would stay as it is.
     return " ".join(
         f'"${variable}"'.join(map(shlex.quote, part.split("{rank}"))) for part in command
@@ -253,15 +257,25 @@ def _wait_for_pods(name: str, timeout_s: float) -> None:
         ApplicationRunError: it failed, or did not end in time.
     """
     deadline = time.monotonic() + timeout_s
+    lost, job = 0, {}
     while True:
-        job = json.loads(_call(["kubectl", "get", "job", name, "-o", "json"], 60.0))
+        try:
+            job = json.loads(_call(["kubectl", "get", "job", name, "-o", "json"], 60.0))
+            lost = 0
+        except ApplicationRunError:
+            lost += 1
+            if lost > _POLLS_LOST:
+                raise
         for condition in job.get("status", {}).get("conditions") or []:
             if condition.get("status") != "True":
                 continue
             if condition.get("type") == "Complete":
                 return
             if condition.get("type") == "Failed":
-                logs = _call(["kubectl", "logs", "-l", f"job-name={name}", "--tail=20"], 60.0)
+                logs = ""
+                # Of a pod that never began there are none.
+                with contextlib.suppress(ApplicationRunError):
+                    logs = _call(["kubectl", "logs", "-l", f"job-name={name}", "--tail=20"], 60.0)
                 raise ApplicationRunError(
                     f"the job failed: {condition.get('message', 'no reason given')} The end of its "
                     f"output: {logs[-500:].strip()}"

@@ -15,6 +15,7 @@ from kongming.campaigns.cluster_jobs import (
     SlurmRunner,
     job_manifest,
     pod_seconds,
+    ranked_line,
     timed_script,
 )
 from kongming.campaigns.experiments import open_runner
@@ -301,6 +302,50 @@ def test_a_job_that_fails_on_kubernetes_is_not_waited_for(
     assert calls.read_text().splitlines()[-1] == "delete job"
 
 
+def test_a_control_plane_that_is_away_for_a_moment_ends_no_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl(tmp_path, monkeypatch, "Complete")
+    answers = (tmp_path / "kubectl").rename(tmp_path / "answers")
+    _on_path(
+        tmp_path,
+        "kubectl",
+        f'[ "$1 $2" = "get job" ] && [ ! -e {tmp_path}/away ] && touch {tmp_path}/away && exit 1\n'
+        f'exec {answers} "$@"\n',
+        monkeypatch,
+    )
+    with KubernetesRunner(Application("job", "job"), "image:1") as runner:
+        assert runner.run(Experiment(AT)).seconds == 90.0
+
+
+def test_why_a_job_failed_is_said_of_pods_that_never_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl(tmp_path, monkeypatch, "Failed")
+    answers = (tmp_path / "kubectl").rename(tmp_path / "answers")
+    script = f'[ "$1" = logs ] && exit 1\nexec {answers} "$@"\n'
+    _on_path(tmp_path, "kubectl", script, monkeypatch)
+    with KubernetesRunner(Application("job", "job"), "image:1") as runner:
+        assert "It is over." in str(runner.run(Experiment(AT)).error)
+
+
+@pytest.mark.parametrize(
+    "command", ["echo part-{rank}_of_4 {rank}0", ("echo", "part-{rank}_of_4", "{rank}0")]
+)
+def test_a_machine_has_its_number_within_a_word(command: str | tuple[str, ...]) -> None:
+    line = ranked_line(command, "SLURM_PROCID")
+    printed = subprocess.check_output(line, shell=True, env={"SLURM_PROCID": "3"}, text=True)
+    assert printed == "part-3_of_4 30\n"
+
+
+def test_a_table_behind_a_link_is_written_where_the_link_leads(tmp_path: Path) -> None:
+    link = tmp_path / "runs.csv"
+    link.symlink_to(tmp_path / "elsewhere.csv")
+    RunTable(link, "aaaa").add(Experiment(AT), Measured(1.5, "process", "now"))
+    assert link.is_symlink()
+    assert (tmp_path / "elsewhere.csv").read_text().startswith("machines,")
+
+
 def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = kubectl(tmp_path, monkeypatch, "Complete")
     app = Application("My_Job", "job {rank}", env={"A": "b"})
@@ -314,7 +359,7 @@ def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     assert manifest["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    assert container["command"][-1] == "job $JOB_COMPLETION_INDEX"
+    assert container["command"][-1] == "job ${JOB_COMPLETION_INDEX}"
     words = Application("job", ("job", "--rank={rank}", "it's"))
     manifest = job_manifest(words, Experiment(AT), "x", "image:1")
     line = manifest["spec"]["template"]["spec"]["containers"][0]["command"][-1]

@@ -109,7 +109,8 @@ class RunTable:
             path.open("ab").close()
             content = path.read_bytes()
             if is_new:
-                path.unlink()
+                # Not a link to it.
+                path.resolve().unlink()
         except OSError as error:
             raise unwritable(path, error, field="--out") from error
         if content:
