@@ -4,6 +4,7 @@ this as well: standard library alone.
 
 from __future__ import annotations
 
+import math
 import re
 
 _SIZES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
@@ -15,14 +16,17 @@ _TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0,
 
 def size_bytes(text: str, unit: str = "m") -> float | None:
     """Parse Spark's sizes: 8g, 512m, 1024 (of ``unit``); None for what is none (redacted)."""
-    plain = text.strip().lower().removesuffix("b") if text.strip().lower() != "b" else ""
+    plain = text.strip().lower()
+    if plain.endswith("b"):
+        # Without another letter it is the unit itself.
+        plain = plain if plain[-2:-1].isdigit() else plain[:-1]
     if plain and plain[-1] in _SIZES:
         plain, unit = plain[:-1], plain[-1]
     try:
         value = float(plain) * _SIZES[unit]
     except ValueError:
         return None
-    return value if value > 0 else None
+    return value if 0.0 < value < math.inf else None
 
 
 def seconds(text: str) -> float | None:

@@ -12,6 +12,7 @@ from scipy import stats
 
 from kongming.spark.sampling.job import _settings
 from kongming.spark.sampling.strata import chi_square_tail, distinct_edges, frequent, pearson
+from kongming.spark.written_values import size_bytes
 from tests.conftest import Kongming
 
 
@@ -48,6 +49,22 @@ def test_ties_share_a_bucket_and_rare_categories_the_last() -> None:
     counts = {"a": 50, "b": 30, "c": 2, "d": 1}
     assert frequent(counts, 3) == ["a", "b"]
     assert frequent(counts, 4) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("8g", 8 << 30),
+        ("1024", 1024 << 20),
+        ("1024b", 1024),
+        ("16KB", 16 << 10),
+        ("inf", None),
+        ("b", None),
+        ("", None),
+    ],
+)
+def test_sizes_as_spark_writes_them(text: str, size: int | None) -> None:
+    assert size_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["134217728b", "134217728", "128m", "128MB", "131072k"])
