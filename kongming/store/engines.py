@@ -59,6 +59,14 @@ def open_engine(store_url: str, only_read: Path | None = None) -> sa.Engine:
             value=shown_url(store_url),
             allowed=URL_FORMS,
         ) from error
+    if "@" in (url.host or ""):
+        raise InputError(
+            "has an @ too many.",
+            field="store",
+            value=shown_url(store_url),
+            allowed=URL_FORMS,
+            hint="In a password it is written %40.",
+        )
     if url.get_backend_name() == "sqlite":
         if url.host:
             raise InputError(

@@ -41,15 +41,26 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
     # One query per kind: a store fits into memory. A server may add and delete meanwhile: of what
     # is read in between, the purposes before and after have all.
     purposes = store.fingerprint_purposes()
-    runs = [run for run in store.runs() if apps is None or run.app in apps]
-    signatures = [s for s in store.signatures() if apps is None or s.app in apps]
+    # Each with whether it was requested.
+    runs = [
+        (run, requested)
+        for requested in (True, False)
+        for run in store.runs(requested=requested)
+        if apps is None or run.app in apps
+    ]
+    signatures = [
+        (signature, requested)
+        for requested in (True, False)
+        for signature in store.signatures(requested=requested)
+        if apps is None or signature.app in apps
+    ]
     measured = store.fingerprints() if apps is None else []
     purposes |= store.fingerprint_purposes()
-    for run in runs:
+    for run, _ in runs:
         measured += [p for p in (run.fingerprint, run.before, run.after) if p is not None]
-    measured += [s.fingerprint for s in signatures]
+    measured += [signature.fingerprint for signature, _ in signatures]
     prints = {row_id(p.node.id, p.id): p for p in measured}
-    measured_on = {run.node_id for run in runs} | {p.node.id for p in prints.values()}
+    measured_on = {run.node_id for run, _ in runs} | {p.node.id for p in prints.values()}
     nodes = [node for node in store.nodes() if apps is None or node.id in measured_on]
     ids = {node.id for node in nodes}
     for node in nodes:
@@ -77,29 +88,23 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
             kind=purposes[key],
             started_at=fingerprint.started_at,
         )
-    others: list[Run | Signature] = [
-        *store.runs(requested=False, fingerprints=False),
-        *store.signatures(requested=False),
-    ]
-    unrequested = {row_id(record.node_id, record.id) for record in others}
-
-    def marks(record: Run | Signature) -> Row:
-        is_requested = row_id(record.node_id, record.id) not in unrequested
-        return {} if is_requested else {_REQUESTED: False}
-
-    for run in runs:
-        yield _run_row(run, marks(run))
-    for signature in signatures:
+    for run, requested in runs:
+        yield _run_row(run, _marks(requested))
+    for signature, requested in signatures:
         document = signature.to_dict() | {"fingerprint": signature.fingerprint.id}
         yield _row(
             "signature",
             signature.id,
-            document | marks(signature),
+            document | _marks(requested),
             app=signature.app,
             node_id=signature.node_id,
             placement=signature.placement,
             started_at=signature.fingerprint.started_at,
         )
+
+
+def _marks(requested: bool) -> Row:
+    return {} if requested else {_REQUESTED: False}
 
 
 def _run_row(run: Run, marks: Row) -> Row:

@@ -48,12 +48,16 @@ def shown_url(store_url: str | None) -> str:
         return without_passwords(sa.make_url(text))
     except (exc.ArgumentError, ValueError):
         # A password may have any character in it that should have been escaped.
-        return re.sub("//.*@", "//***@", re.sub("(password=)[^&]*", r"\1...", text))
+        hidden = re.sub("(password=)[^&]*", r"\1...", text)
+        return re.sub("//.*@", "//***@", hidden, flags=re.DOTALL)
 
 
 def without_passwords(url: sa.URL) -> str:
     """Return the text of a URL with dots in the place of its passwords: PostgreSQL takes them as
     parameters as well."""
+    if url.host and "@" in url.host:
+        # The rest of a password whose @ was not escaped.
+        url = url.set(host=url.host.rpartition("@")[2])
     query = {key: "..." if "password" in key else value for key, value in url.query.items()}
     return url.set(query=query).render_as_string(hide_password=True)
 

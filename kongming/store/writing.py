@@ -83,7 +83,8 @@ def put_nodes(
     # The same order everywhere prevents deadlocks between writers.
     for node_id, (node, facts_id, seen_at) in sorted(nodes.items(), key=lambda item: item[0]):
         stored = stored_rows.get(node_id)
-        if stored is not None and stored.seen_at <= now() + _FUTURE:
+        is_dated = seen_at > datetime.min
+        if stored is not None and not (is_dated and stored.seen_at > now() + _FUTURE):
             if seen_at <= stored.seen_at:
                 continue
             if stored.facts == facts_id and seen_at - stored.seen_at < _FACTS_REFRESH:

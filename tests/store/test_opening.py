@@ -209,6 +209,9 @@ def test_a_postgresql_that_is_starting_is_to_be_tried_again() -> None:
         "postgresql://127.0.0.1:port/x?password=secret",
         "postgresql://127.0.0.1:1/x?sslpassword=secret",
         "sqlite://me:secret@host/x",
+        "postgresql://me:pass@2secret@127.0.0.1:1/x",
+        "postgresql://me:pass@secret@host:port/x",
+        "postgresql://me:pass\nsecret@host:port/x",
     ],
 )
 def test_password_is_not_shown(url: str) -> None:

@@ -165,6 +165,14 @@ def test_what_a_wrong_clock_dated_does_not_stay_until_then(store: Store) -> None
     assert reference.times == TIMES
 
 
+def test_an_import_leaves_facts_that_are_dated_ahead(store: Store) -> None:
+    future = "2990-01-01T00:00:00Z"
+    fingerprint = builders.fingerprint(TIMES, node=builders.node(kernel="new"), started_at=future)
+    store.add_fingerprint(fingerprint, "idle")
+    store.add_all(nodes=[builders.node(kernel="old")])
+    assert store.node("node-1").kernel == "new"
+
+
 def test_reference_is_replaced_by_a_newer_one_of_the_same_cpu(store: Store) -> None:
     assert store.reference("node-1", "1-a") is None
     store.put_reference("node-1", "1-a", 0, TIMES, 10, "2026-01-01T00:00:00Z")
