@@ -232,6 +232,15 @@ def test_a_slow_machine_has_to_be_slow_beyond_doubt() -> None:
     assert not any(d.slow for d in differences(costs, vague, 0.95))
 
 
+def test_machines_whose_own_times_are_unknown_prove_no_other_slow() -> None:
+    costs = {"a": {"x": 1.0}, "b": {"x": 1.0}, "slow": {"x": 1.2}}
+    known = {m: {"x": (0.99 * own["x"], 1.01 * own["x"])} for m, own in costs.items()}
+    assert [d.machine for d in differences(costs, known, 0.95) if d.slow] == ["slow"]
+    for unknown in ({"a"}, {"a", "b"}):
+        intervals = {m: {"x": None if m in unknown else known[m]["x"]} for m in costs}
+        assert not any(d.slow for d in differences(costs, intervals, 0.95))
+
+
 def test_a_machine_between_two_peaks_is_not_called_slow() -> None:
     random = np.random.default_rng(1)
     wrong = 0

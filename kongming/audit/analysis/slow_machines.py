@@ -112,11 +112,12 @@ def differences(
             typical = float(np.median(others))
             ratio = value / typical
             error = below[machine]
-            if error is None:
+            known = [e for m, e in above.items() if m != machine and e is not None]
+            # Of too few others is it known how well their medians are.
+            if error is None or len(known) < max(2, len(others) / 2):
                 p = 1.0
             else:
-                known = [e for m, e in above.items() if m != machine and e is not None]
-                rest = float(np.median(known)) / sqrt(len(known)) if known else 0.0
+                rest = float(np.median(known)) / sqrt(len(known))
                 deviation = sqrt(error**2 + rest**2)
                 gap = log(ratio) - log(1.0 + TOLERANCE)
                 p = float(special.ndtr(-gap / deviation)) if deviation > 0 else float(gap <= 0)
