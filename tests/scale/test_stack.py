@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks.scale.generated import SHAPES, table
+from kongming.scale.fit import low_end
 from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.robust import fit_robust
 from kongming.scale.fit.shrinkage import SIZE, standard_error
+from kongming.scale.fit.spread import interval_factor
 from kongming.scale.fit.stack import LeftOut, StackFit, fit_stack
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.fit.validation import repeat_noise
@@ -95,6 +97,31 @@ def test_a_cliff_at_few_machines_does_not_spoil_the_rest() -> None:
     # What was measured there is not contradicted either.
     assert model.predict(Configuration(2)).median == pytest.approx(1600.0, rel=0.1)
     assert model.predict(Configuration(6)).median == pytest.approx(147.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("low", "high"), [(4.0, 8.0), (2.0, 8.0)])
+@pytest.mark.parametrize("deviation", [0.005, 0.03, 0.3])
+def test_an_interval_over_a_step_ends_where_its_probability_does(
+    low: float, high: float, deviation: float
+) -> None:
+    cliff = low_end.between(5.0, low, high, 1.705)
+    usual = float(np.log(interval_factor(deviation, 30.0, 0.9)))
+    upper = low_end.upper(deviation, 30.0, 0.9, cliff, usual)
+    assert low_end.probability(deviation, 30.0, upper, cliff) == pytest.approx(0.95, abs=0.005)
+
+
+def test_what_an_iteration_has_of_the_set_up_is_no_memory() -> None:
+    random = np.random.default_rng(0)
+    machines, turns = (
+        np.repeat(each.ravel(), 3) for each in np.meshgrid([2.0, 4, 8, 16], [1.0, 10, 100])
+    )
+    seconds = (100.0 / turns + 5.0 + 100.0 / machines) * turns
+    noisy = seconds * np.exp(0.02 * random.standard_normal(len(seconds)))
+    runs = Runs(Points(machines, np.ones(len(machines)), turns), noisy)
+    model = replace(fitted(runs), iterated=True)
+    for count in (3, 5, 6, 12):
+        reasons = model.predict(Configuration(count), iterations=1.0).reasons
+        assert not any("memory" in reason for reason in reasons)
 
 
 def test_memory_ends_anywhere_between_a_slow_count_and_the_next() -> None:

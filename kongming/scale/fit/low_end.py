@@ -65,6 +65,9 @@ def upper(deviation: float, freedom: float, level: float, cliff: Cliff, usual: f
     without a cliff."""
     most = max(float(np.log(HIGHEST)), float(cliff.factors.max()))
     logs = usual + np.linspace(0.0, most, _STEPS)
+    if len(cliff.factors) == 1:
+        # The probability has a step there.
+        logs = np.union1d(logs, cliff.factors + deviation * np.linspace(-4.0, 4.0, _STEPS))
     return float(np.interp(0.5 + level / 2, _mixed(logs, deviation, freedom, cliff), logs))
 
 

@@ -299,6 +299,9 @@ class ScaleModel:
         chance = self._chance_of_cliff(at)
         if chance > 0.0 or self.memory_load is not None or not isinstance(self.fit, StackFit):
             return low_end.Cliff(chance)
+        if self.fit.differs_in_iterations:
+            # What the set-up takes of an iteration would be taken for memory.
+            return low_end.Cliff(0.0)
         counts = self.fit.counts_at(at.scale)
         ratios = counts / at.machines
         fewer, more = counts[ratios < 1.0 - SLACK], counts[ratios > 1.0 + SLACK]

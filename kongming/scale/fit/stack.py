@@ -153,6 +153,10 @@ class StackFit:
             trusted * weights + (1.0 - trusted) * (np.arange(len(self.names)) == self.anchor)
         )
 
+    @property
+    def differs_in_iterations(self) -> bool:
+        return bool(self.own.shape[1] > 3)
+
     def counts_at(self, scale: float) -> Floats:
         """(m,) machine counts that were run at a scale."""
         same = np.abs(self.own[:, 1] - np.log(scale)) < EXACT
