@@ -56,9 +56,9 @@ def train_application(
 
     Co-runs are never trained on: predictions are checked against them. ``placement`` keeps the runs
     at that placement (None: they must all be at one). ``model`` is the default of predictions;
-    ``auto`` is the best of the validation. ``models`` are those to fit, None for all except the
-    optional ones; ``MEAN`` and ``model`` always are. ``quick_columns`` are the names of the quick
-    suite; None takes them from the runs' quick fingerprints, and without those only the full
+    ``auto`` is the mean of the penalised models. ``models`` are those to fit, None for all except
+    the optional ones; ``MEAN`` and ``model`` always are. ``quick_columns`` are the names of the
+    quick suite; None takes them from the runs' quick fingerprints, and without those only the full
     variant is trained. The same runs and ``random_state`` give the same document, except for
     ``trained_at`` (UTC, ISO 8601).
 
