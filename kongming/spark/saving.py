@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from kongming.records import moments
 from kongming.records.errors import InputError
 from kongming.scale.fit.model import Ranges, ScaleModel
-from kongming.scale.fit.model_file import write_file
 from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.spark_replay import ReplayFit, step_of
 from kongming.scale.fit.spread import Spread
@@ -79,7 +77,9 @@ def scale_model(estimator: Estimator, estimates: Sequence[Estimate]) -> ScaleMod
     )
 
 
-def save_model(path: Path, estimator: Estimator, estimates: Sequence[Estimate]) -> None:
-    """Write the model. Raises InputError as ``scale_model``, or where it cannot be written."""
+def scale_file(
+    estimator: Estimator, estimates: Sequence[Estimate], name: str | None = None
+) -> ScaleFile:
+    """Return the model under a name, by default the application's. Raises as ``scale_model``."""
     model = scale_model(estimator, estimates)
-    write_file(path, ScaleFile(model.group, moments.now(), (model,)))
+    return ScaleFile(name or model.group, moments.now(), (model,))

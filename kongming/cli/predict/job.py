@@ -80,7 +80,8 @@ class Job:
                 "is a local file, but a server knows only the models of its own store.",
                 field="--scale-model",
                 value=self.scale_model,
-                hint="Add it there: kongming scale fit RUNS.csv --name NAME --store URL",
+                hint="Add it there: kongming scale fit RUNS.csv, or kongming spark estimate LOG, "
+                "with --name NAME --store URL",
             )
         from kongming.scale.fit.model_file import read_file
 
@@ -143,7 +144,8 @@ _OPTIONS = (
     click.option(
         "--scale-model",
         metavar="FILE_OR_NAME",
-        help="The job's scale model ('kongming scale fit'). Default: the model named APP.",
+        help="The job's scale model ('kongming scale fit', 'kongming spark estimate'). Default: "
+        "the model named APP.",
     ),
     click.option(
         "--scale",

@@ -12,6 +12,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
+from kongming.cli.scale.storing import store_model
 from kongming.cli.shares import Share
 from kongming.quantities import per_cent
 from kongming.records import moments
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from kongming.scale.fit.contexts.context_model import ContextModel
     from kongming.scale.fit.fitting import Settings
     from kongming.scale.fit.model import ScaleModel
-    from kongming.scale.fit.scale_file import ScaleFile
     from kongming.scale.table import Columns
 
 KINDS = (
@@ -172,7 +172,7 @@ def command(
         destinations["saved"] = str(save)
     if name is not None:
         destinations["name"] = name
-        destinations["version"] = _keep(file, name, store_url)
+        destinations["version"] = store_model(file, name, store_url)
     if as_json:
         reports = _document(models) if models else _context_document(contexts)
         output.emit_json({**reports, **destinations})
@@ -222,16 +222,6 @@ def _with_notes(model: ContextModel) -> ContextModel:
         return model
     report = {**model.report, "warnings": [*model.report["warnings"], *notes]}
     return replace(model, report=report)
-
-
-def _keep(file: ScaleFile, name: str, store_url: str | None) -> int:
-    """Store a model; return its version."""
-    from kongming.scale.fit.model_file import seal
-    from kongming.store import Store
-    from kongming.store.models import SCALE, SCALE_PREFIX
-
-    with Store.open(store_url) as store:
-        return store.put_model(SCALE_PREFIX + name, SCALE, "", SCALE, seal(file))
 
 
 def _document(models: Sequence[ScaleModel]) -> dict[str, Any]:

@@ -54,7 +54,10 @@ def load(model: str, store_url: str | None) -> ScaleFile:
                 return read(document)
             models = store.models(placement=SCALE)
             names = {entry.app.removeprefix(SCALE_PREFIX) for entry in models}
-    fit_it = "Fit it: kongming scale fit RUNS.csv --save FILE, or --name NAME"
+    fit_it = (
+        "Fit it: kongming scale fit RUNS.csv --save FILE, or --name NAME; of Spark: "
+        "kongming spark estimate LOG, with the same"
+    )
     if lost is not None and url != own_url():
         fit_it += f". The store {lost} does not exist."
     unknown = UnknownNameError("scale model in a file or the store", model, names, hint=fit_it)

@@ -12,19 +12,19 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
+from kongming.cli.scale.storing import store_model
 from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
-from kongming.cli.spark.prices import Pricing, pricing_of
+from kongming.cli.spark.estimate_table import show
+from kongming.cli.spark.prices import pricing_of
 from kongming.cli.spark.runs import residual_of
 from kongming.quantities import count as counted
-from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.spark.application import Application
     from kongming.spark.estimation import Estimate, Estimator, Size
     from kongming.spark.model.cluster import Dynamic
     from kongming.spark.model.corrections.input_growth import InputGrowth
-    from kongming.spark.recommendation import Recommendation
 
 _path = click.Path(path_type=Path)
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -36,6 +36,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     epilog=examples(
         "kongming spark estimate LOG --executors 2..64",
         "kongming spark estimate LOG --executors 2,4,8 --cores 2,4 --prices FILE",
+        "kongming spark estimate LOG --executors 2..64 --name sort",
     ),
 )
 @spark_options.log_argument
@@ -140,6 +141,13 @@ _file = click.Path(dir_okay=False, path_type=Path)
     type=_file,
     help="Write a scale model for 'kongming scale' and 'kongming predict --machines'.",
 )
+@click.option(
+    "--name",
+    metavar="APP",
+    callback=options.refuse_empty,
+    help="Keep that scale model in the store under this name, for a server too.",
+)
+@options.store_option
 @spark_options.choice_options
 @options.wide_option
 @options.json_option
@@ -164,6 +172,8 @@ def command(
     prices_file: Path | None,
     plot: Path | None,
     save: Path | None,
+    name: str | None,
+    store_url: str | None,
     app: str | None,
     attempt: str | None,
     missing: float,
@@ -191,11 +201,12 @@ def command(
 
     if input_scale is None and (ratio is not None or other_sample is not None):
         raise InputError("--ratio and --sample tell nothing without --input-scale.")
-    if save is not None and dynamic is not None:
+    saving = [option for option, given in (("--save", save), ("--name", name)) if given is not None]
+    if saving and dynamic is not None:
         raise InputError(
-            "--save and --dynamic cannot be given together: a scale model's machines are paid for "
-            "from start to end, and under dynamic allocation executors come and go, so that "
-            "its costs would be too high.",
+            f"{saving[0]} and --dynamic cannot be given together: a scale model's machines are "
+            "paid for from start to end, and under dynamic allocation executors come and go, so "
+            "that its costs would be too high.",
             hint="Save the model of constant numbers of executors, without --dynamic.",
         )
     if model == "paper":
@@ -243,10 +254,18 @@ def command(
     price = pricing.price
     estimates = estimator.estimates(sizes)
     warnings = [*warnings_of(estimator, estimates), *findings_of(others), *pricing.warnings]
-    if save is not None:
-        from kongming.spark.saving import save_model
+    destinations: dict[str, Any] = {}
+    if saving:
+        from kongming.scale.fit.model_file import write_file
+        from kongming.spark.saving import scale_file
 
-        save_model(save, estimator, estimates)
+        file = scale_file(estimator, estimates, name)
+        if save is not None:
+            write_file(save, file)
+            destinations["saved"] = str(save)
+        if name is not None:
+            destinations["name"] = name
+            destinations["version"] = store_model(file, name, store_url)
     chosen = recommend(estimates, price)
     if plot is not None:
         from kongming.spark.figure import draw
@@ -272,9 +291,11 @@ def command(
             else answer["progress"]["meets_deadline"],
         }
     if as_json:
-        output.emit_json(answer)
+        output.emit_json({**answer, **destinations})
         return
-    _show(answer, estimates, chosen, pricing)
+    show(answer, estimates, chosen, pricing)
+    for key, value in destinations.items():
+        output.console().print(f"{key}: {value}", markup=False)
 
 
 def _refuse_with_paper(given: Mapping[str, object]) -> None:
@@ -398,95 +419,3 @@ def _meeting(estimates: Sequence[Estimate], deadline_s: float) -> dict[str, Any]
     meeting = [each for each in estimates if each.median_s <= deadline_s]
     best = min(meeting, key=lambda each: each.executors * each.cores, default=None)
     return None if best is None else {"executors": best.executors, "cores": best.cores}
-
-
-_NEAR = 12
-"""Rows above which the table shows the picks and an even choice of the rest."""
-
-
-def _show(
-    answer: dict[str, Any],
-    estimates: Sequence[Estimate],
-    chosen: Recommendation,
-    pricing: Pricing,
-) -> None:
-    console = output.console()
-    application = answer["application"]
-    check = answer["self_check"]
-    console.print(
-        f"{application['name'] or application['id']} (Spark {application['spark_version']}): "
-        f"{output.format_seconds(application['measured_s'])} on "
-        f"{counted(application['executors'], 'executor')} of "
-        f"{counted(application['cores'], 'core')}; replayed "
-        f"{output.format_seconds(check['replayed_s'])} ({per_cent(check['error_pct'])} off). "
-        "Driver "
-        f"alone {output.format_seconds(answer['driver_s'])}, critical path "
-        f"{output.format_seconds(answer['critical_path_s'])}.",
-        markup=False,
-    )
-    rows, shown = [], []
-    step = max(len(estimates) // _NEAR, 1)
-    for number, each in enumerate(estimates):
-        marks = [
-            name
-            for name, pick in (
-                ("cheapest", chosen.cheapest),
-                ("fastest", chosen.fastest),
-                ("knee", chosen.knee),
-            )
-            if pick is each
-        ]
-        if number % step and not marks and number != len(estimates) - 1:
-            continue
-        shown.append(number)
-        rows.append(
-            [
-                each.executors,
-                each.cores,
-                *(output.format_seconds(s) for s in (each.median_s, each.lower_s, each.upper_s)),
-                output.format_seconds(each.baselines["constant_durations"]),
-                f"{each.cost(pricing.price):.4g}",
-                per_cent(100 * each.utilisation, ".0f"),
-                ", ".join([*marks, *(["extrapolating"] if each.extrapolating else [])]),
-            ]
-        )
-    columns = ["executors", "cores", "runtime", "from", "to", "constant", pricing.unit, "used", ""]
-    # Rows that differ in their cores cannot be told apart without them.
-    alike = len({each.cores for each in estimates}) == 1
-    last = "cores" if alike else pricing.unit
-    minor = ("from", "to", "constant", "used", last)
-    console.print(output.table(columns, rows, right=columns[:-1], minor=minor))
-    for execution in answer["executions"]:
-        own = [execution["estimates"][number] for number in shown]
-        sizes = [str(e["executors"]) + ("" if alike else f" x {e['cores']}") for e in own]
-        times = ", ".join(
-            f"{size}: {output.format_seconds(each['runtime_s']['median'])}"
-            for size, each in zip(sizes, own, strict=True)
-        )
-        measured = output.format_seconds(execution["measured_s"])
-        console.print(
-            f"execution {execution['id']} ({execution['description']}), measured {measured}: "
-            + times,
-            markup=False,
-        )
-    if "deadline" in answer:
-        meets = answer["deadline"]["meets"]
-        console.print(
-            "No number of executors here ends in time."
-            if meets is None
-            else f"The smallest that ends in time: {counted(meets['executors'], 'executor')} of "
-            f"{counted(meets['cores'], 'core')}.",
-            markup=False,
-        )
-    if "progress" in answer:
-        progress = answer["progress"]
-        console.print(
-            f"{progress['jobs_done']} of {progress['jobs']} jobs are done after "
-            f"{output.format_seconds(progress['elapsed_s'])}. Left: "
-            + ", ".join(
-                f"{counted(each['executors'], 'executor')} {output.format_seconds(each['left_s'])}"
-                for each in progress["left"]
-            ),
-            markup=False,
-        )
-    output.print_warnings(answer["warnings"])
