@@ -18,10 +18,10 @@ from kongming.scale.points import Configuration, Points, Runs
 from kongming.spark.application import Application
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.finished_runs import require_finished
-from kongming.spark.model.baselines import Sparklens
 from kongming.spark.model.cluster import asked_cluster
 from kongming.spark.model.driver import job_end
 from kongming.spark.model.groups import job_groups
+from kongming.spark.model.sparklens import Sparklens
 from kongming.spark.model.workload import Workload
 
 Key = tuple[int, int]

@@ -1,4 +1,4 @@
-"""Baselines of every answer: constant lengths (the thesis), Sparklens, and linear scaling."""
+"""Baselines of every answer: constant lengths (the thesis) and linear scaling."""
 
 from __future__ import annotations
 
@@ -36,21 +36,6 @@ class ConstantLengths:
     def critical_path_s(self) -> float:
         """Return T(App) on endless slots."""
         return self._driver_s + critical_path_s(self._workload)
-
-
-class Sparklens:
-    """The simulation of Sparklens as it documents it: jobs of one SQL execution are scheduled
-    together along their stages, executions and other jobs one after the other, each task for the
-    milliseconds that it took, and the time that the driver alone took is added."""
-
-    def __init__(self, workload: Workload) -> None:
-        jobs = [work.job for work in workload.jobs]
-        self._workload = _in_steps(workload, [group.jobs for group in job_groups(jobs)])
-        self._driver_s = driver_time(workload.application).total_s
-
-    def seconds(self, cluster: Cluster) -> float:
-        lengths = [stage.lengths.round(3) for stage in self._workload.stages]
-        return self._driver_s + replay(self._workload, _plain(cluster), lengths).end_s
 
 
 class Linear:

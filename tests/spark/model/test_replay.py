@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,18 +12,22 @@ import pytest
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.estimate_document import document
 from kongming.spark.estimation import Estimator, Size
-from kongming.spark.model.baselines import ConstantLengths, Sparklens
+from kongming.spark.model.baselines import ConstantLengths
 from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster
 from kongming.spark.model.critical_path import critical_path_s
 from kongming.spark.model.driver import driver_time
 from kongming.spark.model.groups import job_groups, subgroups
 from kongming.spark.model.replay import replay
+from kongming.spark.model.sparklens import Sparklens, run_seconds
 from kongming.spark.model.workload import workload_of
 from kongming.spark.reading import read
 from tests.spark.programs import Part, Program, Stage, random_program, run, shuffled
 from tests.spark.record import LOGS
 
 SEEDS = range(8)
+
+CLUSTERS = Path(__file__).parents[3] / "benchmarks/spark/logs"
+"""Logs of the benchmark's clusters."""
 
 
 def _gaps_and_tasks(program: Program) -> float:
@@ -87,6 +92,43 @@ def test_sparklens_and_constant_lengths_agree_where_groups_do_not_overlap(seed: 
         cluster = Cluster(executors, 1)
         paper, sparklens = ConstantLengths(workload), Sparklens(workload)
         assert paper.seconds(cluster) == pytest.approx(sparklens.seconds(cluster), rel=0.01)
+
+
+RECORDED = [
+    *(LOGS / f"spark-{name}" for name in ("35-queries.zstd", "4-queries.zstd", "4-cache.zstd")),
+    *(LOGS / f"spark-4-{name}" for name in ("dynamic.zstd", "failures.zstd", "rolling")),
+    *(CLUSTERS / f"{name}-2-0.zstd" for name in ("tpch", "sort", "cached", "windows", "words")),
+]
+"""Logs whose job groups do not overlap."""
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_sparklens_and_constant_lengths_agree_on_recorded_logs(path: Path) -> None:
+    """Of the same task lengths: Sparklens takes shorter ones, the executors' run time alone."""
+    workload = workload_of(read(path))
+    lengths = [stage.lengths for stage in workload.stages]
+    paper, sparklens = ConstantLengths(workload), Sparklens(workload)
+    for executors in (1, 2, 4, 8, 16):
+        cluster = asked_cluster(workload.cluster, executors)
+        same = sparklens.seconds(cluster, lengths)
+        assert same == pytest.approx(paper.seconds(cluster), rel=0.01)
+        run_only = [run_seconds(stage) for stage in workload.stages]
+        assert sparklens.seconds(cluster) == pytest.approx(
+            paper.seconds(cluster, run_only), rel=0.01
+        )
+        assert sparklens.seconds(cluster) < same
+
+
+def test_sparklens_takes_an_overlap_off_the_driver_and_never_ends_before_it_began() -> None:
+    program = Program(tuple(Part((Stage((10.0,) * 2),), gap=1.0) for _ in range(4)), end=1.0)
+    workload = workload_of(run(program, 4))
+    # Two of four jobs at a time: 21 s for 10 + 10 + 20 + 20 s of lists.
+    assert workload.measured_s == pytest.approx(22.0)
+    one_each = Sparklens(workload).seconds(Cluster(8, 1))
+    assert one_each == pytest.approx(22.0 - 60.0 + 40.0)
+    assert ConstantLengths(workload).seconds(Cluster(8, 1)) == pytest.approx(2.0 + 40.0)
+    short = [stage.lengths / 10.0 for stage in workload.stages]
+    assert Sparklens(workload).seconds(Cluster(8, 1), short) == 0.0
 
 
 def test_driver_time_is_split_and_overlapping_jobs_count_once() -> None:
