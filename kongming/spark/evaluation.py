@@ -18,6 +18,7 @@ from kongming.scale.points import Configuration, Points, Runs
 from kongming.spark.application import Application
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.finished_runs import require_finished
+from kongming.spark.model.baselines import ConstantLengths
 from kongming.spark.model.cluster import asked_cluster
 from kongming.spark.model.driver import job_end
 from kongming.spark.model.groups import job_groups
@@ -49,6 +50,14 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutionPairs:
+    """The pairs of one SQL execution; ``noise`` as an evaluation's."""
+
+    pairs: tuple[Pair, ...]
+    noise: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """``pairs`` of whole applications, ``executions`` of queries by their id; ``noise`` is the mean
     relative difference of repeats from their median, None without repeats."""
@@ -56,7 +65,7 @@ class Evaluation:
     name: str
     sizes: tuple[Key, ...]
     pairs: tuple[Pair, ...]
-    executions: dict[int, tuple[Pair, ...]]
+    executions: dict[int, ExecutionPairs]
     noise: float | None
     self_checks: tuple[float, ...]
 
@@ -72,8 +81,13 @@ class Evaluation:
             **summary(self.pairs, self.noise),
             "pairs": [_document(pair) for pair in self.pairs],
             "executions": [
-                {"id": execution, **summary(pairs, None)}
-                for execution, pairs in self.executions.items()
+                {
+                    "id": execution,
+                    "noise_floor_pct": None if each.noise is None else 100.0 * each.noise,
+                    **summary(each.pairs, each.noise),
+                    "pairs": [_document(pair) for pair in each.pairs],
+                }
+                for execution, each in self.executions.items()
             ],
         }
 
@@ -111,55 +125,60 @@ def evaluate(
             ),
             hint="Give logs of the same application at two sizes or more.",
         )
-    ernest = {
-        key: _ernest(
-            [(other, each.workload.measured_s) for other, each in runs if other != key], key
-        )
-        for key in sizes
-    }
     pairs: list[Pair] = []
     executions: dict[int, list[Pair]] = {}
+    measured = [(key, each.workload.measured_s) for key, each in runs]
+    by_execution = _by_execution(runs)
+    ernest = {key: _ernest_without(measured, key) for key in sizes}
     for (key, estimator), target in itertools.product(runs, sizes):
         if key == target:
             continue
         estimate = estimator.estimate(Size(*target))
         cluster = asked_cluster(estimator.workload.cluster, *target)
+        sparklens = Sparklens(estimator.workload)
         models = {
             "replay": estimate.median_s,
             **estimate.baselines,
-            "sparklens": Sparklens(estimator.workload).seconds(cluster),
+            "sparklens": sparklens.seconds(cluster),
+            **ernest[target],
         }
-        leftover = ernest[target]
-        if leftover is not None:
-            models["ernest"] = leftover
-        wide = estimate.upper_s / estimate.median_s
+        pairs += [
+            Pair(key, target, seconds, estimate.lower_s, estimate.upper_s, models)
+            for other_key, seconds in measured
+            if other_key == target
+        ]
         own = {each.execution: each.median_s for each in estimate.executions}
         before = _execution_seconds(estimator.workload)
         ratio = key[0] * key[1] / (target[0] * target[1])
-        for other_key, other in runs:
-            if other_key != target:
+        constant = ConstantLengths(estimator.workload).execution_seconds(cluster)
+        published = sparklens.execution_seconds(cluster)
+        wide = estimate.upper_s / estimate.median_s
+        for execution, times in by_execution.items():
+            if execution not in own or execution not in before:
                 continue
-            measured = other.workload.measured_s
-            pairs.append(Pair(key, target, measured, estimate.lower_s, estimate.upper_s, models))
-            for execution, seconds in _execution_seconds(other.workload).items():
-                if execution in own and seconds > 0.0:
-                    named = {"replay": own[execution], "linear": before[execution] * ratio}
-                    executions.setdefault(execution, []).append(
-                        Pair(
-                            key,
-                            target,
-                            seconds,
-                            own[execution] / wide,
-                            own[execution] * wide,
-                            named,
-                        )
-                    )
+            named = {
+                "replay": own[execution],
+                "constant_durations": constant[execution],
+                "linear": before[execution] * ratio,
+                "sparklens": published[execution],
+                **_ernest_without(times, target),
+            }
+            ends = own[execution] / wide, own[execution] * wide
+            executions.setdefault(execution, []).extend(
+                Pair(key, target, seconds, *ends, named)
+                for other_key, seconds in times
+                if other_key == target
+            )
     return Evaluation(
         name=names[0],
         sizes=tuple(sizes),
         pairs=tuple(pairs),
-        executions={number: tuple(each) for number, each in sorted(executions.items())},
-        noise=_noise([(key, each.workload.measured_s) for key, each in runs]),
+        executions={
+            number: ExecutionPairs(tuple(each), _noise(by_execution[number]))
+            for number, each in sorted(executions.items())
+            if each
+        },
+        noise=_noise(measured),
         self_checks=tuple(
             abs(each.replayed_s() / each.workload.measured_s - 1.0) for each in estimators
         ),
@@ -231,16 +250,31 @@ def _execution_seconds(workload: Workload) -> dict[int, float]:
     }
 
 
-def _ernest(runs: Sequence[tuple[Key, float]], target: Key) -> float | None:
-    """What Ernest's terms, fitted to all other sizes, predict; None from fewer than two sizes."""
-    slots = [float(executors * cores) for (executors, cores), _ in runs]
+def _by_execution(
+    runs: Sequence[tuple[Key, Estimator]],
+) -> dict[int, list[tuple[Key, float]]]:
+    """Return the sizes and seconds of each SQL execution's runs."""
+    times: dict[int, list[tuple[Key, float]]] = {}
+    for key, estimator in runs:
+        for execution, seconds in _execution_seconds(estimator.workload).items():
+            if seconds > 0.0:
+                times.setdefault(execution, []).append((key, seconds))
+    return times
+
+
+def _ernest_without(runs: Sequence[tuple[Key, float]], target: Key) -> dict[str, float]:
+    """Return what Ernest's terms, fitted to all other sizes, predict, as ``ernest``; nothing from
+    fewer than two sizes."""
+    others = [(key, seconds) for key, seconds in runs if key != target]
+    slots = [float(executors * cores) for (executors, cores), _ in others]
     if len(set(slots)) < 2:
-        return None
+        return {}
     points = Points.of([Configuration(count) for count in slots])
     fit = fit_ernest(
-        Runs(points, np.array([seconds for _, seconds in runs])), [term(key) for key in DEFAULT]
+        Runs(points, np.array([seconds for _, seconds in others])), [term(key) for key in DEFAULT]
     )
-    return float(fit.predict(Points.of([Configuration(float(target[0] * target[1]))]))[0])
+    there = Points.of([Configuration(float(target[0] * target[1]))])
+    return {"ernest": float(fit.predict(there)[0])}
 
 
 def _noise(runs: Sequence[tuple[Key, float]]) -> float | None:

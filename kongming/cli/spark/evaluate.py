@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -57,7 +57,7 @@ def command(
 
     LOGS are of one application at several sizes; a folder of applications gives all of its logs.
     Next to the replay: constant lengths (the thesis), Sparklens, linear scaling, and Ernest's terms
-    fitted to the runs of all other sizes.
+    fitted to the runs of all other sizes; for the application and for each SQL execution.
     """
     from kongming.cli.extras import require
 
@@ -148,18 +148,29 @@ def _show(evaluation: Evaluation) -> None:
         markup=False,
     )
     if document["executions"]:
+        columns = {
+            "constant": "constant_durations",
+            "Sparklens": "sparklens",
+            "linear": "linear",
+            "Ernest": "ernest",
+        }
+        names = ["execution", "error", "worst", *columns]
         console.print(
             output.table(
-                ["execution", "error", "worst", "linear"],
-                [
-                    [
-                        each["id"],
-                        per_cent(each["error_pct"]["replay"]["mean"]),
-                        per_cent(each["error_pct"]["replay"]["worst"]),
-                        per_cent(each["error_pct"]["linear"]["mean"]),
-                    ]
-                    for each in document["executions"]
-                ],
-                right=("execution", "error", "worst", "linear"),
+                names,
+                [_of_execution(each, columns.values()) for each in document["executions"]],
+                title="Relative error by SQL execution, over all pairs of sizes",
+                right=names,
+                minor=("linear", "Sparklens"),
             )
         )
+
+
+def _of_execution(document: Mapping[str, Any], baselines: Iterable[str]) -> list[object]:
+    errors = document["error_pct"]
+    return [
+        document["id"],
+        per_cent(errors["replay"]["mean"]),
+        per_cent(errors["replay"]["worst"]),
+        *(per_cent(errors[name]["mean"]) if name in errors else None for name in baselines),
+    ]

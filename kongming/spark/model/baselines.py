@@ -8,7 +8,7 @@ from dataclasses import replace
 from kongming.arrays import Floats
 from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.critical_path import critical_path_s
-from kongming.spark.model.driver import driver_time, job_end
+from kongming.spark.model.driver import between_jobs_s, driver_time, job_end
 from kongming.spark.model.groups import Waiting, job_groups, subgroups
 from kongming.spark.model.replay import replay
 from kongming.spark.model.workload import Workload
@@ -25,13 +25,29 @@ class ConstantLengths:
     def __init__(self, workload: Workload) -> None:
         jobs = [work.job for work in workload.jobs]
         ends = [job_end(job, workload.application) for job in jobs]
-        steps = [part for group in job_groups(jobs) for part in subgroups(group, jobs, ends)]
+        self._groups = job_groups(jobs)
+        steps = [part for group in self._groups for part in subgroups(group, jobs, ends)]
         self._workload = _in_steps(workload, steps)
         self._driver_s = driver_time(workload.application).total_s
 
     def seconds(self, cluster: Cluster, lengths: Sequence[Floats] | None = None) -> float:
         """Return T(App), equation 3.3a."""
         return self._driver_s + replay(self._workload, _plain(cluster), lengths).end_s
+
+    def execution_seconds(self, cluster: Cluster) -> dict[int, float]:
+        """Return the seconds of each SQL execution: its subgroups one after the other, and the
+        driver's time between its jobs."""
+        spans = replay(self._workload, _plain(cluster)).job_spans
+        seconds = {}
+        for group in self._groups:
+            if group.execution is not None:
+                own = spans[list(group.jobs)]
+                between_s = between_jobs_s(
+                    [self._workload.jobs[place].job for place in group.jobs],
+                    self._workload.application,
+                )
+                seconds[group.execution] = float(own[:, 1].max() - own[:, 0].min()) + between_s
+        return seconds
 
     def critical_path_s(self) -> float:
         """Return T(App) on endless slots."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,12 @@ def driver_time(application: Application) -> DriverTime:
         end_s=tail,
         between_stages_s=max(covered - _common(jobs, stages), 0.0),
     )
+
+
+def between_jobs_s(jobs: Sequence[Job], application: Application) -> float:
+    """Return the seconds from the first job's start to the last's end in which none of them ran."""
+    spans = merged((job.submitted_s, job_end(job, application)) for job in jobs)
+    return sum(after[0] - before[1] for before, after in itertools.pairwise(spans))
 
 
 def measured_s(application: Application) -> float:

@@ -23,6 +23,23 @@ class _Stage:
     parents: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Stages by their id, and seconds of jobs without any: as long on any number of slots."""
+
+    stages: Mapping[int, _Stage]
+    empty_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """``driver_s``: what of its span its lists do not cover."""
+
+    execution: int | None
+    driver_s: float
+    lists: tuple[_List, ...]
+
+
 class Sparklens:
     """Jobs of one SQL execution are a list, which is split where the log shows no overlap. The
     stages of a list are scheduled together, lists one after the other. A task takes its run time
@@ -35,24 +52,17 @@ class Sparklens:
         jobs = [work.job for work in workload.jobs]
         ends = [job_end(job, workload.application) for job in jobs]
         starts = [job.submitted_s for job in jobs]
-        lists = [
-            places
-            for group in job_groups(jobs)
-            for places in _split_in_time(group.jobs, starts, ends)
-        ]
-        self._fixed_s = workload.measured_s
-        self._lists: list[dict[int, _Stage]] = []
-        for places in lists:
-            self._fixed_s -= max(ends[at] for at in places) - min(starts[at] for at in places)
-            stages: dict[int, _Stage] = {}
-            for at in places:
-                own = workload.jobs[at].stages
-                if not own:  # as long on any number of slots
-                    self._fixed_s += ends[at] - starts[at]
-                for number in own:  # of several attempts the last
-                    attempt = workload.stages[number].attempt
-                    stages[attempt.stage] = _Stage(number, tuple(attempt.parents))
-            self._lists.append(stages)
+        self._driver_s = workload.measured_s
+        self._groups: list[_Group] = []
+        for group in job_groups(jobs):
+            driver_s = max(ends[at] for at in group.jobs) - min(starts[at] for at in group.jobs)
+            lists = []
+            for places in _split_in_time(group.jobs, starts, ends):
+                span_s = max(ends[at] for at in places) - min(starts[at] for at in places)
+                self._driver_s -= span_s
+                driver_s -= span_s
+                lists.append(_list(workload, places, starts, ends))
+            self._groups.append(_Group(group.execution, driver_s, tuple(lists)))
 
     def seconds(self, cluster: Cluster, lengths: Sequence[Floats] | None = None) -> float:
         """Return the estimate, of tasks of these lengths instead of their run times if given.
@@ -60,16 +70,50 @@ class Sparklens:
         It is 0 where the negative time of the driver exceeds the rest.
         """
         own = self._lengths if lengths is None else lengths
-        milliseconds = [np.maximum(np.rint(1e3 * each), 1.0).tolist() for each in own]
-        jobs_ms = sum(_clock(stages, milliseconds, cluster.slots) for stages in self._lists)
-        return max(self._fixed_s + 1e-3 * jobs_ms, 0.0)
+        return max(self._driver_s + sum(self._group_seconds(cluster, own)), 0.0)
+
+    def execution_seconds(self, cluster: Cluster) -> dict[int, float]:
+        """Return the estimate of each SQL execution, with the driver's time between its lists."""
+        return {
+            group.execution: max(group.driver_s + seconds, 0.0)
+            for group, seconds in zip(
+                self._groups, self._group_seconds(cluster, self._lengths), strict=True
+            )
+            if group.execution is not None
+        }
+
+    def _group_seconds(self, cluster: Cluster, lengths: Sequence[Floats]) -> list[float]:
+        milliseconds = [np.maximum(np.rint(1e3 * each), 1.0).tolist() for each in lengths]
+        return [
+            sum(
+                each.empty_s + 1e-3 * _clock(each.stages, milliseconds, cluster.slots)
+                for each in group.lists
+            )
+            for group in self._groups
+        ]
 
 
 def run_seconds(stage: StageWork) -> Floats:
     """Return each task's executor run time: what is left of it in its parts."""
     tasks = stage.tasks
     parts = ("fetch_wait_s", "compute_s", "gc_s", "shuffle_write_s")
-    return np.sum([tasks[part].astype(np.float64) for part in parts], axis=0)
+    run_s: Floats = np.sum([tasks[part].astype(np.float64) for part in parts], axis=0)
+    return run_s
+
+
+def _list(
+    workload: Workload, places: Sequence[int], starts: Sequence[float], ends: Sequence[float]
+) -> _List:
+    stages: dict[int, _Stage] = {}
+    empty_s = 0.0
+    for at in places:
+        own = workload.jobs[at].stages
+        if not own:
+            empty_s += ends[at] - starts[at]
+        for number in own:  # of several attempts the last
+            attempt = workload.stages[number].attempt
+            stages[attempt.stage] = _Stage(number, tuple(attempt.parents))
+    return _List(stages, empty_s)
 
 
 def _split_in_time(

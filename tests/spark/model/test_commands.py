@@ -502,6 +502,15 @@ def test_an_evaluation_compares_every_pair_of_sizes(kongming: Kongming, tmp_path
     assert report["error_over_constant"]["geometric_mean"] < 0.65
     assert report["coverage"] > 0.8
     assert [each["id"] for each in report["executions"]] == [0, 1]
+    for execution in report["executions"]:
+        assert set(execution["error_pct"]) == set(report["error_pct"])
+        assert len(execution["pairs"]) == 12
+        assert execution["error_over_constant"]["geometric_mean"] < 0.65
+        errors = {name: error["mean"] for name, error in execution["error_pct"].items()}
+        assert errors["constant_durations"] == pytest.approx(errors["sparklens"], abs=0.5)
+        assert errors["replay"] < 0.5 * errors["linear"]
+    shown = kongming("spark", "evaluate", *logs, "--wide").stdout
+    assert {"execution", "constant", "Sparklens", "linear", "Ernest"} <= set(shown.split())
     answer(kongming, "evaluate", logs[0], status=2)
     known = "evaluate", *logs[:2], "--history", logs[2], "--history", logs[3]
     error = answer(kongming, *known, status=2)["error"]

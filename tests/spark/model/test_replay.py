@@ -119,6 +119,25 @@ def test_sparklens_and_constant_lengths_agree_on_recorded_logs(path: Path) -> No
         assert sparklens.seconds(cluster) < same
 
 
+def test_baselines_of_each_execution_hold_its_own_gaps() -> None:
+    stage = Stage((4.0,) * 4)
+    program = Program(
+        (
+            Part((stage,), execution=1),
+            Part((Stage((2.0,) * 4),), gap=0.5, after=(0,), execution=1),
+            Part((stage,), gap=3.0, after=(1,)),
+            Part((stage, stage), gap=1.0, after=(2,), execution=2),
+        )
+    )
+    workload = workload_of(run(program, 2))
+    for executors, turns in ((1, 4), (2, 2), (4, 1), (8, 1)):
+        cluster = Cluster(executors, 1)
+        last = 4.0 * max(8 // executors, 1)
+        expected = {1: pytest.approx(6.0 * turns + 0.5), 2: pytest.approx(last)}
+        assert ConstantLengths(workload).execution_seconds(cluster) == expected
+        assert Sparklens(workload).execution_seconds(cluster) == expected
+
+
 def test_sparklens_takes_an_overlap_off_the_driver_and_never_ends_before_it_began() -> None:
     program = Program(tuple(Part((Stage((10.0,) * 2),), gap=1.0) for _ in range(4)), end=1.0)
     workload = workload_of(run(program, 4))
