@@ -434,6 +434,32 @@ def test_spill_is_learned_and_follows_the_memory_of_a_task() -> None:
     assert estimator.estimate(Size(2)).corrections["spill"] == 0.0
 
 
+def test_cached_blocks_keep_what_the_settings_of_the_log_protect() -> None:
+    """Tasks take 2 GB of execution memory: all of an executor's but for what is protected."""
+    application = _iterative(8)
+    stages = []
+    for stage in application.stages:
+        tasks = stage.tasks.copy()
+        tasks["peak_execution_bytes"] = 2e9
+        stages.append(replace(stage, tasks=tasks))
+    for text, share, fits in (
+        (None, 0.5, 8),
+        ("0.8", 0.8, 5),
+        ("0.25", 0.25, 16),
+        ("*********(redacted)", 0.5, 8),
+        ("nan", 0.5, 8),
+    ):
+        settings = {} if text is None else {"spark.memory.storageFraction": text}
+        workload = workload_of(replace(application, stages=tuple(stages), settings=settings))
+        memory, cluster = learn_memory(workload), workload.cluster
+        assert memory.room(cluster) == pytest.approx(1e9 * share)
+        assert memory.fits_from(cluster) == fits
+        # Eight executors cache 500 MB each, of which they keep no more than the protected.
+        assert learn_spill(workload, memory).room(cluster) == pytest.approx(
+            1e9 - min(5e8, 1e9 * share)
+        )
+
+
 def test_dynamic_allocation_has_no_more_executors_than_tasks_had_use_for() -> None:
     cluster = replace(Cluster(16, 2), dynamic=Dynamic(0, 16))
     workload = workload_of(run(_chain(4, 4, 8), 2))

@@ -23,6 +23,9 @@ from kongming.spark.model.workload import StageWork, Workload
 RESERVED = 300.0 * (1 << 20)
 """Bytes of the heap that Spark keeps for itself (UnifiedMemoryManager)."""
 
+PROTECTED = 0.5
+"""spark.memory.storageFraction by default: the share that cached blocks keep from execution."""
+
 PROCESS_LOCAL = 0
 
 SPARED = 0.5
@@ -35,14 +38,16 @@ LEAST_LEFT = 0.05
 @dataclass(frozen=True, eq=False, slots=True)
 class Memory:
     """``cached_bytes``: the most of persisted RDDs at once, if they fitted; ``storage_bytes`` of an
-    executor as recorded; ``again_s`` (stages,): seconds a task takes to compute a missing
-    partition, NaN for stages that read nothing cached."""
+    executor as recorded, of which ``protected`` is the share that execution cannot take from cached
+    blocks; ``again_s`` (stages,): seconds a task takes to compute a missing partition, NaN for
+    stages that read nothing cached."""
 
     workload: Workload
     cached_bytes: float
     storage_bytes: float
     execution_bytes: float
     again_s: Floats
+    protected: float = PROTECTED
     grown: float = 1.0  # cached bytes at the asked size over those recorded: more input
     usable: float = 1.0  # share of the storage that the recorded run came to use, if it missed
 
@@ -56,9 +61,10 @@ class Memory:
         return max(1.0 - cluster.executors * self.room(cluster) / needed, 0.0)
 
     def room(self, cluster: Cluster) -> float:
-        """Bytes that an executor can cache: what execution does not take, half at the least."""
+        """Bytes that an executor can cache: what execution does not take, or cannot."""
         storage = self.unified(cluster)
-        room = storage - min(self.execution_bytes * cluster.slots_each, 0.5 * storage)
+        most = (1.0 - self.protected) * storage
+        room = storage - min(self.execution_bytes * cluster.slots_each, most)
         return room * self.usable
 
     def unified(self, cluster: Cluster) -> float:
@@ -164,6 +170,7 @@ def learn_memory(workload: Workload, first_tasks: FirstTasks | None = None) -> M
         storage_bytes=_storage(application, workload.cluster),
         execution_bytes=execution,
         again_s=again,
+        protected=_share(application, "spark.memory.storageFraction", PROTECTED),
     )
     missed = float(np.mean([_missed(stage).mean() for stage in readers])) if readers else 0.0
     room = workload.cluster.executors * memory.room(workload.cluster)
@@ -181,12 +188,17 @@ def _storage(application: Application, cluster: Cluster) -> float:
         return float(np.median(known))
     if cluster.memory_bytes is None:
         return 0.0
-    text = application.settings.get("spark.memory.fraction", "0.6")
-    try:
-        fraction = float(text)
-    except ValueError:
-        fraction = 0.6
+    fraction = _share(application, "spark.memory.fraction", 0.6)
     return max(cluster.memory_bytes - RESERVED, 0.0) * fraction
+
+
+def _share(application: Application, name: str, default: float) -> float:
+    """A setting between 0 and 1; the default where the log has none that Spark would take."""
+    try:
+        share = float(application.settings.get(name, default))
+    except ValueError:
+        return default
+    return share if 0.0 <= share < 1.0 else default
 
 
 def _cached(

@@ -27,9 +27,6 @@ LEAST_TASKS = 10
 LEAST_LEFT = 0.2
 """Share of a task's length that stays when it no longer spills."""
 
-PROTECTED = 0.5
-"""spark.memory.storageFraction, as it is by default: what cached blocks keep."""
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Spill:
@@ -46,7 +43,7 @@ class Spill:
         """Bytes of execution memory of each of an executor's running tasks."""
         unified = self.memory.unified(cluster)
         cached = self.memory.cached_bytes / max(cluster.executors, 1)
-        return (unified - min(cached, PROTECTED * unified)) / max(cluster.slots_each, 1)
+        return (unified - min(cached, self.memory.protected * unified)) / max(cluster.slots_each, 1)
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
         if not self.second_per_byte or self._same(change):
