@@ -26,6 +26,7 @@ from kongming.spark.model.intervals import USUAL, Uncertainty, factor, task_devi
 from kongming.spark.model.pipeline import Corrected, Pipeline, arrived
 from kongming.spark.model.replay import Replayed, replay
 from kongming.spark.model.workload import Workload, workload_of
+from kongming.spark.sample_ratio import recorded_ratio, warning
 
 HOUR_S = 3600.0
 
@@ -119,6 +120,7 @@ class Estimate:
 
 class Estimator:
     """Answers for one application. ``paper``: the thesis' model, constant lengths and no more.
+    ``ratio``: the share of the input that it had, if not as its log says.
 
     Raises:
         CannotAnswerError: see ``workload_of``.
@@ -133,6 +135,7 @@ class Estimator:
         growth: Growth | None = None,
         inputs: InputGrowth | None = None,
         residual: Residual | None = None,
+        ratio: float | None = None,
         level: float = 0.9,
         strict: bool = False,
         uncertainty: Uncertainty = USUAL,
@@ -143,6 +146,7 @@ class Estimator:
         self.pipeline = Pipeline(self.workload, without, growth, inputs)
         self.inputs = inputs
         self.growth = growth
+        self.ratio = recorded_ratio(application) if ratio is None else ratio
         self.paper, self.level, self.strict = paper, level, strict
         self.uncertainty = uncertainty
         self._constant = ConstantLengths(self.workload)
@@ -168,6 +172,11 @@ class Estimator:
         if further is not None and self.inputs is None:
             further = further.adding(0.0, -self.self_check())
         self._residual = further
+
+    def input_warnings(self) -> list[str]:
+        """Return what the run does not tell of all data, if it was on a sample of them."""
+        sentence = warning(self.ratio) if self.inputs is None else None
+        return [] if sentence is None else [sentence]
 
     def replayed_s(self) -> float:
         """Seconds of the recorded size when it is replayed as any other: the self-check."""
@@ -392,9 +401,11 @@ def _profiles(workload: Workload) -> list[str]:
 
 
 def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str]:
-    """Sentences about the log and the answer as a whole, the log's own findings first."""
+    """Sentences about the log and the answer as a whole: a sample's limits and the log's own
+    findings first."""
     workload = estimator.workload
-    warnings = [finding.message for finding in workload.application.findings]
+    warnings = estimator.input_warnings()
+    warnings += [finding.message for finding in workload.application.findings]
     if estimator.unexplained > UNEXPLAINED:
         off = per_cent(100.0 * estimator.unexplained, ".0f")
         warnings.append(

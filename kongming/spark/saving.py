@@ -69,9 +69,10 @@ def scale_model(estimator: Estimator, estimates: Sequence[Estimate]) -> ScaleMod
                 "slots": workload.cluster.slots,
                 "seconds": workload.measured_s,
             },
-            "warnings": of_sizes(
-                (reason, each.executors) for each in own for reason in each.reasons
-            ),
+            "warnings": [
+                *estimator.input_warnings(),
+                *of_sizes((reason, each.executors) for each in own for reason in each.reasons),
+            ],
         },
         group=application.name or None,
     )

@@ -101,7 +101,9 @@ def test_the_command_asks_the_job_and_tells_of_failed_tests(
     args = ("spark", "sample", "in", "--out", "o", "--keys", "a, b", "--ratio", "5%", "--json")
     done = kongming(*args, "--submit", _submit(tmp_path, report))
     assert done.returncode == 0, done.stderr
-    request = json.loads(done.stdout)["request"]
+    document = json.loads(done.stdout)
+    request = document["request"]
+    assert document["conf"] == {"spark.kongming.sample.ratio": "0.05"}
     assert (request["keys"], request["ratio"]) == (["a", "b"], 0.05)
     failed = kongming(*args, "--submit", _submit(tmp_path, {**report, "passed": False}))
     assert failed.returncode == 4

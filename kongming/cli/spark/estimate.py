@@ -106,7 +106,11 @@ _file = click.Path(dir_okay=False, path_type=Path)
     help="Estimate this share of the input, where LOG is of a sample: needs --ratio and --sample.",
 )
 @click.option(
-    "--ratio", type=Share(math.inf), metavar="SHARE", help="The share of the input that LOG had."
+    "--ratio",
+    type=Share(math.inf),
+    metavar="SHARE",
+    help="The share of the input that LOG had: alone, the answer is the curve of that sample "
+    "[default: as 'kongming spark sample' had it set].",
 )
 @click.option(
     "--sample",
@@ -199,8 +203,8 @@ def command(
     from kongming.spark.reading import read, read_all
     from kongming.spark.recommendation import recommend
 
-    if input_scale is None and (ratio is not None or other_sample is not None):
-        raise InputError("--ratio and --sample tell nothing without --input-scale.")
+    if input_scale is None and other_sample is not None:
+        raise InputError("--sample tells nothing without --input-scale.")
     saving = [option for option, given in (("--save", save), ("--name", name)) if given is not None]
     if saving and dynamic is not None:
         raise InputError(
@@ -231,6 +235,7 @@ def command(
         "paper": model == "paper",
         "without": without,
         "growth": growth,
+        "ratio": ratio,
         "level": level,
         "strict": strict,
     }
@@ -388,7 +393,9 @@ def _inputs(
     from kongming.spark.model.corrections.input_growth import learn_input_growth
     from kongming.spark.model.workload import workload_of
     from kongming.spark.reading import read
+    from kongming.spark.sample_ratio import recorded_ratio
 
+    ratio = recorded_ratio(application) if ratio is None else ratio
     if ratio is None or other is None:
         raise CannotAnswerError(
             "One sample does not tell how the time grows with the input.",

@@ -86,6 +86,7 @@ def command(
     the time on all data.
     """
     from kongming.records.errors import CheckFailedError, InputError
+    from kongming.spark.sample_ratio import SETTING
 
     request = {
         "input": source,
@@ -114,6 +115,8 @@ def command(
             "nothing was written.",
             hint="Take fewer keys or buckets, or a larger --ratio.",
         )
+    # The log of a run with it shows that its times are of a sample.
+    report["conf"] = {**report.get("conf", {}), SETTING: f"{ratio:.12g}"}
     if as_json:
         output.emit_json(report)
         return

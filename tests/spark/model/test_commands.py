@@ -167,7 +167,7 @@ def test_prices_by_the_cores_of_an_executor(kongming: Kongming, log: Path, tmp_p
         (("--executors", "2.."), "lacks a number"),
         (("--plot", "figure.txt"), "not an image file"),
         (("--plot", "nowhere/figure.svg"), "does not exist"),
-        (("--ratio", "10%"), "--input-scale"),
+        (("--sample", str(LOGS / "spark-4-cache.zstd"), "10%"), "--input-scale"),
         (("--runs", str(LOGS / "spark-4-cache.zstd")), "another application"),
     ],
 )
@@ -188,9 +188,34 @@ def test_the_way_out_where_no_size_has_a_slot(
     assert error["hint"] == "Ask for more cores: --cores."
 
 
+def test_the_run_of_a_sample_gives_the_shape_and_says_so(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    """By --ratio, or by the setting under which 'spark sample' lets its sample be read."""
+    application = run(PROGRAM, 3)
+    settings = {**application.settings, "spark.kongming.sample.ratio": "0.1"}
+    sampled = write(replace(application, settings=settings), tmp_path / "sampled")
+    sizes, expected = ("--executors", "2,6"), "a sample, 10 % of the input"
+    plain = answer(kongming, "estimate", log, *sizes)
+    assert not any("sample" in warning for warning in plain["warnings"])
+    model = tmp_path / "model.json"
+    for arguments in ((log, "--ratio", "10%"), (sampled,), (sampled, "--model", "paper")):
+        report = answer(kongming, "estimate", *arguments, *sizes, "--save", model)
+        assert expected in report["warnings"][0]
+        assert "not the time on all data" in report["warnings"][0]
+        assert len(report["estimates"]) == 2
+        predicted = kongming("scale", "predict", model, "--machines", "2", "--json")
+        assert expected in json.loads(predicted.stdout)["warnings"][0]
+    assert expected in kongming("spark", "estimate", sampled).stderr
+    full = answer(kongming, "estimate", sampled, "--ratio", "1", *sizes)
+    assert not any("sample" in warning for warning in full["warnings"])
+
+
 def test_one_sample_does_not_tell_how_time_grows(kongming: Kongming, log: Path) -> None:
     report = answer(kongming, "estimate", log, "--input-scale", "1", "--ratio", "10%", status=3)
     assert "--sample" in report["error"]["hint"]
+    alone = answer(kongming, "estimate", log, "--input-scale", "1", status=3)
+    assert alone["error"]["message"] == report["error"]["message"]
 
 
 def test_no_log_and_nothing_finished(kongming: Kongming, tmp_path: Path) -> None:
