@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,17 +200,20 @@ def summary(pairs: Sequence[Pair], noise: float | None) -> dict[str, Any]:
     inside = [pair.lower_s <= pair.measured_s <= pair.upper_s for pair in pairs]
     figures: dict[str, Any] = {"error_pct": errors, "coverage": float(np.mean(inside))}
     if "constant_durations" in models:
-        ratios = list(_ratios(pairs, noise or 0.0).values())
-        figures["error_over_constant"] = {
-            "geometric_mean": float(np.exp(np.mean(np.log(ratios)))),
-            "worst": max(ratios),
-        }
+        figures["error_over_constant"] = over_constant(ratios(pairs, noise).values())
     return figures
 
 
-def _ratios(pairs: Sequence[Pair], noise: float) -> dict[tuple[Key, Key], float]:
-    """The replay's error over constant lengths' for each pair of sizes, each less the noise floor
-    but for a tenth of it: what repeats differ by, no model explains."""
+def over_constant(values: Iterable[float]) -> dict[str, float]:
+    """Return the geometric mean and the worst of ratios of errors."""
+    own = list(values)
+    return {"geometric_mean": float(np.exp(np.mean(np.log(own)))), "worst": max(own)}
+
+
+def ratios(pairs: Sequence[Pair], noise: float | None) -> dict[tuple[Key, Key], float]:
+    """The replay's error over constant lengths' for each pair of sizes of one application, each
+    less the noise floor but for a tenth of it: what repeats differ by, no model explains."""
+    noise = noise or 0.0
     by_sizes: dict[tuple[Key, Key], list[Pair]] = {}
     for pair in pairs:
         by_sizes.setdefault((pair.recorded, pair.target), []).append(pair)
