@@ -36,7 +36,6 @@ _file = click.Path(dir_okay=False, path_type=Path)
     epilog=examples(
         "kongming spark estimate LOG --executors 2..64",
         "kongming spark estimate LOG --executors 2,4,8 --cores 2,4 --prices FILE",
-        "kongming spark estimate LOG --executors 2..64 --name sort",
     ),
 )
 @spark_options.log_argument
