@@ -54,7 +54,7 @@ def measured_pairs(
     from kongming.learning.bracketing import bracket, slowdowns
     from kongming.learning.steadiness import changed, limits
 
-    usual = limits(runs)
+    usual, evicted = limits(runs), control.evicted(runs)
     measurements = []
     for app, other in pairs:
         coruns = sorted(
@@ -67,12 +67,9 @@ def measured_pairs(
             coruns = [] if solos is None else coruns
             values = [] if solos is None else slowdowns(coruns, solos)
             shared = 0.0 if solos is None else shared_solo_variance(coruns, solos)
-        others = control.disturbed(coruns)
-        marks = [
-            None if (moved := changed(run, usual)) is None else moved or run.id in others
-            for run in coruns
-        ]
-        # Without a fingerprint around any run, no run was checked.
+        disturbed = control.disturbed(coruns) | evicted
+        marks = [True if run.id in disturbed else changed(run, usual) for run in coruns]
+        # Without a fingerprint around any run, only what it read was checked.
         marked = () if all(mark is None for mark in marks) else tuple(map(bool, marks))
         measurements.append(PairMeasurement(app, other, tuple(values), marked, shared))
     return measurements

@@ -35,6 +35,9 @@ from kongming.records.lower_bounds import completed
 from kongming.records.moments import unix
 from kongming.records.run import Run, SoloTime, solo_time
 
+_DISTURBED = "was disturbed: arithmetic read slower than under the same load elsewhere"
+_READ_ANEW = "was disturbed: its files had left the page cache"
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -318,13 +321,13 @@ def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
         else:
             usable.append(run)
         seen.add(run.id)
-    taken_by_others = control.left_out(usable)
+    left_out, evicted = control.left_out(usable), control.evicted(usable)
     dropped += [
-        Dropped(run.id, "was disturbed: arithmetic read slower than under the same load elsewhere")
+        Dropped(run.id, _READ_ANEW if run.id in evicted else _DISTURBED)
         for run in usable
-        if run.id in taken_by_others
+        if run.id in left_out
     ]
-    usable = [run for run in usable if run.id not in taken_by_others]
+    usable = [run for run in usable if run.id not in left_out]
     usable.sort(key=lambda run: (run.started_at, run.step, run.id))
     return usable, dropped
 

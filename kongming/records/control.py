@@ -3,7 +3,8 @@
 On cores of their own nothing slows arithmetic in registers, whatever the neighbour does. Where it
 reads slower than in its like, the host or another tenant took part of the processor, and everything
 else that was read then is about them. On a shared core the neighbour itself takes the processor:
-there is no control. Pure.
+there is no control. What had left the page cache is a control of its own (``eviction``), on any
+core. Pure.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from kongming.records import eviction
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run, Signature
 
@@ -28,6 +30,9 @@ that the same reading would be disturbed among many and not among few."""
 
 TAKES = 3
 """How often a measurement that was disturbed is taken at most; the least disturbed stays."""
+
+AGAIN = "again: somebody else slowed the processor, or its files had left the page cache"
+"""What is said of a run that is taken again."""
 
 _OF_ITS_OWN = ("cross-core", "cross-socket")
 
@@ -70,10 +75,17 @@ def undisturbed(signatures: Sequence[Signature]) -> list[Signature]:
 
 
 def left_out(runs: Sequence[Run]) -> frozenset[str]:
-    """The ids of the disturbed runs to leave out: none where more than a quarter of the runs was
-    disturbed, since those left would be of the machine's quiet moments alone."""
-    ids = disturbed(runs)
-    return ids if 4 * len(ids) <= len(runs) else frozenset()
+    """The ids of the disturbed and the evicted runs to leave out: none of either where they are
+    more than a quarter of the runs, since those left would be of the machine's quiet moments
+    alone."""
+    causes = (disturbed(runs), evicted(runs))
+    return frozenset().union(*(ids for ids in causes if 4 * len(ids) <= len(runs)))
+
+
+def evicted(runs: Iterable[Run]) -> frozenset[str]:
+    """The ids of the runs whose files had left the page cache, so that they took longer by more
+    than what a disturbed reading is above a quiet one."""
+    return frozenset(run_id for run_id, excess in eviction.excesses(runs).items() if excess > LIMIT)
 
 
 def disturbed(runs: Iterable[Run]) -> frozenset[str]:
@@ -113,12 +125,18 @@ def least_disturbed(takes: Sequence[tuple[float, Taken]]) -> Taken:
 
 
 class Watch:
-    """What the controls read so far in a campaign, by what they are compared within: whether the
-    newest reading was disturbed, so that it is taken again."""
+    """What the controls read so far in a campaign, by what they are compared within, and what its
+    runs read: whether the newest was disturbed, so that it is taken again."""
 
     def __init__(self, placement: str) -> None:
         self._applies = applies(placement)
         self._seen: dict[object, list[Fingerprint]] = {}
+        self._reading = eviction.Watch()
+
+    def excess_of(self, alike: object, run: Run) -> float:
+        """Learn of a run under one load; returns by how much it was disturbed or evicted, whichever
+        is more, in logs."""
+        return max(self.excess(alike, (run.before, run.after)), self._reading.excess(run))
 
     def excess(self, alike: object, prints: Sequence[Fingerprint | None]) -> float:
         """Learn of fingerprints taken under one load; returns by how much their controls read above

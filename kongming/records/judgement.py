@@ -21,13 +21,15 @@ ReasonCode = Literal[
     "unfelt-loads",
     "measured-together",
     "slowed-by-others",
+    "evicted-files",
     "few-solo-runs",
     "failed-runs",
 ]
 """no-solo-run: no run alone succeeded. solo-spread: how far runs alone differ. unfelt-loads: loads
 on the same core that must slow the program and did not. measured-together: something else was
-measured on its CPUs. slowed-by-others: the negative control read slow. few-solo-runs, failed-runs:
-by their number."""
+measured on its CPUs. slowed-by-others: the negative control read slow. evicted-files: runs read
+from the device what was in the page cache otherwise. few-solo-runs, failed-runs: by their
+number."""
 
 
 _MOST_RUNS = (1 << 31) - 1
@@ -59,6 +61,7 @@ class Reason:
     unfelt-loads      ``runs`` under loads that slowed nothing, ``of`` all that must be felt
     measured-together ``runs``
     slowed-by-others  ``runs``, ``of`` all
+    evicted-files     ``runs``, ``of`` all
     few-solo-runs     ``runs``
     failed-runs       ``runs``, ``of`` all
     ================= ======================================================================
@@ -107,7 +110,7 @@ class Reason:
 class Judgement:
     """The verdict on one profile, with at least one reason.
 
-    ``left_out_runs`` is how many runs the negative control leaves out of training; ``metric_unit``
+    ``left_out_runs`` is how many runs the controls leave out of training; ``metric_unit``
     the unit of those figures that are of the application's metric.
     """
 
@@ -119,8 +122,10 @@ class Judgement:
     def __str__(self) -> str:
         clauses = [reason.in_words(self.metric_unit) for reason in self.reasons]
         if self.left_out_runs:
-            runs = "1 run is" if self.left_out_runs == 1 else f"{self.left_out_runs} runs are"
-            clauses.append(f"{runs} left out of training, as somebody else slowed the processor")
+            single = self.left_out_runs == 1
+            runs = "1 run is" if single else f"{self.left_out_runs} runs are"
+            they = "it was" if single else "they were"
+            clauses.append(f"{runs} left out of training, as {they} disturbed")
         return f"{self.verdict}: {'; '.join(clauses)}."
 
     def advice(self, app: str) -> str | None:
@@ -236,6 +241,10 @@ def _slowed_by_others(reason: Reason, unit: str) -> str:
     return f"somebody else slowed the processor during {_of(reason)} runs"
 
 
+def _evicted_files(reason: Reason, unit: str) -> str:
+    return f"its files had left the page cache before {_of(reason)} runs"
+
+
 def _few_solo_runs(reason: Reason, unit: str) -> str:
     runs = int(reason.figures["runs"])
     return f"it ran alone only {({1: 'once', 2: 'twice'}).get(runs, f'{runs} times')}"
@@ -255,6 +264,7 @@ _IN_WORDS: Mapping[str, Callable[[Reason, str], str]] = {
     "unfelt-loads": _unfelt_loads,
     "measured-together": _measured_together,
     "slowed-by-others": _slowed_by_others,
+    "evicted-files": _evicted_files,
     "few-solo-runs": _few_solo_runs,
     "failed-runs": _failed_runs,
 }
@@ -265,6 +275,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "unfelt-loads": ("runs", "of"),
     "measured-together": ("runs",),
     "slowed-by-others": ("runs", "of"),
+    "evicted-files": ("runs", "of"),
     "few-solo-runs": ("runs",),
     "failed-runs": ("runs", "of"),
 }

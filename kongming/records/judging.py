@@ -71,6 +71,9 @@ def judge(runs: Iterable[Run]) -> Judgement:
     if 4 * slowed > len(members):
         counts = {"runs": slowed, "of": len(members)}
         reasons.append(Reason("slowed-by-others", _spoiled_if(2 * slowed >= len(members)), counts))
+    evicted = len(control.evicted(members))
+    if 4 * evicted > len(members):
+        reasons.append(Reason("evicted-files", "usable", {"runs": evicted, "of": len(members)}))
     if len(solos) < _LEAST_SOLOS:
         reasons.append(Reason("few-solo-runs", "usable", {"runs": len(solos)}))
     failed = sum(not run.ok for run in members)

@@ -124,6 +124,7 @@ EVERY_REASON = [
     *judge([solo(1.0), builders.run("gz", None)]).reasons,
     Reason("measured-together", "usable", {"runs": 1.0}),
     Reason("slowed-by-others", "usable", {"runs": 2.0, "of": 5.0}),
+    Reason("evicted-files", "usable", {"runs": 2.0, "of": 5.0}),
 ]
 
 

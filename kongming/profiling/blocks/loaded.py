@@ -143,8 +143,8 @@ def _taken(
     load: Mix | LoadLoop | None,
     until: float = math.inf,
 ) -> Generator[Event, None, tuple[Run, Fingerprint]]:
-    """Time one run between two quick fingerprints, again where somebody else was there; returns it
-    and the last fingerprint. ``level`` is of the plan's suite, under the same load or of it;
+    """Time one run between two quick fingerprints, again where it was disturbed; returns it and the
+    last fingerprint. ``level`` is of the plan's suite, under the same load or of it;
     ``signals`` are passive signals from before it; ``until`` is when the load will have written
     what it may (``time.monotonic``)."""
     takes: list[tuple[float, Run]] = []
@@ -156,8 +156,8 @@ def _taken(
         left_s = until - time.monotonic() - 2.0 * before.elapsed_s
         run = timed_run(state, step, site, fingerprint, signals, load_left_s=left_s)
         after = _fingerprint(state, site, QUICK)
-        excess = state.watch.excess((step.levels, step.neighbour), (before, after))
-        takes.append((excess, replace(run, before=before, after=after)))
+        run = replace(run, before=before, after=after)
+        takes.append((state.watch.excess_of((step.levels, step.neighbour), run), run))
         before = after
         # There is no time for another one where the load's end has ended this one.
         is_last = run.cut_off and run.wall_s >= left_s
@@ -169,7 +169,7 @@ def _taken(
             except MeasurementError:
                 # The caller finds it too, and marks the run.
                 return takes[-1][1], after
-        yield state.doing(f"{step.app} again: somebody else slowed the processor", step.app)
+        yield state.doing(f"{step.app} {control.AGAIN}", step.app)
 
 
 def _finish_step(

@@ -116,11 +116,10 @@ def corun(
                     campaign=campaign,
                     step=step,
                 )
-                again = f"{app} {condition} again: somebody else slowed the processor"
                 run = yield from least_disturbed(
                     take,
-                    partial(_excess, watch, (app, other)),
-                    Doing(again, task, len(tasks), app),
+                    partial(watch.excess_of, (app, other)),
+                    Doing(f"{app} {condition} {control.AGAIN}", task, len(tasks), app),
                 )
                 state.add(run)
                 yield run
@@ -136,10 +135,6 @@ def _tasks(
         rng.shuffle(round_)
         tasks += round_
     return tasks
-
-
-def _excess(watch: control.Watch, alike: object, run: Run) -> float:
-    return watch.excess(alike, (run.before, run.after))
 
 
 def _take(
