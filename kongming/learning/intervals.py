@@ -134,15 +134,18 @@ def interval(
     room = max(limit - log_slowdown, 0.0)
     lower = min(factors.factor * math.hypot(down, known.noise), _MOST)
     upper = min(factors.factor * math.hypot(up, known.noise), _MOST, room + known.noise)
+    calibrated = calibrated_by(level, known, groups, factors)
     return Interval(
         median=math.exp(log_slowdown),
         lower=math.exp(log_slowdown - lower),
         upper=math.exp(log_slowdown + upper),
         level=level,
-        calibrated=bool(calibrated_by(level, known, groups, factors)),
+        calibrated=bool(calibrated),
         at_least=at_least,
         expected_lower=math.exp(log_slowdown - min(factors.expected * down, lower)),
         expected_upper=math.exp(log_slowdown + min(factors.expected * up, upper, room)),
+        calibrated_by=calibrated,
+        calibrated_groups=factors.groups if calibrated == "applications" else groups,
     )
 
 

@@ -13,6 +13,9 @@ from kongming.records.judgement import Judgement
 class Interval:
     """A median with two intervals of probability ``level``; calibrated or not.
 
+    ``calibrated_by`` says on what: ``calibrated_groups`` other "applications" with co-runs, or
+    "families" of loads that were left out. It is empty if the interval is not calibrated, or is
+    combined from several.
     ``lower`` and ``upper`` bound the ``run`` interval, in which one run will fall. The ``expected``
     interval, in which the median of many runs will fall, lies within it; None where only single
     runs are known of.
@@ -28,6 +31,14 @@ class Interval:
     at_least: bool = False
     expected_lower: float | None = None
     expected_upper: float | None = None
+    calibrated_by: str = ""
+    calibrated_groups: int = 0
+
+    def __post_init__(self) -> None:
+        # Whoever says that it is calibrated no longer need not say by what.
+        if not self.calibrated or not self.calibrated_by:
+            object.__setattr__(self, "calibrated_by", "")
+            object.__setattr__(self, "calibrated_groups", 0)
 
     @property
     def expected(self) -> tuple[float, float] | None:
@@ -65,6 +76,8 @@ class Interval:
             "upper": self.upper,
             "level": self.level,
             "calibrated": self.calibrated,
+            "calibrated_by": self.calibrated_by,
+            "calibrated_groups": self.calibrated_groups,
             "at_least": self.at_least,
             "expected_lower": self.expected_lower,
             "expected_upper": self.expected_upper,

@@ -127,6 +127,7 @@ def interval_from_message(message: predictor_pb2.Interval, field: str = "interva
             value=message.level,
             allowed="above 0, below 1",
         )
+    low, high = _expected(message, field)
     return Interval(
         message.median,
         message.lower,
@@ -134,18 +135,23 @@ def interval_from_message(message: predictor_pb2.Interval, field: str = "interva
         message.level,
         message.calibrated,
         message.at_least,
-        *_expected(message, field),
+        low,
+        high,
+        message.calibrated_by,
+        message.calibrated_groups,
     )
 
 
-def _expected(message: predictor_pb2.Interval, field: str) -> tuple[float, float] | tuple[()]:
+def _expected(
+    message: predictor_pb2.Interval, field: str
+) -> tuple[float, float] | tuple[None, None]:
     ends = tuple(
         not_negative(getattr(message, name), f"{field}.{name}")
         for name in ("expected_lower", "expected_upper")
         if message.HasField(name)
     )
     if not ends:
-        return ()
+        return None, None
     if len(ends) != 2 or not ends[0] <= message.median <= ends[1]:
         raise InputError(
             "is not in order.",

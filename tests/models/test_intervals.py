@@ -77,6 +77,21 @@ def test_an_interval_widens_with_its_level_and_with_the_load() -> None:
     assert width(an_interval(at=0.0)) < width(an_interval(at=0.3))
 
 
+def test_it_says_what_it_is_calibrated_by() -> None:
+    by_others = an_interval(groups=12, widening=Widening(groups=5))
+    for shown, by, groups in (
+        (an_interval(groups=12), "families", 12),
+        (by_others, "applications", 5),
+        (an_interval(groups=9), "", 0),
+        (replace(by_others, calibrated=False), "", 0),
+    ):
+        assert shown.calibrated == bool(by)
+        assert (shown.calibrated_by, shown.calibrated_groups) == (by, groups)
+        assert shown.to_dict()["calibrated_by"] == by
+        assert shown.to_dict()["calibrated_groups"] == groups
+        assert shown.scaled(2.0).calibrated_groups == groups
+
+
 def test_it_says_when_it_is_not_calibrated() -> None:
     assert an_interval(groups=10).calibrated
     assert not an_interval(groups=9).calibrated

@@ -210,7 +210,12 @@ def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
         assert wide_width == pytest.approx(0.5 * plain_width) or (
             end.endswith("upper") and plain_width > wide_width > 0.5 * plain_width
         )
-    assert sure.slowdown == dataclasses.replace(wide.slowdown, calibrated=True)
+    assert sure.slowdown == dataclasses.replace(
+        wide.slowdown,
+        calibrated=True,
+        calibrated_by="applications",
+        calibrated_groups=5,
+    )
     assert not wide.slowdown.calibrated
     assert any("4 other applications" in warning for warning in wide.warnings)
     assert any("8 groups" in warning and "10 groups" in warning for warning in plain.warnings)

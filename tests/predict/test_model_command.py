@@ -195,6 +195,7 @@ def test_co_runs_of_others_widen_intervals_and_it_is_reported(
     assert card["interval"]["widening"] > 1.0
     assert (card["interval"]["applications"], card["interval"]["coruns"]) == (3, 9)
     assert not card["interval"]["calibrated"]
+    assert (card["interval"]["calibrated_by"], card["interval"]["calibrated_groups"]) == ("", 0)
     pair = answer(kongming("pair", "chaser", "writer", "--json"))["predictions"]
     colocated = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
     for prediction in (*pair, colocated):

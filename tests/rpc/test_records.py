@@ -94,7 +94,8 @@ def test_signature_survives(fingerprint: Fingerprint, iterations: int, placement
 def test_interval_survives(median: float, below: float, above: float, level: float) -> None:
     interval = Interval(median, median / below, median * above, level, calibrated=False)
     surer = replace(interval, expected_lower=median / below**0.5, expected_upper=median)
-    for original in (interval, surer):
+    by_others = replace(surer, calibrated=True, calibrated_by="applications", calibrated_groups=7)
+    for original in (interval, surer, by_others):
         message = through_bytes(to_message(original, predictor_pb2.Interval))
         assert values.interval_from_message(message) == original
 

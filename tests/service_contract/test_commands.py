@@ -82,6 +82,10 @@ def test_rank_without_a_usable_node_is_no_answer(ask: Kongming) -> None:
 def test_predict_on_a_node(ask: Kongming) -> None:
     document = answer(ask("predict", "chaser", "--node", "busy", "--json"))
     assert document["slowdown"]["median"] == pytest.approx(expected("busy"), rel=0.05)
+    # Eight families and no co-runs calibrate nothing.
+    assert document["slowdown"]["calibrated"] is False
+    assert document["slowdown"]["calibrated_by"] == ""
+    assert document["slowdown"]["calibrated_groups"] == 0
     assert (document["basis"], document["node_id"], document["stale"]) == ("model", "node-2", False)
     assert document["profile"] == PROFILE
     shown = ask("predict", "chaser", "--node", "busy").stdout

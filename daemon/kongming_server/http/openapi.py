@@ -27,11 +27,17 @@ _WELL_KNOWN: Mapping[str, dict[str, Any]] = {
     "google.protobuf.Struct": {"type": "object"},
 }
 
-_SLOWDOWN = {"median": 1.21, "lower": 1.08, "upper": 1.39, "level": 0.9, "calibrated": True}
+_SURE = {
+    "level": 0.9,
+    "calibrated": True,
+    "calibrated_by": "applications",
+    "calibrated_groups": 19,
+}
+_SLOWDOWN = {"median": 1.21, "lower": 1.08, "upper": 1.39, **_SURE}
 _ANSWERED = {
     "app": "APP",
     "node_id": "NODE",
-    "runtime": {"median": 14.5, "lower": 13.0, "upper": 16.7, "level": 0.9, "calibrated": True},
+    "runtime": {"median": 14.5, "lower": 13.0, "upper": 16.7, **_SURE},
     "slowdown": _SLOWDOWN,
     "fingerprint_age": "4.2s",
 }

@@ -288,6 +288,8 @@ def _interval(file: ModelFile, frozen: FrozenModel, widening: Widening) -> dict[
     return {
         "level": idle.level,
         "calibrated": idle.calibrated,
+        "calibrated_by": idle.calibrated_by,
+        "calibrated_groups": idle.calibrated_groups,
         "left_out": frozen.groups,
         "widening": widening.factor,
         "applications": widening.groups,

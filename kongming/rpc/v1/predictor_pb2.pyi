@@ -90,6 +90,8 @@ class Interval(_message.Message):
     AT_LEAST_FIELD_NUMBER: _builtins.int
     EXPECTED_LOWER_FIELD_NUMBER: _builtins.int
     EXPECTED_UPPER_FIELD_NUMBER: _builtins.int
+    CALIBRATED_BY_FIELD_NUMBER: _builtins.int
+    CALIBRATED_GROUPS_FIELD_NUMBER: _builtins.int
     median: _builtins.float
     """In the unit of what it is an interval of, as the bounds are."""
     lower: _builtins.float
@@ -110,6 +112,13 @@ class Interval(_message.Message):
     """
     expected_upper: _builtins.float
     """Upper bound of the "expected" interval, in the unit of the median."""
+    calibrated_by: _builtins.str
+    """What `calibrated` rests on: "applications" whose co-runs were held against it, or "families" of
+    loads whose training runs were left out. Empty if it is not calibrated, if it is combined from
+    several intervals, and from servers of an earlier version.
+    """
+    calibrated_groups: _builtins.int
+    """How many applications or families these are."""
     def __init__(
         self,
         *,
@@ -121,10 +130,12 @@ class Interval(_message.Message):
         at_least: _builtins.bool = ...,
         expected_lower: _builtins.float | None = ...,
         expected_upper: _builtins.float | None = ...,
+        calibrated_by: _builtins.str = ...,
+        calibrated_groups: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_lower", b"_expected_lower", "_expected_upper", b"_expected_upper", "expected_lower", b"expected_lower", "expected_upper", b"expected_upper"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_lower", b"_expected_lower", "_expected_upper", b"_expected_upper", "at_least", b"at_least", "calibrated", b"calibrated", "expected_lower", b"expected_lower", "expected_upper", b"expected_upper", "level", b"level", "lower", b"lower", "median", b"median", "upper", b"upper"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_lower", b"_expected_lower", "_expected_upper", b"_expected_upper", "at_least", b"at_least", "calibrated", b"calibrated", "calibrated_by", b"calibrated_by", "calibrated_groups", b"calibrated_groups", "expected_lower", b"expected_lower", "expected_upper", b"expected_upper", "level", b"level", "lower", b"lower", "median", b"median", "upper", b"upper"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_lower: _TypeAlias = _typing.Literal["expected_lower"]  # noqa: Y015
     _WhichOneofArgType__expected_lower: _TypeAlias = _typing.Literal["_expected_lower", b"_expected_lower"]  # noqa: Y015

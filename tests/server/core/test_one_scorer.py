@@ -32,6 +32,10 @@ def same(ours: Interval, theirs: Interval) -> None:
         # The ranking's are kept in single precision.
         assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-5), name
     assert (ours.level, ours.calibrated) == (theirs.level, theirs.calibrated)
+    assert (ours.calibrated_by, ours.calibrated_groups) == (
+        theirs.calibrated_by,
+        theirs.calibrated_groups,
+    )
 
 
 @settings(deadline=None, max_examples=40)
