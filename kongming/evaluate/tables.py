@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kongming.evaluate.summary import AUTO
-from kongming.quantities import per_cent
+from kongming.quantities import format_percent, per_cent
 
 Document = Mapping[str, Any]
 
@@ -260,9 +260,10 @@ def remarks(block: Document) -> list[str]:
             for model, value in marked["geomean_pct"].items()
             if value is not None
         )
-        sentence = (
-            f"The node visibly changed during {per_cent(100 * marked['share'], '.0f')} of the runs."
-        )
+        # Marks of pairs are of the controls as well.
+        others = ", or was disturbed," if block.get("kind") == "pairs" else ""
+        share = format_percent(marked["share"])
+        sentence = f"The node visibly changed{others} during {share} of the runs."
         if errors:
             floor = _number(marked["noise_floor_pct"])
             sentence += f" Geo.mean without them: {errors} (noise floor {floor})."

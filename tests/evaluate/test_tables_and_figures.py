@@ -20,7 +20,7 @@ from kongming.evaluate.figures import (
     selection,
     sensitivity_pressure,
 )
-from kongming.evaluate.tables import conclusion
+from kongming.evaluate.tables import conclusion, remarks
 from kongming.records.errors import InputError, MissingExtraError, UnknownNameError
 from tests.evaluate.programs import noisy, score, truth
 
@@ -88,6 +88,14 @@ def test_what_is_not_defined_is_a_dash() -> None:
     assert line[6:10] == ["-", "-", "-", "-"]
     assert "None" not in text
     assert "nan" not in text
+
+
+def test_a_single_marked_repeat_of_many_is_not_called_none() -> None:
+    marked = {"share": 0.004, "pairs_left": 3, "geomean_pct": {"auto": 1.5}, "noise_floor_pct": 1.0}
+    assert (
+        "The node visibly changed, or was disturbed, during 0.4 % of the runs. "
+        "Geo.mean without them: auto 1.5 (noise floor 1.0)."
+    ) in remarks(document() | {"marked": marked})
 
 
 def test_the_csv_has_a_line_for_each_pair_and_model() -> None:
