@@ -12,20 +12,18 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from functions import TABLE_3, cliff, costly, failing, noisy, world
+from measured_worlds import measured_worlds
 from paper import mean, mse, profiles, run_parts
 from replays import replays
 
 from kongming.explore import DecisionTreeProfiler, Space
-from kongming.explore.measured_table import read_measured
-from kongming.explore.replay import Replayed, ReplaySettings, World
+from kongming.explore.replay import Replayed, ReplaySettings
 from kongming.explore.tree import ObliqueModelTree
 
-TABLES = sorted((Path(__file__).parent / "tables").glob("*.csv"))
 BUDGET, BATCH = 60, 6
 
 
@@ -37,9 +35,8 @@ def auto(seeds: int) -> dict[str, Any]:
     """MSE of ``auto`` over ``uni``; below 0.6 in 2 and 3 dimensions, 0.85 above, no cell over
     1.15."""
     worlds = {f"{name}-{d}": (world(name, d), d) for name in TABLE_3 for d in (2, 3, 5)}
-    for path in TABLES:
-        table = read_measured(path, "seconds")
-        worlds[path.stem] = World(table), len(table.names)
+    for name, at in measured_worlds().items():
+        worlds[name] = at, len(at.table.names)
     cells: dict[str, float] = {}
     for name, (at, _) in worlds.items():
         how = ReplaySettings(min(BUDGET, len(at.table) // 3), BATCH)

@@ -8,23 +8,31 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from measured_worlds import columns
 
 from kongming.explore import DecisionTreeProfiler
 from kongming.explore.replay import World, errors
 
 SELECT = Path(__file__).parent / "select_points.py"
 BUDGET, BATCH, FIRST = 60, 6, 12
+ISOLATED = ("-E",)
+"""Options of an interpreter with packages of its own, whatever PYTHONPATH ours has."""
+
+
+def budget_of(world: World) -> int:
+    """Runs of a profile: at most a third of the points."""
+    return min(BUDGET, len(world.table) // 3)
 
 
 def by_peer(python: str, world: World, policy: str, seed: int) -> list[int]:
     """The rows that a peer runs, from ``FIRST`` uniform ones on."""
     table = world.table
-    X = np.array([[float(point[name]) for name in table.names] for point in table.points])
+    X = columns(world)[1]
     first = np.random.default_rng(seed).choice(len(table), FIRST, replace=False)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "world.npz"
-        np.savez(path, X=X, y=table.values, first=first, budget=BUDGET, batch=BATCH)
-        command = [python, str(SELECT), str(path), policy, str(seed)]
+        np.savez(path, X=X, y=table.values, first=first, budget=budget_of(world), batch=BATCH)
+        command = [python, *ISOLATED, str(SELECT), str(path), policy, str(seed)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{policy}: {done.stderr[-2000:]}")
@@ -32,10 +40,13 @@ def by_peer(python: str, world: World, policy: str, seed: int) -> list[int]:
 
 
 def mse_of(world: World, python: str, policy: str, seed: int) -> float:
-    """The error of our model of the rows that a peer runs."""
-    rows = by_peer(python, world, policy, seed)
+    """The error of our model of the rows that a peer runs. A run that failed has no value."""
+    table, rows = world.table, by_peer(python, world, policy, seed)
     profiler = DecisionTreeProfiler(world.space, budget=len(rows), random_state=seed)
     for row in rows:
-        profiler.tell(world.table.points[row], float(world.table.values[row]))
-    missed = errors(world.table.values, profiler.predict(list(world.table.points)).median)
-    return float(missed["mse"] or 0.0)
+        value = float(table.values[row])
+        failed = np.isnan(value)
+        profiler.tell(table.points[row], None if failed else value, error=table.errors[row])
+    known = np.isfinite(table.values)
+    predicted = profiler.predict(list(table.points)).median[known]
+    return float(errors(table.values[known], predicted)["mse"] or 0.0)

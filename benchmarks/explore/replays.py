@@ -21,7 +21,10 @@ T = TypeVar("T")
 HERE = Path(__file__).parent
 SOURCES = (
     *sorted(Path(*kongming.explore.__path__).rglob("*.py")),
-    *(HERE / name for name in ("peer_runs.py", "select_points.py", "program_worlds.py")),
+    *(
+        HERE / f"{name}.py"
+        for name in ("peer_runs", "select_points", "program_worlds", "measured_worlds")
+    ),
 )
 """What a result depends on in addition to its arguments, which include the world."""
 

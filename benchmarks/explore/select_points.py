@@ -3,7 +3,8 @@
     python select_points.py WORLD.npz POLICY SEED
 
 Reads X (n, p) scaled to [0, 1], y (n,), first (indices run before), budget and batch; prints the
-indices that were run, in their order. Imports nothing of this project.
+indices that were run, in their order. A run that fails has no value (NaN in y): it costs a run, is
+not repeated, and no policy learns of it. Imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ FEW_CANDIDATES = 2000
 """Candidates of policies that take long for all of them: a uniform part."""
 
 
+def with_value(y: Any, known: list[int]) -> list[int]:
+    """The runs that did not fail."""
+    return [place for place in known if np.isfinite(y[place])]
+
+
 def activeml(name: str, X: Any, y: Any, known: list[int], count: int, seed: int) -> list[int]:
     """RegressionTreeBasedAL, GreedySamplingTarget or QueryByCommittee of scikit-activeml."""
     from skactiveml import pool
@@ -28,9 +34,10 @@ def activeml(name: str, X: Any, y: Any, known: list[int], count: int, seed: int)
     drawn = np.random.default_rng([seed, len(known)])
     left = np.setdiff1d(np.arange(len(X)), known)
     left = drawn.choice(left, min(FEW_CANDIDATES, len(left)), replace=False)
-    seen = np.concatenate([known, left]).astype(int)
+    valued = with_value(y, known)
+    seen = np.concatenate([valued, left]).astype(int)
     values = np.full(len(seen), np.nan)
-    values[: len(known)] = y[known]
+    values[: len(valued)] = y[valued]
     tree = DecisionTreeRegressor(min_samples_leaf=3, random_state=seed)
     if name == "RegressionTreeBasedAL":
         query, more = pool.RegressionTreeBasedAL(random_state=seed), {"reg": SklearnRegressor(tree)}
@@ -51,7 +58,8 @@ def gp_variance(X: Any, y: Any, known: list[int], count: int, seed: int) -> list
 
     kernel = Matern(np.full(X.shape[1], 0.5), nu=2.5) + WhiteKernel(1e-4)
     process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed)
-    process.fit(X[known], y[known])
+    valued = with_value(y, known)
+    process.fit(X[valued], y[valued])
     fixed = GaussianProcessRegressor(process.kernel_, optimizer=None, normalize_y=True)
     left = np.setdiff1d(np.arange(len(X)), known)
     left = np.random.default_rng([seed, len(known)]).choice(
@@ -59,9 +67,9 @@ def gp_variance(X: Any, y: Any, known: list[int], count: int, seed: int) -> list
     )
     chosen: list[int] = []
     for _ in range(min(count, len(left))):
-        at = known + chosen
+        at = valued + chosen
         fixed.fit(
-            X[at], np.concatenate([y[known], process.predict(X[chosen])]) if chosen else y[at]
+            X[at], np.concatenate([y[valued], process.predict(X[chosen])]) if chosen else y[at]
         )
         spread = fixed.predict(X[left], return_std=True)[1]
         spread[np.isin(left, chosen)] = -1.0
@@ -91,7 +99,8 @@ def bayesian(X: Any, y: Any, known: list[int], count: int, seed: int) -> list[in
     from skopt import Optimizer
 
     optimizer = Optimizer([(0.0, 1.0)] * X.shape[1], random_state=seed, n_initial_points=0)
-    optimizer.tell(X[known].tolist(), y[known].tolist())
+    valued = with_value(y, known)
+    optimizer.tell(X[valued].tolist(), y[valued].tolist())
     chosen: list[int] = []
     for target in optimizer.ask(n_points=count):
         away = ((X - np.array(target)) ** 2).sum(axis=1)

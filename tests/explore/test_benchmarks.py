@@ -1,0 +1,38 @@
+"""The parts of benchmarks/explore that need no other project."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.explore.functions import world
+from benchmarks.explore.measured_worlds import NAMES, columns, measured_worlds
+from benchmarks.explore.select_points import gp_variance, sobol, with_value
+
+
+def test_points_of_a_function_are_its_columns() -> None:
+    at = world("POLY", 2)
+    names, X = columns(at)
+    assert names == ["x0", "x1"]
+    assert X.tolist() == [list(point.values()) for point in at.table.points]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_of_a_measured_table_are_numbers(name: str) -> None:
+    at = measured_worlds()[name]
+    _, X = columns(at)
+    assert X.shape == (len(at.table), len(at.table.names))
+    assert X.min() == 0.0
+    assert X.max() == 1.0
+
+
+@pytest.mark.filterwarnings("ignore:The optimal value")  # of a kernel of so few runs
+@pytest.mark.parametrize("policy", [gp_variance, sobol])
+def test_a_failed_run_has_no_value_and_is_not_repeated(policy: object) -> None:
+    at = measured_worlds()["lzma"]
+    _, X = columns(at)
+    y = at.table.values
+    known = [int(place) for place in np.random.default_rng(0).choice(len(y), 12, replace=False)]
+    assert len(with_value(y, known)) < len(known)
+    chosen = policy(X, y, known, 6, 0)  # type: ignore[operator]
+    assert len({*chosen, *known}) == 18
