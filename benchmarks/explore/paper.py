@@ -2,7 +2,7 @@
 
     nice ../../.venv/bin/python paper.py table3 --seeds 20 --jobs 2 --keep FOLDER
     nice ../../.venv/bin/python paper.py figure4 figure5 figure6 figure7 figure9 \\
-        table7 time --seeds 20
+        table6 table7 time --seeds 20
 
 figure5 holds Figure 8 too, figure6 Table 4, figure9 Figure 10.
 
@@ -21,7 +21,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from functions import TABLE_3, coefficients, midpoints, table, world
+from functions import FUNCTIONS, TABLE_3, coefficients, midpoints, table, world
+from measured_worlds import columns, measured_worlds
 from replays import add_options, replays, take_options
 
 from kongming.explore.replay import Replayed, ReplaySettings, World, replay
@@ -186,6 +187,28 @@ def figures_9_and_10(seeds: int) -> dict[str, Any]:
     return out
 
 
+def table6(seeds: int) -> dict[str, Any]:
+    """R2 of least squares on all points, and the correlation of each dimension with the value: how
+    far a function is from a line (the paper's Tables 2 and 6)."""
+    del seeds
+    out: dict[str, Any] = {}
+    worlds = {f"{name}-{d}": world(name, d) for name in FUNCTIONS for d in (2, 3, 5)}
+    for name, at in (worlds | measured_worlds()).items():
+        names, X = columns(at, "raw")
+        known = np.isfinite(at.table.values)
+        X, y = X[known], at.table.values[known]
+        design = np.column_stack([np.ones(len(X)), X])
+        missed = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+        out[name] = {
+            "r2": 1.0 - float(np.mean(missed**2) / y.var()),
+            "correlations": {
+                column: float(np.corrcoef(values, y)[0, 1])
+                for column, values in zip(names, X.T, strict=True)
+            },
+        }
+    return out
+
+
 def table7(seeds: int) -> dict[str, Any]:
     """MSE and cost at w_cost 0.2, 0.5, 1 against 0, in per cent; the cost is that of nodes x cores
     (the first two parameters)."""
@@ -231,6 +254,7 @@ PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
     "figure6": figure6,
     "figure7": figure7,
     "figure9": figures_9_and_10,
+    "table6": table6,
     "table7": table7,
     "time": profile_time,
 }

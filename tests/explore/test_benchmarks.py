@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchmarks.explore.functions import world
 from benchmarks.explore.measured_worlds import NAMES, columns, measured_worlds
 from benchmarks.explore.select_points import gp_variance, sobol, with_value
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "explore"
 
 
 def test_points_of_a_function_are_its_columns() -> None:
@@ -36,3 +43,13 @@ def test_a_failed_run_has_no_value_and_is_not_repeated(policy: object) -> None:
     assert len(with_value(y, known)) < len(known)
     chosen = policy(X, y, known, 6, 0)  # type: ignore[operator]
     assert len({*chosen, *known}) == 18
+
+
+def test_table_6() -> None:
+    command = [sys.executable, str(FOLDER / "paper.py"), "table6"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FOLDER)
+    table = json.loads(done.stdout)["table6"]
+    assert table["LIN-3"]["r2"] == pytest.approx(1.0)
+    assert table["EXPABS-2"]["r2"] == pytest.approx(0.0, abs=1e-9)
+    assert table["sort"]["r2"] == pytest.approx(0.753, abs=0.001)
+    assert table["sort"]["correlations"]["kilolines"] == pytest.approx(0.76, abs=0.01)
