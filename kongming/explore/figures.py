@@ -20,6 +20,7 @@ from kongming.explore.features import Features
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.profiler import FEWEST_RUNS
 from kongming.explore.regions import Region, regions
+from kongming.explore.runs import deviations_of_repeats, places_of_points
 from kongming.explore.runs_table import text_of
 from kongming.explore.situation import keys
 from kongming.records.errors import InputError, UnknownNameError
@@ -63,7 +64,8 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
         written += themes.write(surface.figure, folder, "surface")
     curve = error_curve(model)
     if curve:
-        written += themes.write(lambda theme: _curve(theme, curve), folder, "error")
+        floor = error_floor(model)
+        written += themes.write(lambda theme: _curve(theme, curve, floor), folder, "error")
     return written
 
 
@@ -110,11 +112,31 @@ def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
     return curve
 
 
-def _curve(theme: Theme, curve: Sequence[tuple[int, float]]) -> Figure:
+def error_floor(model: ExploreModel) -> float | None:
+    """Compute the median relative error, in per cent, that noise leaves to who knows the mean of
+    every point, from runs that repeat a point; None where there are none."""
+    codes, values, _ = model.runs()
+    deviations = deviations_of_repeats(places_of_points(codes), values)
+    repeated = np.isfinite(deviations) & (values != 0.0)
+    if not repeated.any():
+        return None
+    return 100.0 * float(np.median(np.abs(deviations[repeated] / values[repeated])))
+
+
+def _curve(theme: Theme, curve: Sequence[tuple[int, float]], floor: float | None) -> Figure:
     figure = themes.new_figure(6.0, 3.8)
     axes = figure.add_subplot()
     runs, errors = zip(*curve, strict=True)
-    axes.plot(runs, errors, color=theme.lines[0], marker="o", markersize=4)
+    axes.plot(runs, errors, color=theme.lines[0], marker="o", markersize=4, label="model")
+    if floor is not None:
+        axes.axhline(
+            floor,
+            color=theme.faint,
+            linewidth=1.0,
+            linestyle=(0, (4, 3)),
+            label=f"noise floor: {floor:.2g} %, of repeated runs",
+        )
+        axes.legend()
     axes.set_ylim(bottom=0.0)
     axes.grid(axis="y")
     axes.set_xlabel("runs that the model was fitted to")

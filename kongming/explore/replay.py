@@ -19,6 +19,7 @@ from kongming.arrays import Floats
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.fitting import refuse_one_point
 from kongming.explore.measured_table import MeasuredTable, Point
+from kongming.explore.runs import deviations_of_repeats
 from kongming.expressions import parse
 from kongming.records.errors import CannotAnswerError, InputError
 
@@ -95,6 +96,19 @@ class World:
     def rows(self, point: Point) -> list[int]:
         """Return all rows of a point."""
         return self._rows[self._key(point)]
+
+    def noise_floor(self) -> dict[str, float | None] | None:
+        """Compute the errors that are left to who knows the mean of every point, from the rows that
+        repeat a point; None where there are none."""
+        point = np.empty(len(self.table), dtype=np.intp)
+        for place, rows in enumerate(self._rows.values()):
+            point[rows] = place
+        deviations = deviations_of_repeats(point, self.table.values)
+        repeated = np.isfinite(deviations)
+        if not repeated.any():
+            return None
+        values = self.table.values[repeated]
+        return errors(values, values - deviations[repeated])
 
     def _key(self, point: Point) -> tuple[float | str, ...]:
         return tuple(
@@ -228,7 +242,12 @@ def compare(
             observe(place * repeats + repeat, policy)
             profiles.append(replay(world, policy, settings, seed + repeat))
         summaries[policy] = summary(profiles)
-    return {"rows": len(world.table), "budget": settings.budget, "policies": summaries}
+    return {
+        "rows": len(world.table),
+        "budget": settings.budget,
+        "noise_floor": world.noise_floor(),
+        "policies": summaries,
+    }
 
 
 def summary(profiles: Sequence[Replayed]) -> dict[str, Any]:

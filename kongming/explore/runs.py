@@ -97,18 +97,16 @@ def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True
     """The runs that measured a metric, by point."""
     taken = [run for run in runs if run.measured(metric, first=first) is not None]
     codes = rows([run.codes for run in taken], width)
-    places: dict[bytes, int] = {}
-    point = np.array(
-        [places.setdefault((row + 0.0).tobytes(), len(places)) for row in codes], dtype=np.intp
-    )
+    point = places_of_points(codes)
+    distinct = int(point.max(initial=-1)) + 1
     observed = np.array([run.measured(metric, first=first) for run in taken], dtype=np.float64)
     bounds = np.array([run.values is None for run in taken], dtype=bool)
     counted = ~bounds
     counted[_largest_bounds(point, observed, bounds)] = True
     codes, point, observed, bounds = (part[counted] for part in (codes, point, observed, bounds))
     first_of = np.unique(point, return_index=True)[1] if len(point) else point
-    counts = np.bincount(point, minlength=len(places))
-    sums = np.bincount(point, observed, minlength=len(places))
+    counts = np.bincount(point, minlength=distinct)
+    sums = np.bincount(point, observed, minlength=distinct)
     return Measured(
         codes[first_of], sums / np.maximum(counts, 1), counts, point, observed, bounds[first_of]
     )
@@ -123,6 +121,29 @@ def _largest_bounds(point: np.ndarray, observed: Floats, bounds: np.ndarray) -> 
         if observed[at] > observed[best]:
             largest[int(point[at])] = at
     return [at for mine, at in largest.items() if mine not in known]
+
+
+def places_of_points(codes: Floats) -> np.ndarray:
+    """The (n,) points of (n, d) codes, numbered in the order in which they come first."""
+    places: dict[bytes, int] = {}
+    return np.array(
+        [places.setdefault((row + 0.0).tobytes(), len(places)) for row in codes], dtype=np.intp
+    )
+
+
+def deviations_of_repeats(point: np.ndarray, values: Floats) -> Floats:
+    """By how much (n,) values miss the mean of their point, which no model can know; NaN where a
+    point has no other value. Means of few values are near to each of them: deviations are widened
+    to what they would be from the mean of many."""
+    known = np.isfinite(values)
+    size = int(point.max(initial=-1)) + 1
+    counts = np.bincount(point[known], minlength=size)[point]
+    sums = np.bincount(point[known], values[known], minlength=size)[point]
+    deviations = np.full(len(values), np.nan)
+    repeated = known & (counts > 1)
+    k = counts[repeated]
+    deviations[repeated] = (values[repeated] - sums[repeated] / k) * np.sqrt(k / (k - 1.0))
+    return deviations
 
 
 def order_of(codes: Floats) -> np.ndarray:

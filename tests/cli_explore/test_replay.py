@@ -51,6 +51,7 @@ def test_the_document(kongming: Kongming, tmp_path: Path) -> None:
     arguments += ("--policy", "uni", "--policy", "auto", "--model", "lines", "--cost", "nodes * 2")
     document = replay(kongming, *arguments)
     assert (document["rows"], document["budget"]) == (80, 16)
+    assert document["noise_floor"] is None
     assert list(document["policies"]) == ["uni", "auto"]
     for seen in document["policies"].values():
         assert set(seen) == {
@@ -68,6 +69,23 @@ def test_the_document(kongming: Kongming, tmp_path: Path) -> None:
     again = replay(kongming, *arguments)
     for policy, seen in again["policies"].items():
         assert seen["all"] == document["policies"][policy]["all"]
+
+
+def test_the_noise_floor_of_rows_that_repeat_a_point(kongming: Kongming, tmp_path: Path) -> None:
+    rows = [
+        (n, m, 100.0 * n + m + off) for n in range(1, 6) for m in range(6) for off in (-3.0, 3.0)
+    ]
+    table = write(tmp_path / "t.csv", ("n", "m", "seconds"), [*rows, (9, 9, 1000.0), (9, 9, "")])
+    arguments = (table, "--target", "seconds", "--budget", "12", "--repeats", "1")
+    arguments += ("--policy", "uni", "--model", "lines")
+    floor = replay(kongming, *arguments)["noise_floor"]
+    # Two values stand 3 from their mean, which follows them: from the true one sqrt(2) as far.
+    assert floor["mse"] == pytest.approx(18.0)
+    assert floor["mae"] == pytest.approx(18.0**0.5)
+    assert 1.0 < floor["mre_pct"] < 5.0
+    shown = kongming("explore", "replay", *arguments)
+    assert "noise floor" in shown.stdout
+    assert "18" in shown.stdout
 
 
 def test_the_errors_are_those_of_the_table(kongming: Kongming, tmp_path: Path) -> None:

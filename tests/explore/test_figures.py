@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from kongming.explore import Space
-from kongming.explore.figures import _Surface, draw
+from kongming.explore.figures import _Surface, draw, error_floor
 from kongming.explore.fitting import fit_runs
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.runs_table import PointRun
@@ -65,3 +66,24 @@ def test_a_surface_without_cells_says_why(tmp_path: Path) -> None:
     assert surface.reason == "level and window do not exist together at these values"
     written = draw(model, tmp_path, ("level", "window"))
     assert "surface-light.svg" in {path.name for path in written}
+
+
+def test_the_noise_floor_next_to_the_curve(tmp_path: Path) -> None:
+    space = Space.from_dict({"n": list(range(1, 9))})
+    runs = [
+        PointRun({"n": n}, 100.0 * n * (1.0 + off)) for off in (-0.02, 0.02) for n in range(1, 9)
+    ]
+    model = fit_runs(space, runs, "seconds", "runs.csv", model="lines")
+    # Each is 2 % from the mean of two, sqrt(2) times as much from that of many.
+    assert error_floor(model) == pytest.approx(100.0 * 0.02 * 2**0.5, rel=0.03)
+    draw(model, tmp_path)
+    pages = [page.read_text() for page in tmp_path.glob("error*.svg")]
+    assert pages
+    assert all("noise floor" in page for page in pages)
+
+
+def test_no_noise_floor_without_repeats() -> None:
+    assert (
+        error_floor(model_of(Space.from_dict({"n": [1, 2, 4]}), [{"n": 1}, {"n": 2}, {"n": 4}]))
+        is None
+    )

@@ -81,7 +81,8 @@ def command(
     """Let a fully measured table answer for the program, and compare policies on it.
 
     Every column of TABLE.csv besides the target and the cost is a parameter. Errors are medians
-    over --repeats profiles: over all rows, and over those that were not run.
+    over --repeats profiles: over all rows, and over those that were not run. Where rows repeat
+    a point, the noise floor stands below: the error of who knows the mean of every point.
     """
     from kongming.cli.extras import require
 
@@ -159,7 +160,7 @@ def _show(document: dict[str, Any], repeats: int) -> None:
     from kongming.cli.explore.report import MODEL_WORDS
 
     columns = ("policy", "MSE", "MAE", "error", "unseen", "coverage", "cost", "failed", "model")
-    rows = [
+    rows: list[tuple[str | None, ...]] = [
         (
             policy,
             _number(seen["all"]["mse"]["median"]),
@@ -173,6 +174,10 @@ def _show(document: dict[str, Any], repeats: int) -> None:
         )
         for policy, seen in document["policies"].items()
     ]
+    floor = document["noise_floor"]
+    if floor is not None:
+        missed = (_number(floor["mse"]), _number(floor["mae"]), *[_per_cent(floor["mre_pct"])] * 2)
+        rows.append(("noise floor", *missed, *[None] * 4))
     title = (
         f"{document['budget']} of {document['rows']} rows run; "
         + (f"medians of {repeats} profiles" if repeats > 1 else "one profile")
