@@ -125,6 +125,14 @@ def read_runs(
     return [_run(row, space, target, cost or "cost") for row in rows]
 
 
+def ignored_columns(path: Path, space: Space, target: str) -> tuple[str, ...]:
+    """Return the columns of a table of runs that are no parameter, not the target and none that
+    ``explore run`` writes. Raises InputError for a file that cannot be read."""
+    first = next(iter(read_rows(path, (), separators=",;\t")), None)
+    read = {*space.names, target, *RECORD}
+    return tuple(name for name in (first.places if first else ()) if name and name not in read)
+
+
 def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
     point = {}
     for dimension in space.dimensions:

@@ -214,6 +214,20 @@ def test_wrong_cells(
     assert message in f"{error['message']} {error['hint']}"
 
 
+@pytest.mark.parametrize("command", [("fit", "--out", "m.json"), ("next",)])
+def test_columns_that_nothing_reads_are_named(
+    kongming: Kongming, runs: Path, command: tuple[str, ...]
+) -> None:
+    done = kongming("explore", command[0], "space.toml", runs, *command[1:])
+    assert done.returncode == 0, done.stderr
+    warned = "ignored, since the space has no such parameter: column 'note'"
+    assert f"warning: {runs}: {warned}\n" in done.stderr
+    # Those of explore run are no surprise.
+    header, *rows = runs.read_text().splitlines()
+    runs.write_text("\n".join([header.replace("note", "how"), *rows]) + "\n")
+    assert "ignored" not in kongming("explore", command[0], "space.toml", runs, *command[1:]).stderr
+
+
 def test_tables_that_no_model_is_made_of(kongming: Kongming, runs: Path, tmp_path: Path) -> None:
     lines = runs.read_text().splitlines()
     arguments = ("fit", "space.toml", runs, "--out", "m.json")

@@ -54,7 +54,8 @@ def command(
     """Fit a model of all points of the space to the runs of RUNS.csv.
 
     A row is a run: a column for each parameter and one of the target, empty where the run failed.
-    The kind of model that predicts left-out runs best is taken. Exit status 3 if all runs failed.
+    Other columns are ignored, with a warning that names them. The kind of model that predicts
+    left-out runs best is taken. Exit status 3 if all runs failed.
     """
     from kongming.cli.extras import require
 
@@ -70,6 +71,7 @@ def command(
         options.refuse_to_replace(out, read, f"file of the {what}")
     space = Space.from_toml(space_file)
     table = read_runs(runs, space, target)
+    explore_options.warn_of_ignored(runs, space, target)
     fitted = fit_runs(space, table, target, str(runs), model=model, level=level, seed=seed)
     write_model(out, fitted)
     report = fitted.report()

@@ -46,7 +46,7 @@ def command(
     """Choose the next points to run, from the runs of RUNS.csv; without it, the first ones.
 
     A row of RUNS.csv is a run: a column for each parameter and one of the target, empty where the
-    run failed. Add rows, and ask again.
+    run failed. Other columns are ignored, with a warning that names them. Add rows, and ask again.
     """
     from kongming.cli.extras import require
 
@@ -60,6 +60,8 @@ def command(
     weights = explore_options.weights_of(policy, cost)
     space = Space.from_toml(space_file)
     known = [] if runs is None else read_runs(runs, space, target)
+    if runs is not None:
+        explore_options.warn_of_ignored(runs, space, target)
     profiler = DecisionTreeProfiler(
         space,
         budget=len(known) + max(count, 2),

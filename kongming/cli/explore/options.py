@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kongming.cli.shares import Share
+
+if TYPE_CHECKING:
+    from kongming.explore import Space
 
 PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -112,6 +115,23 @@ stop_option = click.option(
     callback=lambda ctx, parameter, value: None if value is None else 100.0 * value,
 )
 """``--stop-pct SHARE``: parameter ``stop_pct`` (float, per cent, or None)."""
+
+
+def warn_of_ignored(runs: Path, space: Space, target: str) -> None:
+    """Name the columns of a table of runs that nothing reads, on stderr: a parameter that the space
+    lacks, or whose name is misspelt there, explains nothing."""
+    from kongming.cli import output
+    from kongming.explore.runs_table import ignored_columns
+
+    names = ignored_columns(runs, space, target)
+    if names:
+        listed = ", ".join(repr(name) for name in names)
+        output.print_warnings(
+            [
+                f"{runs}: ignored, since the space has no such parameter: "
+                f"column{'s' if len(names) > 1 else ''} {listed}"
+            ]
+        )
 
 
 def batch_of(budget: int, batch: int | None) -> int:
