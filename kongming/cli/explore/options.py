@@ -73,7 +73,7 @@ model_option = click.option(
     metavar="NAME",
     default="auto",
     show_default=True,
-    help="Kind of model; auto chooses by cross-validation, paper among the thesis' own.",
+    help="Kind of model; auto chooses by cross-validation, paper among the paper's learners.",
 )
 """``--model M``: parameter ``model`` (str)."""
 
