@@ -23,8 +23,10 @@ class Row:
     places: dict[str, int]
     cells: Sequence[str]
 
-    def where(self, column: str) -> str:
-        return f"{self.file}: row {self.number} (line {self.line}), column {column!r}"
+    def where(self, *columns: str) -> str:
+        listed = ", ".join(repr(column) for column in columns)
+        noun = "column" if len(columns) == 1 else "columns"
+        return f"{self.file}: row {self.number} (line {self.line}), {noun} {listed}"
 
     def text(self, column: str) -> str:
         """The cell, stripped; empty where the table has no such column."""
@@ -173,6 +175,7 @@ def _header(
                 "is missing.",
                 field=f"{file}: header (row 0), column {name!r}",
                 value=", ".join(names),
+                allowed=f"a header with {', '.join(dict.fromkeys(required))}",
                 hint=_separated(names) or hints.get(name),
             )
     return {name: place for place, name in enumerate(names)}

@@ -22,6 +22,7 @@ from kongming.csv_rows import Row, read_rows
 from kongming.deferred_signals import signals_deferred
 from kongming.explore import Space
 from kongming.explore.dimensions import Dimension, Value
+from kongming.explore.errors import ExploreError
 from kongming.explore.measured_table import RECORD, finite, number, target_of
 from kongming.line_file import LineFile
 from kongming.records.errors import InputError
@@ -141,9 +142,11 @@ def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
             point[dimension.name] = value_of(dimension, text, row.where(dimension.name))
     try:
         space.encode([point])
-    except InputError as error:
-        known = error.field if error.field in row.places else space.names[0]
-        raise error.at(row.where(str(known))) from error
+    except ExploreError as error:
+        concerned = error.dimensions or (str(error.field),)
+        # A dimension that exists under a condition may have no column.
+        known = [name for name in concerned if name in row.places] or [space.names[0]]
+        raise error.at(row.where(*known)) from error
     measured = target_of(row, target)
     value = None if math.isnan(measured) else measured
     timed_out = value is None and row.text("status") == "timeout"

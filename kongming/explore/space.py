@@ -169,6 +169,7 @@ class Space:
                 raise ExploreError(
                     "is there twice." if name in values else "is missing.",
                     field=f"{where}: column {name!r}",
+                    allowed=f"each once of {', '.join(map(str, values))}",
                 )
         dimensions, codes = [], []
         for name in values:
@@ -255,12 +256,16 @@ class Space:
     def _forbidden(self, codes: Floats) -> ExploreError:
         point = self.decode(codes[None])[0]
         columns = self.columns(codes[None])
+        message, allowed, dimensions = "is not a row of the table.", "one of its rows", self.names
         for place, clause in enumerate(self._clauses):
             if _holds(clause, columns)[0]:
-                return ExploreError(
-                    f"is forbidden by forbid[{place}]: {clause.text}.", field="point", value=point
-                )
-        return ExploreError("is not a row of the table.", field="point", value=point)
+                message = f"is forbidden by forbid[{place}]: {clause.text}."
+                allowed = f"points without {clause.text}"
+                dimensions = tuple(name for name in self.names if name in clause.names)
+                break
+        error = ExploreError(message, field="point", value=point, allowed=allowed)
+        error.dimensions = dimensions
+        return error
 
     def decode(self, codes: Floats) -> list[dict[str, Value]]:
         """The points of (n, d) codes; absent dimensions are left out."""

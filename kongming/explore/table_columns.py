@@ -82,7 +82,12 @@ def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any
     for number, row in enumerate(rows, start=1):
         for name in names:
             if name not in row:
-                raise ExploreError("is missing.", field=f"table: row {number}, column {name!r}")
+                raise ExploreError(
+                    "is missing.",
+                    field=f"table: row {number}, column {name!r}",
+                    value=", ".join(map(str, row)),
+                    allowed=f"a row with {', '.join(map(str, names))}",
+                )
     return {name: [row[name] for row in rows] for name in names}
 
 

@@ -198,6 +198,7 @@ def test_the_policies_that_weigh_costs_do_and_the_others_refuse_them(
         (3, "seconds", "NaN", "row 3 (line 4), column 'seconds': is not a finite number"),
         (3, "seconds", "1e999", "column 'seconds'"),
         (0, "mem", "memory", "column 'mem': is missing"),
+        (0, "mem", "memory", "Allowed: a header with nodes, mem, codec, fast, seconds."),
         (0, "note", "mem", "column 'mem': is there twice"),
         (0, "seconds", "time", "Name the measured column: --target COLUMN"),
     ],
@@ -241,7 +242,9 @@ def test_tables_that_no_model_is_made_of(kongming: Kongming, runs: Path, tmp_pat
     assert "column 'seconds': is constant" in refused([f"{line},4.5," for line in ends], 2)
     assert "All 40 runs failed: 40 times: no value" in refused([f"{line},," for line in ends], 3)
     forbidden = "16,16,zst,,true,4.5,"
-    assert "forbid[0]: nodes * mem > 100" in refused([*lines[1:], forbidden], 2)
+    error = refused([*lines[1:], forbidden], 2)
+    assert "row 41 (line 42), columns 'nodes', 'mem': is forbidden by forbid[0]" in error
+    assert error.endswith("Allowed: points without nodes * mem > 100.")
     assert "level" in refused([*lines[1:], "2,2,gz,,true,4.5,"], 2)
     assert not (tmp_path / "m.json").exists()
 
