@@ -5,6 +5,8 @@ the levels so far says much about its slowdown under similar ones. A Gaussian pr
 levels, whose covariance is that of the programs measured before (weighted by how much they resemble
 this one, and shrunk towards one that knows only resources and intensities), says by how much each
 level would reduce the variance that is left over all of them. Pure.
+
+The profiler's policies learn from the runs of a single program, of which there are few or none here.
 """
 
 from __future__ import annotations
