@@ -84,3 +84,16 @@ def test_growing_online_keeps_the_first_splits() -> None:
     tree.grow(X, y)
     assert np.array_equal(tree.root_.normal, first)
     assert np.mean((tree.predict(X) - y) ** 2) < 0.2
+
+
+def test_predictions_do_not_depend_on_the_parts_they_are_computed_in() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((200, 3))
+    tree = ObliqueModelTree(random_state=0).fit(X, np.where(X.sum(axis=1) > 1.5, 5.0, X[:, 0]))
+    many = rng.random((10_000, 3))
+    assert tree.leaf_count_ > 1
+    places = [0, 4095, 4096, 9999]
+    assert tree.predict(many)[places] == pytest.approx(tree.predict(many[places]), rel=1e-12)
+    assert np.array_equal(tree.apply(many)[places], tree.apply(many[places]))
+    line = tree._intercepts[tree.apply(many)] + (many * tree._slopes[tree.apply(many)]).sum(axis=1)
+    assert tree.predict(many) == pytest.approx(line)

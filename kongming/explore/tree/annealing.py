@@ -116,7 +116,8 @@ class _Search:
         if not fits.any():
             return scores
         lines = self.criterion != "variance"
-        count, errors, deviation = self.moments.errors(sides[fits], lines=lines)
+        judged = sides if fits.all() else sides[fits]
+        count, errors, deviation = self.moments.errors(judged, lines=lines)
         if self.criterion == "linear":
             share = np.divide(errors, deviation, out=np.zeros_like(errors), where=deviation > 1e-12)
             scores[fits] = -(count * (1.0 - share)).sum(axis=1) / len(self.U)

@@ -110,14 +110,23 @@ class ObliqueModelTree(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return (n,) predictions for ``X`` (n, p)."""
-        data, leaves = self._routed(X)
-        return np.asarray(
-            self._intercepts[leaves] + np.einsum("ij,ij->i", data, self._slopes[leaves])
-        )
+        data = self._checked(X)
+        predicted = np.empty(len(data))
+        for start in range(0, len(data), _CHUNK):
+            part = data[start : start + _CHUNK]
+            leaves = self._leaves(part)
+            # The slopes of each row fit into a cache only part by part.
+            along = np.einsum("ij,ij->i", part, self._slopes[leaves])
+            np.add(self._intercepts[leaves], along, out=predicted[start : start + _CHUNK])
+        return predicted
 
     def apply(self, X: ArrayLike) -> np.ndarray:
         """The (n,) leaf of each row, counted from 0."""
-        return self._routed(X)[1]
+        data = self._checked(X)
+        parts = [
+            self._leaves(data[start : start + _CHUNK]) for start in range(0, len(data), _CHUNK)
+        ]
+        return np.concatenate(parts)
 
     # Growth
 
@@ -210,26 +219,25 @@ class ObliqueModelTree(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             drops += len(leaf.rows) * (leaf.line.slopes * scale) ** 2
         self.feature_importances_ = drops / drops.sum() if drops.sum() > 0 else drops
 
-    def _routed(self, X: ArrayLike) -> tuple[Floats, np.ndarray]:
+    def _checked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
-        data = validate_data(self, X, dtype=np.float64, reset=False)
-        leaves = np.zeros(len(data), dtype=np.intp)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _leaves(self, part: Floats) -> np.ndarray:
+        """The (n,) leaves of some rows, which descend the tree side by side."""
+        at = np.zeros(len(part), dtype=np.intp)
         if not len(self._turns):
-            return data, leaves
+            return at
         turns = self._turns.ravel()
-        for start in range(0, len(data), _CHUNK):
-            part = data[start : start + _CHUNK]
-            sides = (part @ self._normals.T > self._offsets).ravel()
-            at = np.zeros(len(part), dtype=np.intp)
-            moving = np.arange(len(part))
-            row, here = moving * len(self._turns), at
-            while len(moving):
-                here = turns.take(2 * here + sides.take(row + here))
-                at[moving] = here
-                on = here >= 0
-                moving, row, here = moving[on], row[on], here[on]
-            leaves[start : start + _CHUNK] = -1 - at
-        return data, leaves
+        sides = (part @ self._normals.T > self._offsets).ravel()
+        moving = np.arange(len(part))
+        row, here = moving * len(self._turns), at
+        while len(moving):
+            here = turns.take(2 * here + sides.take(row + here))
+            at[moving] = here
+            on = here >= 0
+            moving, row, here = moving[on], row[on], here[on]
+        return -1 - at
 
     def _check_parameters(self) -> None:
         for name, allowed in self._choices.items():
