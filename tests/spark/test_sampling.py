@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,12 +66,9 @@ def test_sizes_as_spark_writes_them(text: str, size: int | None) -> None:
     assert size_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["134217728b", "134217728", "128m", "128MB", "131072k"])
-def test_the_settings_of_the_table_have_units(text: str) -> None:
-    spark = SimpleNamespace(conf={"spark.sql.files.maxPartitionBytes": text})
-    settings = _settings(spark, 0.25)
-    assert settings["spark.sql.files.maxPartitionBytes"] == str(32 << 20)
-    assert settings["spark.sql.files.openCostInBytes"] == str(1 << 20)
+def test_the_settings_leave_a_file_to_a_task() -> None:
+    assert set(_settings(70_000).values()) == {"70000"}
+    assert set(_settings(0).values()) == {"1"}  # a file without a byte is no setting
 
 
 def _submit(folder: Path, report: dict[str, object]) -> str:
@@ -95,6 +91,11 @@ def test_the_command_asks_the_job_and_tells_of_failed_tests(
         "attempts": 1,
         "rows": 40,
         "sampled": 2,
+        "ratio": 0.05,
+        "partitions": 4,
+        "files": 2,
+        "strata": 3,
+        "conf": {"spark.x": "1"},
         "keys": [test],
         "strata_test": {**test, "name": "strata", "p": 0.5},
     }
@@ -105,9 +106,20 @@ def test_the_command_asks_the_job_and_tells_of_failed_tests(
     request = document["request"]
     assert document["conf"] == {"spark.kongming.sample.ratio": "0.05"}
     assert (request["keys"], request["ratio"]) == (["a", "b"], 0.05)
+    assert "not the time on all data" in json.loads(done.stdout)["meaning"]
+    text = kongming(*args[:-1], "--submit", _submit(tmp_path, report)).stdout
+    assert "2 of 40 rows (5.0 %) of 2 partitions" in text
+    assert "The table is read in 4 partitions" in text
+    assert "not the time on all data" in text.replace("\n", " ")
     failed = kongming(*args, "--submit", _submit(tmp_path, {**report, "passed": False}))
     assert failed.returncode == 4
     assert "differs from the table in k" in failed.stderr
+    assert "Take fewer keys" in failed.stderr
+    joined = ("--join-key", "k", "--submit", _submit(tmp_path, {**report, "passed": False}))
+    failed = kongming(*args, *joined)
+    assert failed.returncode == 4
+    assert "After 1 attempt the sample differs" in failed.stderr
+    assert "with another --seed" in failed.stderr
     refused = kongming(
         *args, "--submit", _submit(tmp_path, {"error": "Column 'a' is text.", "hint": "Others."})
     )

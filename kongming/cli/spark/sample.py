@@ -15,7 +15,13 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.shares import Share
+from kongming.quantities import count as counted
 from kongming.quantities import per_cent
+
+MEANING = (
+    "A run on the sample gives the shape of the curve and the best number of executors, not the "
+    "time on all data."
+)
 
 
 @click.command(
@@ -81,9 +87,10 @@ def command(
     Each key is cut into buckets of equal frequency, rare categories are put together, and every
     combination of buckets keeps its share of the rows and its partition. Pearson's chi-square test
     tells whether sample and table differ, for each key and for the combinations; if they do it is
-    tried again, then nothing is written (exit 4). The answer has the settings under which the
-    sample is read by as many tasks. A sample gives the shape and the best number of executors, not
-    the time on all data.
+    tried again, then nothing is written (exit 4). With --join-key it is not tried again, as the
+    tables that are joined need one --seed. The answer has the settings under which each partition
+    of the sample is read by one task, as that of the table. A sample gives the shape and the best
+    number of executors, not the time on all data.
     """
     from kongming.records.errors import CheckFailedError, InputError
     from kongming.spark.sample_ratio import SETTING
@@ -101,31 +108,39 @@ def command(
     report = _submitted(submit, request)
     if "error" in report:
         raise InputError(report["error"], hint=report["hint"])
+    attempts = counted(report["attempts"], "attempt")
     if not report["sampled"]:
         raise CheckFailedError(
-            f"After {report['attempts']} attempts the sample has none of {report['rows']} rows; "
-            "nothing was written.",
+            f"After {attempts} the sample has none of {report['rows']} rows; nothing was written.",
             hint="Take a larger --ratio.",
         )
     if not report["passed"]:
         worst = min([*report["keys"], report["strata_test"]], key=lambda test: test["p"])
         raise CheckFailedError(
-            f"After {report['attempts']} attempts the sample still differs from the table in "
-            f"{worst['name']} (chi-square {worst['chi_square']:.1f}, p = {worst['p']:.3g}); "
-            "nothing was written.",
-            hint="Take fewer keys or buckets, or a larger --ratio.",
+            f"After {attempts} the sample differs from the table in {worst['name']} "
+            f"(chi-square {worst['chi_square']:.1f}, p = {worst['p']:.3g}); nothing was written.",
+            hint="Sample all tables that are joined with another --seed, or a larger --ratio."
+            if join_key
+            else "Take fewer keys or buckets, or a larger --ratio.",
         )
     # The log of a run with it shows that its times are of a sample.
     report["conf"] = {**report.get("conf", {}), SETTING: f"{ratio:.12g}"}
+    report["meaning"] = MEANING
     if as_json:
         output.emit_json(report)
         return
     console = output.console()
     console.print(
-        f"{report['sampled']} of {report['rows']} rows ({per_cent(100 * report['ratio'])}) in "
-        f"{report['partitions']} partitions, {report['strata']} strata.",
+        f"{report['sampled']} of {report['rows']} rows ({per_cent(100 * report['ratio'])}) of "
+        f"{counted(report['files'], 'partition')}, {report['strata']} strata.",
         markup=False,
     )
+    if report["files"] < report["partitions"]:
+        console.print(
+            f"The table is read in {counted(report['partitions'], 'partition')}; of the others "
+            "no row is in the sample.",
+            markup=False,
+        )
     tests = [*report["keys"], report["strata_test"]]
     console.print(
         output.table(
@@ -142,6 +157,7 @@ def command(
         markup=False,
         soft_wrap=True,
     )
+    console.print(MEANING, markup=False)
 
 
 def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
@@ -163,16 +179,19 @@ def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
         raise InputError(f"is no command: {error}.", field="--submit", value=submit) from error
     if not command:
         raise InputError("is empty.", field="--submit", value=submit)
+    # As in an activated environment: pip's spark-submit looks for a Python that has PySpark.
+    folder = str(Path(shutil.which(command[0]) or command[0]).absolute().parent)
+    programs = os.pathsep.join(filter(None, [folder, os.environ.get("PATH")]))
     root = str(Path(kongming.__file__).resolve().parent.parent)
-    with tempfile.TemporaryDirectory(prefix="kongming-sample-") as folder:
-        report = Path(folder) / "report.json"
-        request_file = Path(folder) / "request.json"
+    with tempfile.TemporaryDirectory(prefix="kongming-sample-") as scratch:
+        report = Path(scratch) / "report.json"
+        request_file = Path(scratch) / "request.json"
         request_file.write_text(json.dumps({**request, "report": str(report)}))
         # The driver imports this very package, whatever its Python has installed.
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
             [*command, str(Path(job.__file__)), str(request_file)],
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PATH": programs, "PYTHONPATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

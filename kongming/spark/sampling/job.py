@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from kongming.spark.sampling.strata import SIGNIFICANT, distinct_edges, frequent, pearson
-from kongming.spark.written_values import size_bytes
 
 NUMERIC = ("byte", "short", "integer", "long", "float", "double", "decimal", "date", "timestamp")
 CATEGORICAL = ("string", "boolean", "char", "varchar")
@@ -23,11 +22,19 @@ LONGEST_CATEGORY = 64.0
 QUANTILE_ERROR = 0.001
 ATTEMPTS = 5
 
+LARGEST_WHOLE = 9e18
+"""Below it whole numbers fit into 64 bits."""
+
 _PARTITION, _STRATUM, _RANK = "__kongming_partition", "__kongming_stratum", "__kongming_rank"
+_PLACE = "__kongming_place"
 
 
 class RefusedError(Exception):
     """The data cannot be sampled as asked: a message and a way out."""
+
+    def __init__(self, message: str, hint: str = "Choose other keys: --keys.") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -48,18 +55,18 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
     """
     from pyspark.sql import functions as sql
 
-    reader = spark.read.format(request["format"])
-    if request["format"] == "csv":
-        reader = reader.option("header", True).option("inferSchema", True)
-    table = reader.load(request["input"])
+    table = _table(spark, request)
     for name in (*request["keys"], *filter(None, [request["join_key"]])):
         if name not in table.columns:
             known = ", ".join(table.columns[:20])
-            raise RefusedError(f"There is no column {name!r}; there are {known}.")
+            raise RefusedError(
+                f"There is no column {name!r}; there are {known}.",
+                "Choose columns of these: --keys, --join-key.",
+            )
     partitions = table.rdd.getNumPartitions()
     rows = table.count()
     if not rows:
-        raise RefusedError(f"{request['input']} has no rows.")
+        raise RefusedError(f"{request['input']} has no rows.", "Sample a table that has some.")
     keys = [_key(table, name, request["buckets"], rows) for name in request["keys"]]
     # A hash list: plain concatenation would make one of "12", "3" and "1", "23".
     parts = [sql.sha2(key.bucket, 256) for key in keys]
@@ -67,7 +74,10 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
     table = table.withColumn(_PARTITION, sql.spark_partition_id()).withColumn(_STRATUM, stratum)
     full = {key.name: _counts(table, key.bucket) for key in keys}
     strata = _counts(table, sql.col(_STRATUM))
-    for attempt in range(ATTEMPTS):
+    # By the hash of a join key each attempt with a seed is the same, and under another seed the
+    # tables that are joined would not match.
+    attempts = 1 if request["join_key"] else ATTEMPTS
+    for attempt in range(attempts):
         seed = request["seed"] + attempt
         drawn = _drawn(table, request, seed).persist()
         tests = [
@@ -78,22 +88,27 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
         sampled = drawn.count()
         if passed and sampled:
             break
-        if attempt < ATTEMPTS - 1:
+        if attempt < attempts - 1:
             drawn.unpersist()
+    written, largest = 0, 0
     if passed and sampled:
         (
-            drawn.repartitionByRange(partitions, _PARTITION)
-            .drop(_PARTITION, _STRATUM, _RANK)
+            _placed(spark, drawn, partitions)
+            .drop(_PARTITION, _STRATUM, _RANK, _PLACE)
             .write.format(request["format"])
             .option("header", True)
             .mode("errorifexists")
             .save(request["output"])
         )
+        # Of the files only their sizes are read.
+        files = spark.read.format("binaryFile").load(request["output"])
+        written, largest = files.select(sql.count("length"), sql.max("length")).first()
     return {
         "rows": rows,
         "sampled": sampled,
         "ratio": sampled / rows,
         "partitions": partitions,
+        "files": written,
         "strata": len(strata),
         "keys": tests,
         "strata_test": of_strata,
@@ -101,8 +116,43 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
         "seed": seed,
         "attempts": attempt + 1,
         "passed": bool(passed and sampled),
-        "conf": _settings(spark, sampled / rows),
+        "conf": _settings(largest),
     }
+
+
+def _table(spark: Any, request: dict[str, Any]) -> Any:
+    from pyspark.sql.utils import AnalysisException
+
+    target = spark._jvm.org.apache.hadoop.fs.Path(request["output"])
+    if target.getFileSystem(spark._jsc.hadoopConfiguration()).exists(target):
+        raise RefusedError(f"{request['output']} is there already.", "Name another folder: --out.")
+    reader = spark.read.format(request["format"])
+    if request["format"] == "csv":
+        reader = reader.option("header", True).option("inferSchema", True)
+    try:
+        return reader.load(request["input"])
+    except AnalysisException as error:
+        raise RefusedError(
+            f"{request['input']} cannot be read as {request['format']}: "
+            f"{str(error).splitlines()[0]}",
+            "Name a table, and its --format.",
+        ) from error
+
+
+def _placed(spark: Any, drawn: Any, partitions: int) -> Any:
+    """Each row in the partition of its number in the full data.
+
+    Ranges of the number would not do: Spark estimates them from the rows' frequencies, and puts
+    small neighbouring partitions together. Hence by hash, of numbers that hash to each partition.
+    """
+    from pyspark.sql import functions as sql
+
+    # Of 64 numbers for each partition none is without by e to the power of -64.
+    numbers = spark.range(64 * partitions).select(
+        sql.pmod(sql.hash("id"), sql.lit(partitions)).alias(_PARTITION), sql.col("id")
+    )
+    places = numbers.groupBy(_PARTITION).agg(sql.min("id").alias(_PLACE))
+    return drawn.join(sql.broadcast(places), _PARTITION).repartition(partitions, _PLACE)
 
 
 def _key(table: Any, name: str, buckets: int, rows: int) -> Key:
@@ -111,7 +161,9 @@ def _key(table: Any, name: str, buckets: int, rows: int) -> Key:
     kind = table.schema[name].dataType.typeName()
     column = sql.col(f"`{name}`")
     if kind.startswith(NUMERIC):
-        value = column.cast("timestamp").cast("double") if kind == "date" else column.cast("double")
+        # Moments without a time zone are no numbers to Spark, those with a zone are.
+        moment = kind in ("date", "timestamp_ntz")
+        value = (column.cast("timestamp") if moment else column).cast("double")
         quantiles = [k / buckets for k in range(1, buckets)]
         # Greenwald and Khanna (SIGMOD 2001).
         bounds = table.select(value.alias("v")).stat.approxQuantile("v", quantiles, QUANTILE_ERROR)
@@ -135,8 +187,9 @@ def _key(table: Any, name: str, buckets: int, rows: int) -> Key:
             f"Column {name!r} is text ({length:.0f} characters, {distinct} different values in "
             f"{rows} rows): it has no groups to keep."
         )
-    ranked = table.groupBy(text.alias("v")).count().orderBy(sql.desc("count"), "v")
-    counts = {row["v"]: row["count"] for row in ranked.limit(buckets + 1).collect() if row["v"]}
+    named = table.where(column.isNotNull()).groupBy(text.alias("v")).count()
+    ranked = named.orderBy(sql.desc("count"), "v").limit(buckets + 1)
+    counts = {row["v"]: row["count"] for row in ranked.collect()}
     own = frequent(counts, buckets)
     bucket = (
         sql.when(column.isNull(), "null")
@@ -153,13 +206,14 @@ def _drawn(table: Any, request: dict[str, Any], seed: int) -> Any:
 
     ratio = request["ratio"]
     if request["join_key"]:
-        # The same keys in each table: independent samples of a tenth join to a hundredth. The seed
-        # of the first attempt stays, or tables that were tried again would not match.
-        place = sql.pmod(
-            sql.xxhash64(sql.col(f"`{request['join_key']}`"), sql.lit(request["seed"])),
-            sql.lit(1_000_000),
+        # The same keys in each table: independent samples of a tenth join to a hundredth.
+        place = sql.pmod(_hash(table, request["join_key"], seed), sql.lit(1_000_000))
+        # Nulls match nothing: by their hash all of them would be in the sample, or none.
+        return table.where(
+            sql.when(
+                sql.col(f"`{request['join_key']}`").isNull(), sql.rand(seed) < ratio
+            ).otherwise(place < round(ratio * 1_000_000))
         )
-        return table.where(place < round(ratio * 1_000_000))
     if not request["keys"]:
         return table.sample(fraction=ratio, seed=seed)
     # As many of each stratum as is its due; what is left of a row is drawn by lot for each stratum.
@@ -170,6 +224,22 @@ def _drawn(table: Any, request: dict[str, Any], seed: int) -> Any:
         ranked.withColumn("__kongming_due", ratio * sql.count("*").over(own))
         .where(sql.col(_RANK) < sql.col("__kongming_due"))
         .drop("__kongming_due")
+    )
+
+
+def _hash(table: Any, name: str, seed: int) -> Any:
+    """Of a join key, by its value: 5 of any type of number has one hash, as it is joined."""
+    from pyspark.sql import functions as sql
+
+    column, kind = sql.col(f"`{name}`"), table.schema[name].dataType.typeName()
+    if kind in ("byte", "short", "integer"):
+        column = column.cast("long")
+    if kind not in ("float", "double", "decimal"):
+        return sql.xxhash64(column, sql.lit(seed))
+    value = column.cast("double")
+    fits = (sql.abs(value) < LARGEST_WHOLE) & (value == sql.rint(value))
+    return sql.when(fits, sql.xxhash64(value.cast("long"), sql.lit(seed))).otherwise(
+        sql.xxhash64(value, sql.lit(seed))
     )
 
 
@@ -190,17 +260,11 @@ def _test(name: str, kind: str, full: dict[str, int], drawn: dict[str, int]) -> 
     }
 
 
-def _settings(spark: Any, ratio: float) -> dict[str, str]:
-    """Settings under which files of the sample are cut into as many tasks as those of all data."""
-    names = {
-        "spark.sql.files.maxPartitionBytes": 128 << 20,
-        "spark.sql.files.openCostInBytes": 4 << 20,
-    }
-    settings = {}
-    for name, default in names.items():
-        size = size_bytes(str(spark.conf.get(name, str(default))), "b") or default
-        settings[name] = str(max(round(size * ratio), 1))
-    return settings
+def _settings(largest: int) -> dict[str, str]:
+    """Settings under which each file of the sample is read by one task, as its partition of the
+    full data was: no file is cut, and opening one costs as much as a task may hold."""
+    names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+    return dict.fromkeys(names, str(max(largest, 1)))
 
 
 def main() -> None:
@@ -211,7 +275,7 @@ def main() -> None:
     try:
         report = sample(spark, request)
     except RefusedError as error:
-        report = {"error": str(error), "hint": "Choose other keys: --keys."}
+        report = {"error": str(error), "hint": error.hint}
     finally:
         spark.stop()
     Path(request["report"]).write_text(json.dumps(report))
