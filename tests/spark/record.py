@@ -13,10 +13,13 @@ import json
 import os
 import re
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import zstandard
@@ -26,6 +29,10 @@ __all__ = ["LOGS", "SETTINGS", "log_of", "main", "sanitised"]
 LOGS = Path(__file__).resolve().parent / "logs"
 
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,640]"
+
+TWO_HOSTS = "spark://127.0.0.1"
+"""A master and workers of two addresses: no task is copied to the host that it runs on, and the
+workers of a local cluster have one."""
 
 SETTINGS: dict[str, tuple[str, dict[str, str]]] = {
     "queries": (LOCAL, {}),
@@ -56,6 +63,16 @@ SETTINGS: dict[str, tuple[str, dict[str, str]]] = {
         {"spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "1s"},
     ),
     "killed_driver": (LOCAL, {}),
+    "speculation": (
+        TWO_HOSTS,
+        {
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "2m",
+            "spark.speculation": "true",
+            "spark.speculation.interval": "100ms",
+            "spark.speculation.multiplier": "1.5",
+        },
+    ),
     "rolling": (
         LOCAL,
         {
@@ -78,20 +95,63 @@ def log_of(name: str, python: str, folder: Path, more: Mapping[str, str] | None 
     master, settings = SETTINGS.get(name, (LOCAL, {}))
     logs = folder / "events"
     logs.mkdir(parents=True)
-    _run(
-        python,
-        [name],
-        folder,
-        {
-            "spark.master": master,
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.compress": "false",
-            "spark.eventLog.dir": logs.as_uri(),
-            **settings,
-            **(more or {}),
-        },
-    )
+    with ExitStack() as stack:
+        if master == TWO_HOSTS:
+            master = stack.enter_context(_two_hosts(python, folder))
+        _run(
+            python,
+            [name],
+            folder,
+            {
+                "spark.master": master,
+                "spark.eventLog.enabled": "true",
+                "spark.eventLog.compress": "false",
+                "spark.eventLog.dir": logs.as_uri(),
+                **settings,
+                **(more or {}),
+            },
+        )
     return logs
+
+
+@contextmanager
+def _two_hosts(python: str, folder: Path) -> Iterator[str]:
+    """Start a master and two workers of a core each, and give the master's address."""
+    [home] = Path(python).parent.parent.glob("lib/python3*/site-packages/pyspark")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    master = f"{TWO_HOSTS}:{port}"
+    worker = ("worker.Worker", "--cores", "1", "--memory", "640m", "--webui-port", "0", master)
+    commands = [
+        ("master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0"),
+        *((*worker, "--host", f"127.0.0.{number}") for number in (1, 2)),
+    ]
+    environment = os.environ | {
+        "SPARK_HOME": str(home),
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}",
+    }
+    processes = []
+    try:
+        for command in commands:
+            words = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{command[0]}"]
+            processes.append(
+                subprocess.Popen(
+                    [*words, *command[1:]],
+                    env=environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+        yield master
+    finally:
+        # A worker's executors are in its session.
+        for process in processes:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _run(python: str, words: list[str], folder: Path, settings: Mapping[str, str]) -> None:

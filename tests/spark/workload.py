@@ -96,6 +96,14 @@ def killed_executor(spark: Any) -> None:
     pairs.reduceByKey(lambda a, b: a + b, 8).foreach(lambda row: _die_once(row, str(flag)))
 
 
+def speculation(spark: Any) -> None:
+    """The first attempt of the last task lags, and one that starts later overtakes it."""
+    context = spark.sparkContext
+    context.parallelize(range(8), 8).foreach(_lag_once)
+    # A task that is killed ends when its worker of Python does, two seconds later.
+    time.sleep(5)
+
+
 def killed_driver(spark: Any) -> None:
     """The driver ends in the middle of a job, as by kill -9."""
     context = spark.sparkContext
@@ -135,6 +143,10 @@ def _fail_once(x: int) -> None:
         raise ValueError("the first attempt of this task fails")
 
 
+def _lag_once(x: int) -> None:
+    time.sleep(20 if x == 7 and _attempt() == 0 else 0.5)
+
+
 def _die_once(row: tuple[int, int], flag: str) -> None:
     if row[0] == 3 and not Path(flag).exists():
         Path(flag).touch()
@@ -166,7 +178,7 @@ APPLICATIONS = {
     work.__name__: work
     for work in (
         *(queries, cache, pools, streaming, dynamic, barrier, failures),
-        *(killed_executor, killed_driver, rolling),
+        *(killed_executor, killed_driver, rolling, speculation),
     )
 }
 

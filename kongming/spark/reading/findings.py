@@ -53,7 +53,7 @@ _SENTENCES = {
     FAILED_STAGES: "{} failed.",
     FAILED: "{} failed, after holding a slot.",
     KILLED: "{} {were} killed, after holding a slot.",
-    SPECULATIVE: "{} {were} speculative copies.",
+    SPECULATIVE: "{} {were} copied by speculation, and the copies held slots.",
     RESUBMITTED: "{} had to run again, since what they wrote was lost.",
     LOST: "{} {were} lost",
     EXCLUDED: "{} {were} excluded for a time.",

@@ -13,7 +13,9 @@ import zstandard
 
 from kongming.records.errors import InputError
 from kongming.spark import reading
-from kongming.spark.application import FAILED, SUCCEEDED, Application
+from kongming.spark.application import FAILED, KILLED, SUCCEEDED, Application
+from kongming.spark.model.replay import replay
+from kongming.spark.model.workload import workload_of
 from kongming.spark.reading.repairs import PARTS
 from tests.spark.record import LOGS
 
@@ -94,6 +96,28 @@ def test_failed_tasks_held_their_slots() -> None:
     assert sum(map(len, failed)) == kinds(application)["failed-tasks"]
     assert all((tasks["finish_s"] > tasks["launch_s"]).all() for tasks in failed)
     assert [job.succeeded for job in application.jobs] == [True, False]
+
+
+def test_a_speculative_copy_and_its_original_held_slots() -> None:
+    application = read("spark-4-speculation.zstd")
+    counts = kinds(application)
+    assert (counts["speculative-tasks"], counts["killed-tasks"]) == (1, 1)
+    [stage] = application.stages
+    [copy] = stage.tasks[stage.tasks["speculative"]]
+    [original] = stage.tasks[stage.tasks["status"] == KILLED]
+    assert (copy["status"], copy["attempt"]) == (SUCCEEDED, 1)
+    assert copy["partition"] == original["partition"]
+    assert copy["executor"] != original["executor"]
+    # The original ran on until its worker of Python had been ended, two seconds later.
+    assert original["launch_s"] < copy["launch_s"] < copy["finish_s"] < original["finish_s"] - 2.0
+    workload = workload_of(application)
+    [work] = workload.stages
+    assert work.speculation is not None
+    assert work.lengths.sum() == pytest.approx(
+        float((stage.tasks["finish_s"] - stage.tasks["launch_s"]).sum()), rel=1e-5
+    )
+    # No stage waits for a task that is killed.
+    assert replay(workload, workload.cluster).end_s == pytest.approx(workload.measured_s, rel=0.02)
 
 
 def test_a_killed_driver_leaves_an_unfinished_job() -> None:
