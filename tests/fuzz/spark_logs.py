@@ -1,5 +1,5 @@
 """Event logs of Spark that are cut, damaged, without some of their lines or with some twice: what
-is read of them has no negative time and no number that is none."""
+is read of them, and estimated from it, has no negative time and no number that is none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ import zstandard
 from hypothesis import strategies as st
 
 from kongming.cli.spark.inspect import document
+from kongming.spark import estimate_document
+from kongming.spark.application import Application
+from kongming.spark.estimation import Estimator, Size, warnings_of
 from kongming.spark.inspection import inspect
+from kongming.spark.model.cluster import dynamic_allocation
 from kongming.spark.reading import read
 from kongming.spark.reading.repairs import PARTS
 from tests.fuzz.mutations import contents, documents
@@ -25,9 +29,10 @@ from tests.spark.record import LOGS
 
 
 @cache
-def _events() -> list[Any]:
-    recorded = zstandard.decompress((LOGS / "spark-4-killed-executor.zstd").read_bytes())
-    return [json.loads(line) for line in recorded.splitlines()]
+def _recorded() -> list[list[Any]]:
+    """The events of each recorded log."""
+    logs = [zstandard.decompress(path.read_bytes()) for path in sorted(LOGS.glob("*.zstd"))]
+    return [[json.loads(line) for line in log.splitlines()] for log in logs]
 
 
 @cache
@@ -39,7 +44,7 @@ def _packed() -> list[bytes]:
 @st.composite
 def _lines(draw: st.DrawFn) -> bytes:
     """Lines dropped, doubled, out of order, with other values in them; cut at last."""
-    events = list(draw(st.sampled_from([_events(), run()])))
+    events = list(draw(st.sampled_from([run(), *_recorded()])))
     chance = random.Random(draw(st.integers(0, 2**32)))
     remaining = [
         event for event in events if chance.random() > draw(st.sampled_from([0.0, 0.02, 0.3]))
@@ -66,7 +71,8 @@ def log(drawn: bytes) -> None:
 
 
 def check(path: Path) -> None:
-    """Read a log, inspect it, and raise AssertionError where it holds what cannot be."""
+    """Read a log, inspect it, estimate from it, and raise AssertionError where it holds what cannot
+    be."""
     application = read(path, missing=0.9)
     for stage in application.stages:
         tasks = stage.tasks
@@ -85,6 +91,41 @@ def check(path: Path) -> None:
         assert executor.removed_s is None or 0 <= executor.added_s <= executor.removed_s
     assert all(finding.count > 0 for finding in application.findings)
     json.dumps(document(application, inspect(application)), allow_nan=False)
+    check_estimates(application)
+
+
+def check_estimates(application: Application) -> None:
+    """Estimate and recommend by both models, on executors that stay and on those that come and
+    go."""
+    for paper in (False, True):
+        estimator = Estimator(application, paper=paper)
+        sizes = [Size(1), Size(3, cores=2), Size(40, memory_bytes=2.0**30)]
+        if not paper:
+            sizes.append(Size(4, dynamic=dynamic_allocation(application, 0, 4)))
+        estimates = estimator.estimates(sizes, jobs=1)
+        answer = estimate_document.document(
+            estimator, estimates, by_execution=True, warnings=warnings_of(estimator, estimates)
+        )
+        json.dumps(answer, allow_nan=False)
+        for each in answer["estimates"]:
+            assert 0.0 <= each["utilisation"] <= 1.0
+        for query in answer["executions"]:
+            assert query["measured_s"] >= 0.0
+        for runtime_s in (
+            *(each["runtime_s"] for each in answer["estimates"]),
+            *(each["runtime_s"] for query in answer["executions"] for each in query["estimates"]),
+        ):
+            assert 0.0 <= runtime_s["lower"] <= runtime_s["median"] <= runtime_s["upper"]
+        seconds = [
+            answer["driver_s"],
+            answer["critical_path_s"],
+            answer["self_check"]["replayed_s"],
+        ]
+        for each in answer["estimates"]:
+            seconds += [each["machine_s"], each["cost"], *each["baselines"].values()]
+        for choice in answer["recommendation"].values():
+            seconds += [choice["runtime_s"], choice["cost"]]
+        assert min(seconds) >= 0.0, answer
 
 
 TARGETS = {"spark logs": Target(log_draws, log, 40)}
