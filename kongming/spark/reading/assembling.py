@@ -429,10 +429,14 @@ def _dropped(
     # np.unique makes a table of hashes, of 40 bytes a task.
     done.sort()
     done = done[np.append(True, done[1:] != done[:-1])] if len(done) else done
-    # A copy of a task that succeeded may well be running still.
-    succeeded = np.isin([each.partition for each in running], done, kind="sort").tolist()
+    # A copy of a task that succeeded may well be running still. np.isin sorts both as wide numbers,
+    # of 30 bytes a task.
+    partitions = np.array([each.partition for each in running], "i8")
+    low, high = (np.searchsorted(done, partitions, side) for side in ("left", "right"))
     started = {
-        each.partition: each for each, known in zip(running, succeeded, strict=True) if not known
+        each.partition: each
+        for each, absent in zip(running, (low == high).tolist(), strict=True)
+        if absent
     }
     unknown = task_count - len(done) - len(started) if alone else 0
     return Dropped(tuple(started.values()), max(0, unknown))

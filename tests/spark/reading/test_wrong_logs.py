@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import tracemalloc
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,10 +14,19 @@ import numpy as np
 import pytest
 
 from kongming.records.errors import CannotAnswerError, InputError
-from kongming.spark.application import FAILED, KILLED, SUCCEEDED, UNFINISHED, Application
+from kongming.spark.application import (
+    FAILED,
+    KILLED,
+    SUCCEEDED,
+    TASK,
+    UNFINISHED,
+    Application,
+)
 from kongming.spark.reading import read
+from kongming.spark.reading.assembling import _dropped
 from kongming.spark.reading.codecs import decompressed
 from kongming.spark.reading.lines import LONGEST
+from kongming.spark.reading.repairs import Started
 from tests.spark.event_lines import START_MS, Event, content, run, task_start
 from tests.spark.record import LOGS
 
@@ -288,6 +298,26 @@ def test_failed_killed_and_speculative_tasks_hold_slots(read_events: Read) -> No
     assert kinds(application) == {"failed-tasks": 1, "killed-tasks": 1, "speculative-tasks": 1}
     statuses = application.stages[0].tasks["status"]
     assert sorted(statuses.tolist()) == [SUCCEEDED] * 4 + [FAILED, KILLED]
+
+
+def test_looking_for_dropped_events_takes_little_memory() -> None:
+    """Next to 98 bytes that a task is, of which by far the most are kept: 150 in all."""
+    count = 200_000
+    tasks = np.zeros(count, TASK)
+    tasks["partition"] = np.arange(count)[::-1]
+    running = [Started(0.0, 0, partition, 0, 0, True) for partition in (5, count + 7)]
+    tracemalloc.start()
+    try:
+        without = _dropped(tasks, [], count, True)
+        peaks = [tracemalloc.get_traced_memory()[1]]
+        tracemalloc.reset_peak()
+        dropped = _dropped(tasks, running, count + 10, True)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    assert (without.started, without.unknown) == ((), 0)
+    assert (dropped.started, dropped.unknown) == ((running[1],), 9)
+    assert max(peaks) < 24 * count
 
 
 def test_what_was_lost_and_runs_again_is_no_task_of_its_own(read_events: Read) -> None:
