@@ -1,11 +1,12 @@
 """How fast event logs are read, and in how much memory.
 
-    python -m benchmarks.spark.reading [--tasks N] [--rounds N] [--gigabytes N]
+    python -m benchmarks.spark.reading [--tasks N] [--rounds N] [--gigabytes N] [--log FILE]
 
 Prints one JSON document: the speed of reading over that of ``json.loads`` over all lines of the
 same log, plain (target 3) and zstd (target 2), the medians of rounds that take turns; bytes a task
 (target 150), from the peaks of two processes that read logs of N and 5 N tasks of one stage; with
-``--gigabytes`` the peak of a process that reads so much (target 512 MiB). For an idle machine.
+``--gigabytes`` the peak of a process that reads so much (target 512 MiB); with ``--log`` only the
+speed, of a plain log that Spark wrote. For an idle machine.
 """
 
 from __future__ import annotations
@@ -86,9 +87,15 @@ def parse(path: Path) -> None:
 
 
 def speeds(folder: Path, tasks: int, rounds: int) -> dict[str, object]:
-    plain, packed = folder / "plain", folder / "packed"
+    plain = folder / "plain"
     write(plain, lines(tasks), compressed=False)
-    write(packed, lines(tasks), compressed=True)
+    return {"tasks": tasks, **speeds_of(plain, folder, rounds)}
+
+
+def speeds_of(plain: Path, folder: Path, rounds: int) -> dict[str, object]:
+    packed = folder / "packed"
+    with plain.open("rb") as file:
+        write(packed, file, compressed=True)
     works: dict[str, Callable[[], object]] = {
         "json": lambda: parse(plain),
         "plain": lambda: read(plain),
@@ -101,8 +108,8 @@ def speeds(folder: Path, tasks: int, rounds: int) -> dict[str, object]:
     medians = {name: statistics.median(values) for name, values in taken.items()}
     ratio = {name: medians["json"] / medians[name] for name in ("plain", "zstd")}
     return {
-        "tasks": tasks,
         "bytes": plain.stat().st_size,
+        "zstd_bytes": packed.stat().st_size,
         "seconds": medians,
         "speed_over_json": ratio,
         "targets": {"plain": 3.0, "zstd": 2.0},
@@ -151,6 +158,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--gigabytes", type=float, default=0.0)
+    parser.add_argument("--log", type=Path)
     parser.add_argument("--peak", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak is not None:
@@ -159,7 +167,10 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        document = {
+        if options.log is not None:
+            print(json.dumps(speeds_of(options.log, folder, options.rounds), indent=2))
+            return
+        document: dict[str, object] = {
             "speed": speeds(folder, options.tasks, options.rounds),
             "memory": memory(folder, 5 * options.tasks),
         }
