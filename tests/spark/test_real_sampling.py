@@ -170,3 +170,11 @@ def test_samples_of_two_tables_join_to_their_ratio(sample: Any, tmp_path: Path) 
     again = sample(items, "--out", str(tmp_path / "i"), *options, *words)
     assert again.returncode == 2
     assert "is there already" in again.stderr
+
+    # A region is in with all of its rows or not at all, and as seldom under this seed next time.
+    apart = ("--join-key", "region", "--keys", "region", *words)
+    failed = sample(orders, "--out", str(tmp_path / "r"), *apart)
+    assert failed.returncode == 4
+    assert "After 1 attempt the sample differs" in failed.stderr
+    assert "with another --seed" in failed.stderr
+    assert not (tmp_path / "r").exists()
