@@ -137,10 +137,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
     return GroupScheduling(config, log, _folder(config))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    line = system.left_out()
-    if line is not None:
-        terminalreporter.write_line(line)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
+    """Write what was left out as the last line, below pytest's list of skips and its counts."""
+    try:
+        return (yield)
+    finally:
+        line = system.left_out()
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if line is not None and reporter is not None:
+            reporter.write_line(line)
 
 
 @contextmanager
