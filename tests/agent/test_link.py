@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import random
 import sqlite3
 import threading
@@ -235,29 +234,42 @@ def test_the_thread_survives_what_nobody_foresaw(fleet: tuple[Fleet, str], spool
     assert link.failures >= 2
 
 
+class Waits(threading.Event):
+    """An event that keeps how long it was waited for, and is set at the ``last`` time."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self.delays_s: list[float | None] = []
+        self._last = last
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.delays_s.append(timeout)
+        if len(self.delays_s) == self._last:
+            self.set()
+        return self.is_set()
+
+
 def test_new_records_do_not_hurry_a_server_that_is_away(spool: Spool) -> None:
-    attempts: list[float] = []
+    stopping = Waits(last=4)
+    attempts = 0
 
     def channel() -> grpc.Channel:
-        attempts.append(time.monotonic())
+        nonlocal attempts
+        attempts += 1
+        # A record comes during each attempt. Where it hurried the next, nothing would end them.
+        link.wake()
+        if attempts == 20:
+            stopping.set()
         raise UnavailableError("It is away.")
 
     link = Link(
         channel, spool, FakeNode(), timeout_s=1.0, longest_retry_s=60.0, rng=random.Random(1)
     )
-    stopping = threading.Event()
-    thread = threading.Thread(target=link.run, args=(stopping,))
-    thread.start()
-    for _ in range(100):
-        link.wake()
-        time.sleep(0.01)
-    stopping.set()
-    link.wake()
-    thread.join(5.0)
-    assert not thread.is_alive()
-    # Delays of a quarter of a second at least, and then of half a one.
-    assert all(b - a >= 0.2 for a, b in itertools.pairwise(attempts))
-    assert len(attempts) >= 2
+    link.run(stopping)
+    assert attempts == len(stopping.delays_s) == 4
+    # Of half a second, doubled after each failure, and half of it random.
+    least_s = (0.25, 0.5, 1.0, 2.0)
+    assert all(s <= (d or 0.0) for s, d in zip(least_s, stopping.delays_s, strict=True))
 
 
 def test_it_registers_again_when_the_reference_changed_or_the_server_forgot(

@@ -196,11 +196,16 @@ def test_who_comes_and_goes_from_many_addresses_takes_no_more(
     eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES)
 
 
+ENOUGH_HITS = 6
+"""Of each part of an attack: few, since once the server is closed nobody connects."""
+
+
 def hit_and_run(address: str, sources: Iterator[str], until: float) -> int:
     """Connect from one address after the other, send one flood and reset; returns how often that
-    succeeded."""
+    succeeded. Goes on until that moment, and on a busy machine until there are enough of them."""
     hits = 0
-    while time.monotonic() < until:
+    given_up_at = until + 120.0
+    while time.monotonic() < (until if hits >= ENOUGH_HITS else given_up_at):
         with suppress(OSError):
             connection = Http2.to(address, source=next(sources), timeout=0.2)
             with suppress(OSError):
@@ -229,8 +234,7 @@ def test_who_leaves_before_anybody_looks_takes_no_more(never_flooded: Fleet) -> 
         ]
         while not all(future.done() for future in hits):
             assert fleet.answers() == before
-    # Few: once it is closed nobody connects.
-    assert sum(future.result() for future in hits) > 20
+    assert all(future.result() >= ENOUGH_HITS for future in hits)
     assert memory(fleet, "VmHWM") - calm < MOST_BYTES
     eventually(lambda: memory(fleet, "VmRSS") - calm < MOST_BYTES // 2)
 
@@ -315,7 +319,7 @@ def test_strangers_at_addresses_of_known_callers_cannot_go_on_for_ever(
         ]
         while not all(future.done() for future in hits):
             assert fleet.answers() == before
-    assert sum(future.result() for future in hits) > 20
+    assert all(future.result() >= ENOUGH_HITS for future in hits)
     assert memory(fleet, "VmHWM") - calm < 2 * MOST_BYTES
 
 

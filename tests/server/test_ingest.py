@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from kongming_server.ingest.write import Ingest, Report
 from kongming.records.errors import InputError, OverloadedError, StoreError, UnavailableError
 from kongming.store import Accepted, Reported
 from tests import builders
+from tests.virtual_time import InlineExecutor, run_in_virtual_time
 
 
 class SlowStore:
@@ -132,40 +132,42 @@ def test_a_node_that_sends_much_rests_and_others_do_not_wait_for_it() -> None:
     async def test() -> None:
         store = SlowStore()
         limits = {"batch_records": 500, "queue_records": 1000, "gather_s": 0.5}
-        async with ingest_into(store, **limits) as ingest:
+        async with ingest_into(store, writer=InlineExecutor(), **limits) as ingest:
             thief = [
                 await ingest.enqueue(report(f"t{number}", node_id="thief", by="thief"))
                 for number in range(100)
             ]
             await asyncio.gather(*thief[:16])
-            begun = time.monotonic()
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
             # Those of another wait for a fifth of the time that its next ones do.
             await ingest.add(report("honest", by="honest"))
-            honest_s = time.monotonic() - begun
+            honest_s = loop.time() - begun
             await thief[-1]
-            thief_s = time.monotonic() - begun
-        assert honest_s < thief_s / 3
+            thief_s = loop.time() - begun
+        # The rest of it are three transactions more.
+        assert (honest_s, thief_s) == (pytest.approx(0.2 * 0.5), pytest.approx(3 * 0.5))
         first, second, third = store.transactions[:3]
         assert 16 <= len(first) < 50
         assert second == ["honest"]
         assert len(third) <= len(first)
         assert sum(map(len, store.transactions)) == 101
 
-    run(test)
+    run_in_virtual_time(test)
 
 
 def test_nodes_of_one_caller_do_not_rest_for_each_other() -> None:
     async def test() -> None:
         store = SlowStore()
         limits = {"batch_records": 500, "queue_records": 1000, "gather_s": 0.5}
-        async with ingest_into(store, **limits) as ingest:
+        async with ingest_into(store, writer=InlineExecutor(), **limits) as ingest:
             much = [await ingest.enqueue(report(f"m{n}", by="fleet")) for n in range(100)]
             await much[0]
             await ingest.add(report("other", node_id="node-2", by="fleet"))
             assert not much[-1].done()
             await asyncio.gather(*much)
 
-    run(test)
+    run_in_virtual_time(test)
 
 
 def report(*ids: str, node_id: str = "node-1", by: str = "") -> Report:
@@ -175,10 +177,13 @@ def report(*ids: str, node_id: str = "node-1", by: str = "") -> Report:
 
 @asynccontextmanager
 async def ingest_into(
-    store: SlowStore, committed: Callable[[Report, Accepted], None] | None = None, **limits: Any
+    store: SlowStore,
+    committed: Callable[[Report, Accepted], None] | None = None,
+    writer: Executor | None = None,
+    **limits: Any,
 ) -> AsyncIterator[Ingest]:
     values = {"batch_records": 4, "queue_records": 8, "queue_wait_s": 0.2} | limits
-    with ThreadPoolExecutor(1) as writer:
+    with writer or ThreadPoolExecutor(1) as writer:
         ingest = Ingest(store, writer, committed or (lambda r, a: None), **values)
         ingest.start()
         try:
@@ -212,7 +217,8 @@ def test_what_comes_during_a_transaction_shares_the_next_one() -> None:
 def test_transactions_keep_their_distance_and_the_first_does_not_wait() -> None:
     async def test() -> None:
         store = SlowStore()
-        async with ingest_into(store, batch_records=100, gather_s=1.0) as ingest:
+        limits = {"batch_records": 100, "gather_s": 1.0}
+        async with ingest_into(store, writer=InlineExecutor(), **limits) as ingest:
             await ingest.add(report("first"))
             waiting = []
             for record_id in "abcd":
@@ -221,25 +227,27 @@ def test_transactions_keep_their_distance_and_the_first_does_not_wait() -> None:
             await asyncio.gather(*waiting)
         assert store.transactions == [["first"], ["a", "b", "c", "d"]]
 
-    run(test)
+    run_in_virtual_time(test)
 
 
 def test_the_distance_grows_with_what_is_gathered() -> None:
     async def test() -> None:
         store = SlowStore()
         many = [f"{number:02d}" for number in range(20)]
-        async with ingest_into(store, batch_records=100, gather_s=2.0) as ingest:
+        limits = {"batch_records": 100, "gather_s": 2.0}
+        async with ingest_into(store, writer=InlineExecutor(), **limits) as ingest:
             await ingest.add(report(*many))
-            begun = time.monotonic()
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
             # After twenty at once the next one waits for the full time, and after one much less.
             await ingest.add(report("next"))
-            long_s = time.monotonic() - begun
+            long_s = loop.time() - begun
             await ingest.add(report("last"))
-            short_s = time.monotonic() - begun - long_s
+            short_s = loop.time() - begun - long_s
         assert store.transactions == [many, ["next"], ["last"]]
-        assert short_s < long_s
+        assert (long_s, short_s) == (pytest.approx(2.0), pytest.approx(0.2 * 2.0))
 
-    run(test)
+    run_in_virtual_time(test)
 
 
 def test_each_report_is_answered_for_its_own_records() -> None:

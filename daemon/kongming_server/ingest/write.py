@@ -82,7 +82,7 @@ class _Waiting:
 @dataclass(slots=True)
 class _Line:
     """The reports that one caller brought of one node. It rests until ``ready_at``, in seconds of
-    the monotonic clock."""
+    the loop's clock."""
 
     waiting: deque[_Waiting] = field(default_factory=deque)
     records: int = 0
@@ -222,11 +222,11 @@ class Ingest:
             if not self._ready():
                 await self._wait_for_a_line()
                 continue
-            early_s = earliest - time.monotonic()
+            early_s = earliest - _now()
             if early_s > 0.0 and not self._closing and not self._fills_a_batch():
                 await asyncio.sleep(early_s)
             group = self._take()
-            earliest = time.monotonic() + self._distance_s(_nodes(group))
+            earliest = _now() + self._distance_s(_nodes(group))
             reports = [waiting.report for waiting in group]
             results: Sequence[Accepted | Exception]
             begun = time.perf_counter()
@@ -249,7 +249,7 @@ class Ingest:
     def _ready(self) -> list[_Key]:
         """Whose reports can be written now, in turn: all of them once the server is about to
         end."""
-        now = time.monotonic()
+        now = _now()
         return [
             key
             for key, line in self._lines.items()
@@ -263,7 +263,7 @@ class Ingest:
     async def _wait_for_a_line(self) -> None:
         """Wait until a report came, or one that waits has rested."""
         resting = [line.ready_at for line in self._lines.values() if line.waiting]
-        until = min(resting) - time.monotonic() if resting else None
+        until = min(resting) - _now() if resting else None
         with suppress(TimeoutError):
             async with asyncio.timeout(until):
                 await self._filled.wait()
@@ -296,7 +296,7 @@ class Ingest:
             self._lines[key] = self._lines.pop(key)
             if line.waiting and taken[key] < _OF_ONE_NODE:
                 turns.append(key)
-        now = time.monotonic()
+        now = _now()
         for key, count in taken.items():
             self._lines[key].ready_at = now + self._distance_s(count)
         rested = [k for k, line in self._lines.items() if not line.waiting and line.ready_at <= now]
@@ -335,6 +335,11 @@ class Ingest:
             log.exception("A report was kept but could not be used.")
         if not waiting.done.cancelled():
             waiting.done.set_result(result)
+
+
+def _now() -> float:
+    """Return the time of the loop, by which it sleeps as well."""
+    return asyncio.get_running_loop().time()
 
 
 def _nodes(group: Sequence[_Waiting]) -> int:
