@@ -1,4 +1,10 @@
-"""Records as messages and back, field by field.
+"""Records as messages and back, field by field: what agents report.
+
+``message_codec`` translates by the names of fields, and could do this too, given the names that
+differ. It encodes a fingerprint of 35 readings, a run with two of them and a signature in 0.94,
+0.86 and 0.87 of the time, but a server decodes: there it takes 2.2, 2.1 and 2.3 times as long (212
+us of CPU instead of 95 for the fingerprint, without the checks of ids that are made here; node
+facts 1.1 and 1.3 times). Least of 15 rounds by turns, protobuf's C implementation, AMD EPYC, busy.
 
 ``*_from_message`` raise InputError for an unknown enum or a missing part, and ImplausibleError
 where the record refuses a number; the field is named by its path in the message.
