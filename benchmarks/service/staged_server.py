@@ -24,7 +24,7 @@ from kongming_server import interceptors, main
 from kongming_server.decoding import Decoder
 from kongming_server.ingest.write import Ingest
 from kongming_server.services import fleet
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 
 from kongming.engine.engine import Engine
 from kongming.store import Store
@@ -98,9 +98,9 @@ def _time_all() -> None:
     _timed(Decoder, "message", "decode", coroutine=True)
     _timed(fleet.FleetService, "Report", "service", coroutine=True)
     _timed(fleet.reports, "fingerprint_of", "checks")
-    _timed(Hub, "alive", "state")
-    _timed(Hub, "count_plausible", "state", coroutine=True)
-    _timed(Hub, "use_fingerprint", "state")
+    _timed(SharedState, "alive", "state")
+    _timed(SharedState, "count_plausible", "state", coroutine=True)
+    _timed(SharedState, "use_fingerprint", "state")
     _timed(Engine, "refresh", "refresh")
     _timed(Ingest, "enqueue", "queue", coroutine=True)
     _timed(Ingest, "_write", "queue", coroutine=True)

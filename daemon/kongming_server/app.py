@@ -60,7 +60,7 @@ from kongming_server.services.node_access import NodeAccess
 from kongming_server.services.profiles import ProfilesService
 from kongming_server.settings import Config
 from kongming_server.settings import Server as ServerSettings
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 from kongming_server.supervision import TICK_S, Supervisor
 from kongming_server.training.queue import Training
 from kongming_server.upkeep import Every, Upkeep
@@ -149,55 +149,57 @@ class App:
             ttl_s=config.fleet.fingerprint_ttl_s, silent_after_s=config.fleet.silent_after_s
         )
         engine = Engine(settings)
-        hub = Hub(
+        state = SharedState(
             *(config, store, self._executor, engine, self._clock, self._metrics, settings),
             outage=self._outage,
             supervisor=self._supervisor,
         )
-        restore = Restore(hub)
+        restore = Restore(state)
         since = await restore.everything()
-        if store.is_new or not (len(hub.agents) or restore.models_in_service or len(tokens)):
+        if store.is_new or not (len(state.agents) or restore.models_in_service or len(tokens)):
             log.warning(
                 "The store %s is %s: it knows no node, no model and no token.",
                 store.url,
                 "new" if store.is_new else "empty",
             )
 
-        training, closed_loop, ingest = await self._start_work(url, hub)
-        await self._look_after(hub, ingest, tokens, restore, since)
-        addresses = await self._listen(hub, tokens, training, closed_loop, ingest)
+        training, closed_loop, ingest = await self._start_work(url, state)
+        await self._look_after(state, ingest, tokens, restore, since)
+        addresses = await self._listen(state, tokens, training, closed_loop, ingest)
         self._health.tell(serving=True)
         self._why_not_ready = None
         return addresses
 
-    async def _start_work(self, url: str, hub: Hub) -> tuple[Training, ClosedLoop, Ingest]:
+    async def _start_work(
+        self, url: str, state: SharedState
+    ) -> tuple[Training, ClosedLoop, Ingest]:
         """Start what trains, what judges models, and what stores reports."""
         config, undo = self._config, self._undo
         training = Training(
             url,
-            hub.engine,
+            state.engine,
             config.training,
             metrics=self._metrics,
-            now=hub.now,
+            now=state.now,
         )
         undo.push_async_callback(training.close)
         await training.start()
         closed_loop = ClosedLoop(
-            hub.store,
-            hub.engine,
+            state.store,
+            state.engine,
             config.closed_loop,
             training,
-            hub.profile_requests,
+            state.profile_requests,
             metrics=self._metrics,
-            now=hub.now,
+            now=state.now,
             working=self._supervisor.working,
         )
         undo.push_async_callback(closed_loop.close)
         await closed_loop.start()
         ingest = Ingest(
-            hub.store,
+            state.store,
             self._writer,
-            hub.use_report,
+            state.use_report,
             batch_records=config.ingest.batch_records,
             queue_records=config.ingest.queue_records,
             queue_wait_s=config.ingest.queue_wait_s,
@@ -212,7 +214,7 @@ class App:
 
     async def _listen(
         self,
-        hub: Hub,
+        state: SharedState,
         tokens: TokenBook,
         training: Training,
         closed_loop: ClosedLoop,
@@ -234,14 +236,14 @@ class App:
         over_grpc = self._connections(max(1, most_grpc - _JOINING), spare_trusted=True)
         encrypted = bool(config.security.certificate)
         floods = FloodWatch(over_grpc, self._supervisor.working, tls=encrypted)
-        loads = NodeLoads(hub.engine, hub.now, self._metrics, config.series)
+        loads = NodeLoads(state.engine, state.now, self._metrics, config.series)
         if config.otel.endpoint:
             pusher = Pusher(config.otel, self._metrics, loads.refresh)
             undo.push_async_callback(pusher.close)
             self._every.start("Pushing metrics", config.otel.period_s, pusher.push)
-        predictor = CountedPredictor(hub.engine, hub.now, self._metrics, hub.agents.id_of)
-        access = NodeAccess(hub, Ownership(TokensNow(tokens, time.time)))
-        assignments = AssignmentsService(hub, closed_loop, access)
+        predictor = CountedPredictor(state.engine, state.now, self._metrics, state.agents.id_of)
+        access = NodeAccess(state, Ownership(TokensNow(tokens, time.time)))
+        assignments = AssignmentsService(state, closed_loop, access)
         server = grpc.aio.server(
             interceptors=interceptors(guard, over_grpc, self._supervisor.working, floods.report),
             # More than are kept: whoever comes when all places are taken takes one of a stranger.
@@ -249,9 +251,9 @@ class App:
         )
         predictor_pb2_grpc.add_PredictorServicer_to_server(predictor, server)
         assignments_pb2_grpc.add_AssignmentsServicer_to_server(assignments, server)
-        fleet = FleetService(hub, ingest, closed_loop, assignments, access)
+        fleet = FleetService(state, ingest, closed_loop, assignments, access)
         fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
-        profiles = ProfilesService(hub.store, hub.engine, training, closed_loop)
+        profiles = ProfilesService(state.store, state.engine, training, closed_loop)
         profiles_pb2_grpc.add_ProfilesServicer_to_server(profiles, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
@@ -272,7 +274,7 @@ class App:
         http_ports = AsyncExitStack()
 
         async def drain() -> None:
-            hub.end()
+            state.end()
             self._health.end()
             # At the same time: both ports have one grace.
             await all_ended(server.stop(self._grace_s), http_ports.aclose())
@@ -313,17 +315,17 @@ class App:
             self._outage.failed(failed)
 
     async def _look_after(
-        self, hub: Hub, ingest: Ingest, tokens: TokenBook, restore: Restore, since: int
+        self, state: SharedState, ingest: Ingest, tokens: TokenBook, restore: Restore, since: int
     ) -> None:
         """Start what the server does without being asked."""
         config, every = self._config, self._every
-        upkeep = Upkeep(hub, ingest, self._metrics)
+        upkeep = Upkeep(state, ingest, self._metrics)
         self._metrics.ready.set_function(lambda: float(self._not_ready() is None))
         self._metrics.ingest_limit.set(config.ingest.queue_records)
         self._metrics.fingerprint_ttl.set(config.fleet.fingerprint_ttl_s)
         self._metrics.models.set_function(lambda: float(restore.models_in_service))
         self._metrics.matrix_cells.set_function(
-            lambda: float(restore.models_in_service * sum(agent.domains for agent in hub.agents))
+            lambda: float(restore.models_in_service * sum(agent.domains for agent in state.agents))
         )
         # Once more at the very end, so that the next start knows who was heard of.
         self._undo.push_async_callback(upkeep.spread)
@@ -340,7 +342,7 @@ class App:
         every.start("Counting nodes", 5.0, upkeep.count)
         every.start("Collecting garbage", garbage.COLLECTING_S, garbage.collect)
         garbage.tune()
-        await self._watch(hub, restore, since)
+        await self._watch(state, restore, since)
         learning = asyncio.create_task(restore.history(), name="Reading older fingerprints")
         self._undo.callback(learning.cancel)
         fresh = self._supervisor.keep(
@@ -349,7 +351,7 @@ class App:
         )
         self._undo.callback(fresh.cancel)
 
-    async def _watch(self, hub: Hub, restore: Restore, since: int) -> None:
+    async def _watch(self, state: SharedState, restore: Restore, since: int) -> None:
         """Take over what other servers change, from the change ``since`` on."""
         loop = asyncio.get_running_loop()
 
@@ -361,9 +363,9 @@ class App:
                     asyncio.run_coroutine_threadsafe(restore.changes(others), loop).result()
                 self._metrics.change_lag.set(max(0.0, time.time() - others[0].changed_at))
 
-        watch = await hub.stored(
+        watch = await state.stored(
             # Of its own changes, which are in memory already, only models are read again.
-            lambda: hub.store.watch_changes(changed, after=since, own=("model",))
+            lambda: state.store.watch_changes(changed, after=since, own=("model",))
         )
         # Not on the event loop: closing waits for a turn that may wait for the event loop.
         self._undo.push_async_callback(asyncio.to_thread, watch.close)

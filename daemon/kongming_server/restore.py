@@ -31,7 +31,7 @@ from kongming.scale.fit.scale_file import ScaleFile
 from kongming.store import Change, Reference
 from kongming.store.connection import NOT_READABLE
 from kongming.store.models import SCALE, SCALE_PREFIX
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +47,10 @@ class _Loaded(NamedTuple):
 
 
 class Restore:
-    """Brings a hub to the state of its store."""
+    """Brings the shared state to what its store holds."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
         self._loaded: dict[ModelKey, dict[int, _Loaded]] = defaultdict(dict)
         self._serving: dict[ModelKey, int] = {}
 
@@ -61,12 +61,12 @@ class Restore:
     async def everything(self) -> int:
         """Read all of the store; returns the change to go on from. A row that cannot be read is
         left out, now and afterwards."""
-        hub = self._hub
-        hub.store.damage = lambda what, why: log.error(
+        state = self._state
+        state.store.damage = lambda what, why: log.error(
             "The store has %s that cannot be read, and is left out: %s", what, why
         )
         # Asked first: what changes while the rest is read is read again, which does no harm.
-        since = await hub.stored(hub.store.last_change)
+        since = await state.stored(state.store.last_change)
         await self.nodes(None)
         # Before what agents have reported: the surrogates of models always have a place.
         await self.models(None)
@@ -74,23 +74,23 @@ class Restore:
         await self.references(None)
         await self.fingerprints(None)
         await self.signatures(None)
-        for resident in await hub.stored(lambda: current_assignments(hub.store, hub.now())):
+        for resident in await state.stored(lambda: current_assignments(state.store, state.now())):
             with _tolerated(f"The assignment {resident.assignment_id}"):
-                hub.placed(resident)
+                state.placed(resident)
         return since
 
     def is_own(self, change: Change) -> bool:
         """Whether what this server did brought it into memory already. A model is read again:
         what its intervals are widened by depends on all others."""
-        return change.origin == self._hub.store.origin and change.kind != "model"
+        return change.origin == self._state.store.origin and change.kind != "model"
 
     async def changes(self, changes: Sequence[Change]) -> None:
         """Take over what others have changed."""
-        hub = self._hub
+        state = self._state
         if any(change.kind == "reset" for change in changes):
             log.warning("Changes of other servers were missed: reading the whole store again.")
             await self.everything()
-            hub.watchers.all_changed()
+            state.watchers.all_changed()
             return
         owners: dict[str, set[str]] = defaultdict(set)
         for change in changes:
@@ -111,66 +111,67 @@ class Restore:
             await self.signatures(owners["signature"])
         for change in changes:
             if change.kind == "assignment" and not self.is_own(change):
-                row = await hub.stored(lambda key=change.key: hub.store.assignment(key))  # type: ignore[misc]
+                row = await state.stored(lambda key=change.key: state.store.assignment(key))  # type: ignore[misc]
                 if row is not None:
-                    hub.placed(resident_of(row))
-        hub.watchers.changed(*owners["node"], *owners["reference"], *owners["fingerprint"])
+                    state.placed(resident_of(row))
+        state.watchers.changed(*owners["node"], *owners["reference"], *owners["fingerprint"])
 
     async def nodes(self, node_ids: Collection[str] | None) -> None:
-        hub = self._hub
-        nodes = await hub.stored(lambda: hub.store.nodes(node_ids=node_ids))
+        state = self._state
+        nodes = await state.stored(lambda: state.store.nodes(node_ids=node_ids))
         # Both are read before either is used: no call sees a node without its agent meanwhile.
-        rows = await hub.stored(lambda: hub.store.agents(node_ids=node_ids))
+        rows = await state.stored(lambda: state.store.agents(node_ids=node_ids))
         for facts in nodes:
             with _tolerated(f"The node {facts.id}"):
-                hub.put_node(facts)
+                state.put_node(facts)
         for row in rows:
-            agent = hub.agents.get(row.node_id)
+            agent = state.agents.get(row.node_id)
             if agent is None:
                 continue
             with _tolerated(f"What the store knows of the agent of {row.node_id}"):
                 agent.restore(row.document)
                 if agent.suspect is None:
-                    hub.engine.clear_suspect(row.node_id)
+                    state.engine.clear_suspect(row.node_id)
                 else:
-                    hub.engine.mark_suspect(row.node_id, agent.suspect)
-                hub.seen(agent, row.seen_at)
+                    state.engine.mark_suspect(row.node_id, agent.suspect)
+                state.seen(agent, row.seen_at)
 
     async def references(self, node_ids: Collection[str] | None) -> None:
-        hub = self._hub
+        state = self._state
+        store = state.store
         stored: Iterable[Reference]
         if node_ids is None or len(node_ids) > _FEW:
-            stored = await hub.stored(hub.store.references)
+            stored = await state.stored(store.references)
         else:
             stored = [
                 reference
                 for node_id in node_ids
-                for reference in await hub.stored(lambda n=node_id: hub.store.references(node_id=n))  # type: ignore[misc]
+                for reference in await state.stored(lambda n=node_id: store.references(node_id=n))  # type: ignore[misc]
             ]
         by_node: dict[str, list[Reference]] = defaultdict(list)
         for reference in stored:
             by_node[reference.node_id].append(reference)
         for node_id, references in by_node.items():
-            agent = hub.agents.get(node_id)
+            agent = state.agents.get(node_id)
             if agent is None:
                 continue
-            for domain, reference in newest_references(hub.store, agent.facts, references):
+            for domain, reference in newest_references(state.store, agent.facts, references):
                 with _tolerated(f"The reference of {node_id}"):
-                    hub.engine.put_reference(
+                    state.engine.put_reference(
                         node_id, domain, reference.times, reference.suite_version, by=agent.bound_to
                     )
 
     async def fingerprints(self, node_ids: Collection[str] | None) -> None:
-        hub = self._hub
-        latest = await hub.stored(lambda: hub.store.latest_fingerprints(node_ids))
+        state = self._state
+        latest = await state.stored(lambda: state.store.latest_fingerprints(node_ids))
         for number, fingerprint in enumerate(latest):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            agent = hub.agents.get(fingerprint.node.id)
+            agent = state.agents.get(fingerprint.node.id)
             domain = None if agent is None else agent.domain_of(fingerprint.cpu)
             if agent is not None and domain is not None:
                 with _tolerated(f"The fingerprint {fingerprint.id}"):
-                    hub.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
+                    state.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
 
     async def history(self) -> None:
         """Older fingerprints, from which it is learnt how much each node changes over a time.
@@ -178,31 +179,31 @@ class Restore:
         Takes a while with many nodes, and goes on where the store was away: call it when the server
         answers already.
         """
-        hub = self._hub
-        for agent in list(hub.agents):
+        state = self._state
+        for agent in list(state.agents):
             for domain, fingerprint in await self._recent(agent.facts):
                 with _tolerated(f"The fingerprint {fingerprint.id}"):
-                    hub.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
+                    state.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
             await asyncio.sleep(0)
 
     async def _recent(self, facts: NodeFacts) -> list[tuple[int, Fingerprint]]:
-        hub, size = self._hub, self._hub.engine_settings.history
+        state, size = self._state, self._state.engine_settings.history
         while True:
             try:
-                return await hub.stored(lambda: recent_fingerprints(hub.store, facts, size))
+                return await state.stored(lambda: recent_fingerprints(state.store, facts, size))
             except StoreError as error:
                 log.debug("Older fingerprints could not be read: %s", error)
             await asyncio.sleep(_AGAIN_S)
 
     async def models(self, apps: Collection[str] | None) -> None:
         """Load what is new, put into service what is, and forget what was deleted."""
-        hub = self._hub
-        in_service = await hub.stored(hub.store.models_in_service)
+        state = self._state
+        in_service = await state.stored(state.store.models_in_service)
         versions: dict[ModelKey, dict[int, str]] = defaultdict(dict)
         identities: dict[ModelKey, dict[int, str]] = defaultdict(dict)
-        applications = await hub.stored(hub.store.applications)
-        hub.engine.put_applications(application.name for application in applications)
-        for entry in await hub.stored(hub.store.models):
+        applications = await state.stored(state.store.applications)
+        state.engine.put_applications(application.name for application in applications)
+        for entry in await state.stored(state.store.models):
             if apps is None or entry.app in apps:
                 versions[entry.app, entry.placement][entry.version] = entry.trained_at
                 identities[entry.app, entry.placement][entry.version] = entry.identity
@@ -210,7 +211,7 @@ class Restore:
             if apps is None or key[0] in apps:
                 known = versions.get(key, {})
                 for version in loaded.keys() - known.keys():
-                    hub.engine.drop_model(*key, version)
+                    state.engine.drop_model(*key, version)
                     del loaded[version]
                 if self._serving.get(key) not in loaded:
                     self._serving.pop(key, None)
@@ -230,7 +231,7 @@ class Restore:
         others = [version for version in self._loaded[key] if identities.get(version) == program]
         if not others or self._serving.get(key) == max(others):
             return
-        self._hub.engine.promote(*key, max(others))
+        self._state.engine.promote(*key, max(others))
         self._serving[key] = max(others)
         log.warning(
             "Version %d of the model of %s at %s answers in the place of version %d.",
@@ -238,24 +239,24 @@ class Restore:
         )
 
     async def _model(self, key: ModelKey, version: int, trained_at: str, *, serving: bool) -> None:
-        hub = self._hub
+        state = self._state
         app, placement = key
         loaded = self._loaded[key].get(version)
         # The number of a version that was deleted may have been given again, if it never served.
         if loaded is not None and loaded.trained_at == trained_at:
             if serving and self._serving.get(key) != version:
-                hub.engine.promote(app, placement, version)
+                state.engine.promote(app, placement, version)
                 self._serving[key] = version
             return
 
         def read() -> ModelFile | None:
-            document = hub.store.model(app, placement, version=version)
+            document = state.store.model(app, placement, version=version)
             return None if document is None else persist.read(document)
 
         with _tolerated(f"Version {version} of the model of {app} at {placement}"):
-            file = await hub.stored(read)
+            file = await state.stored(read)
             if file is not None:
-                hub.engine.put_model(file, version, serving)
+                state.engine.put_model(file, version, serving)
                 self._loaded[key][version] = _Loaded(trained_at, file)
                 if serving:
                     self._serving[key] = version
@@ -263,42 +264,42 @@ class Restore:
     async def scale_models(self, apps: Collection[str] | None) -> None:
         """The newest of each name, and forget those that are gone; ``apps`` are names as the store
         has them."""
-        hub = self._hub
-        entries = await hub.stored(lambda: hub.store.models(placement=SCALE))
+        state = self._state
+        entries = await state.stored(lambda: state.store.models(placement=SCALE))
         there = {entry.app for entry in entries}
-        known = {SCALE_PREFIX + name for name in hub.engine.scale_models()}
+        known = {SCALE_PREFIX + name for name in state.engine.scale_models()}
         for app in known - there:
-            hub.engine.drop_scale_model(app.removeprefix(SCALE_PREFIX))
+            state.engine.drop_scale_model(app.removeprefix(SCALE_PREFIX))
         for app in there if apps is None else there & set(apps):
 
             def read(app: str = app) -> ScaleFile | None:
-                document = hub.store.model(app, SCALE)
+                document = state.store.model(app, SCALE)
                 return None if document is None else scale_persist.read(document)
 
             name = app.removeprefix(SCALE_PREFIX)
             with _tolerated(f"The scale model {name}"):
-                file = await hub.stored(read)
+                file = await state.stored(read)
                 if file is not None:
-                    hub.engine.put_scale_model(name, file)
+                    state.engine.put_scale_model(name, file)
 
     async def _widen(self) -> None:
         """Widen intervals by the co-runs of other applications."""
-        hub = self._hub
+        state = self._state
         files = [self._loaded[key][version].file for key, version in self._serving.items()]
-        for key, widening in (await hub.stored(lambda: widenings(hub.store, files))).items():
-            hub.engine.put_widening(*key, widening)
+        for key, widening in (await state.stored(lambda: widenings(state.store, files))).items():
+            state.engine.put_widening(*key, widening)
 
     async def signatures(self, apps: Collection[str] | None) -> None:
-        hub = self._hub
+        state = self._state
         stored = []
         if apps is None:
-            stored = await hub.stored(lambda: hub.store.signatures(requested=True))
+            stored = await state.stored(lambda: state.store.signatures(requested=True))
         else:
             for app in apps:
-                stored += await hub.stored(
-                    functools.partial(hub.store.signatures, app=app, requested=True)
+                stored += await state.stored(
+                    functools.partial(state.store.signatures, app=app, requested=True)
                 )
-        hub.engine.put_signatures(stored)
+        state.engine.put_signatures(stored)
 
 
 @contextmanager

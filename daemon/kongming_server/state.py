@@ -30,7 +30,7 @@ from kongming_server.supervision import Supervisor
 T = TypeVar("T")
 
 
-class Hub:
+class SharedState:
     """State that outlives a call. Everything but the store is touched on the event loop alone."""
 
     def __init__(

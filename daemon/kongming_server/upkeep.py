@@ -14,7 +14,7 @@ from kongming.store import Retention
 from kongming_server.ingest.write import Ingest
 from kongming_server.metrics import Metrics
 from kongming_server.nodes.registry import AGENT_STATES
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 
 log = logging.getLogger(__name__)
 
@@ -58,20 +58,20 @@ class Every:
 class Upkeep:
     """The work of those tasks."""
 
-    def __init__(self, hub: Hub, ingest: Ingest, metrics: Metrics) -> None:
-        self._hub = hub
+    def __init__(self, state: SharedState, ingest: Ingest, metrics: Metrics) -> None:
+        self._state = state
         self._ingest = ingest
         self._metrics = metrics
         self._unkept: dict[str, Resident] = {}
         self._unsaid: dict[str, float] = {}
         self._rounds = 0
-        self._complete_at = hub.now()
+        self._complete_at = state.now()
         self._lagging = False
         metrics.ingest_waiting.set_function(lambda: float(ingest.queued))
 
     async def follow_clock(self) -> None:
         """Say so when the system's clock has jumped; the server's own goes on as it was."""
-        gap = self._hub.clock.follow()
+        gap = self._state.clock.follow()
         if abs(gap) > _JUMP_S:
             log.log(
                 logging.WARNING if not self._jumped else logging.DEBUG,
@@ -98,66 +98,66 @@ class Upkeep:
     async def refresh(self) -> bool:
         """A slice of the predictions that are out of date; whether any are left."""
         begun = time.perf_counter()
-        staleness_s = self._hub.engine.refresh(
-            self._hub.now(), self._hub.config.matrix.refresh_budget_s
+        staleness_s = self._state.engine.refresh(
+            self._state.now(), self._state.config.matrix.refresh_budget_s
         )
         self._metrics.matrix_refresh.observe(time.perf_counter() - begun)
         self._metrics.matrix_staleness.set(staleness_s)
-        return staleness_s > 0.0 or self._hub.engine.lagging
+        return staleness_s > 0.0 or self._state.engine.lagging
 
     async def expire(self) -> None:
         """End reservations whose time is over: in the matrix at once, on disk as soon as can be."""
-        hub = self._hub
-        for resident in hub.book.expire(hub.now()):
-            hub.placed(resident)
+        state = self._state
+        for resident in state.book.expire(state.now()):
+            state.placed(resident)
             self._unkept[resident.assignment_id] = resident
         for resident in list(self._unkept.values()):
-            if not _still(hub, resident):
+            if not _still(state, resident):
                 # It was bound after all, and that is on disk.
                 del self._unkept[resident.assignment_id]
                 continue
-            await hub.keep_assignment(resident)
+            await state.keep_assignment(resident)
             del self._unkept[resident.assignment_id]
 
     async def notice_silence(self) -> None:
         """Tell watchers of nodes that have not been heard of for too long."""
-        hub = self._hub
-        now, limit_s = hub.now(), hub.config.fleet.silent_after_s
-        for agent in hub.agents:
+        state = self._state
+        now, limit_s = state.now(), state.config.fleet.silent_after_s
+        for agent in state.agents:
             silent = agent.last_heartbeat is None or now - agent.last_heartbeat >= limit_s
             if silent and not agent.silent:
                 agent.silent = True
-                hub.watchers.changed(agent.facts.id)
+                state.watchers.changed(agent.facts.id)
 
     async def spread_if_due(self) -> None:
         """``spread``, each time where other servers are on the store, and else now and then."""
         self._rounds += 1
-        if self._hub.shared or self._rounds % _ALONE_ROUNDS == 0:
+        if self._state.shared or self._rounds % _ALONE_ROUNDS == 0:
             await self.spread()
 
     async def spread(self) -> None:
         """Tell the other servers, and a later start, whose agents have spoken; hear of theirs."""
-        hub = self._hub
-        self._unsaid |= hub.heard()
+        state = self._state
+        self._unsaid |= state.heard()
         written = dict(self._unsaid)
-        await hub.stored(lambda: hub.store.agents_seen(written))
+        await state.stored(lambda: state.store.agents_seen(written))
         self._unsaid = {n: at for n, at in self._unsaid.items() if written.get(n) != at}
-        if not hub.shared:
+        if not state.shared:
             return
-        for row in await hub.stored(hub.store.agents):
-            agent = hub.agents.get(row.node_id)
+        for row in await state.stored(state.store.agents):
+            agent = state.agents.get(row.node_id)
             if agent is not None and row.seen_at > (agent.last_heartbeat or 0.0):
-                hub.seen(agent, row.seen_at)
+                state.seen(agent, row.seen_at)
 
     async def thin(self) -> None:
         """Turn old fingerprints into hourly figures, and delete what is too old; until nothing is
         left, with time for other work on the store."""
-        settings = self._hub.config.retention
+        settings = self._state.config.retention
         retention = Retention(**{name: getattr(settings, name) for name in Retention.__slots__})
-        store = self._hub.store
+        store = self._state.store
         while True:
-            now = self._hub.now()
-            done = await self._hub.stored(
+            now = self._state.now()
+            done = await self._state.stored(
                 lambda now=now: store.retain(retention, now=now, budget_s=settings.budget_s)  # type: ignore[misc]
             )
             self._metrics.retired.inc(done.rolled_up)
@@ -184,16 +184,16 @@ class Upkeep:
 
     async def count(self) -> None:
         """Refresh gauges that are too expensive to compute per scrape."""
-        hub, now = self._hub, self._hub.now()
-        states = Counter(agent.state for agent in hub.agents)
-        for state in AGENT_STATES:
-            self._metrics.nodes.labels(state).set(states[state])
-        assignments = Counter(assignment.state for assignment in hub.book.all())
+        state, now = self._state, self._state.now()
+        states = Counter(agent.state for agent in state.agents)
+        for agent_state in AGENT_STATES:
+            self._metrics.nodes.labels(agent_state).set(states[agent_state])
+        assignments = Counter(assignment.state for assignment in state.book.all())
         for name in ("reserved", "bound"):
             self._metrics.assignments.labels(name).set(assignments[name])
         taken = [
             agent.last_fingerprint
-            for agent in hub.agents
+            for agent in state.agents
             if agent.state == "ready" and agent.last_fingerprint is not None
         ]
         self._metrics.oldest_fingerprint.set(now - min(taken) if taken else 0.0)
@@ -219,9 +219,9 @@ _LONGEST_LAG_S = 86_400.0
 """Seconds that retention may be behind until the log says so."""
 
 
-def _still(hub: Hub, resident: Resident) -> bool:
+def _still(state: SharedState, resident: Resident) -> bool:
     try:
-        return hub.book.get(resident.assignment_id) == resident
+        return state.book.get(resident.assignment_id) == resident
     except KongmingError:
         # Forgotten, since it ended long ago: what was not kept is kept now.
         return True

@@ -14,7 +14,7 @@ from kongming_server import config
 from kongming_server.clock import SteadyClock
 from kongming_server.metrics import Metrics
 from kongming_server.restore import Restore
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
@@ -52,11 +52,11 @@ def documents() -> list[dict[str, Any]]:
 
 
 @contextmanager
-def hub_over(store: Store) -> Iterator[Hub]:
+def state_over(store: Store) -> Iterator[SharedState]:
     """What a server knows before it has read anything; to be used in a running event loop."""
     settings = Settings()
     with ThreadPoolExecutor(1) as executor:
-        yield Hub(
+        yield SharedState(
             config.load(), store, executor, Engine(settings), SteadyClock(), Metrics(), settings
         )
 
@@ -69,15 +69,15 @@ def test_where_the_version_in_service_is_damaged_an_intact_one_answers(
         return store.put_model("prog", identity, "node-1", "cross-core", document)
 
     async def body() -> None:
-        with hub_over(store) as hub:
+        with state_over(store) as state:
             store.put_node(builders.node())
             store.add_fingerprint(builders.fingerprint(synthetic.IDLE), purpose="live")
             intact = put(documents[0])
             # Its checksum is that of the unchanged document.
             damaged = put(documents[1] | {"solo": {"value": 1e6}})
             store.promote("prog", "cross-core", damaged)
-            await Restore(hub).everything()
-            answer = hub.engine.predict(Question("prog", "node-1"), hub.now())
+            await Restore(state).everything()
+            answer = state.engine.predict(Question("prog", "node-1"), state.now())
             assert (answer.basis, answer.model_version) == ("model", intact)
         (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
         assert f"Version {damaged} of the model of prog" in line.getMessage()
@@ -109,11 +109,11 @@ def test_older_fingerprints_are_read_once_the_store_is_back(
     taken: list[str] = []
 
     async def body() -> None:
-        with hub_over(store) as hub:
-            restore = Restore(hub)
+        with state_over(store) as state:
+            restore = Restore(state)
             await restore.everything()
             monkeypatch.setattr(store, "fingerprints", fingerprints)
-            monkeypatch.setattr(hub, "use_fingerprint", lambda *of: taken.append(of[2].id))
+            monkeypatch.setattr(state, "use_fingerprint", lambda *of: taken.append(of[2].id))
             await restore.history()
 
     asyncio.run(body())
@@ -128,21 +128,21 @@ def test_a_model_that_is_loaded_is_not_read_again(
         identity = document["identity"]
         return store.put_model("prog", identity, "node-1", "cross-core", document)
 
-    def version(hub: Hub) -> int:
-        return hub.engine.predict(Question("prog", "node-1"), hub.now()).model_version
+    def version(state: SharedState) -> int:
+        return state.engine.predict(Question("prog", "node-1"), state.now()).model_version
 
     changed = Change(1, "model", "prog", "cross-core", "another", 0.0)
     reset = Change(2, "reset", "", "", "another", 0.0)
 
     async def body() -> None:
-        with hub_over(store) as hub:
-            restore = Restore(hub)
+        with state_over(store) as state:
+            restore = Restore(state)
             store.put_node(builders.node())
             store.add_fingerprint(builders.fingerprint(synthetic.IDLE), purpose="live")
             put(documents[0])
             await restore.everything()
             assert store.read == {("prog", 1): 1}
-            assert version(hub) == 1
+            assert version(state) == 1
 
             await restore.changes([changed])
             await restore.changes([reset])
@@ -152,12 +152,12 @@ def test_a_model_that_is_loaded_is_not_read_again(
             store.promote("prog", "cross-core", 2)
             await restore.changes([changed])
             assert store.read == {("prog", 1): 1, ("prog", 2): 1}
-            assert version(hub) == 2
+            assert version(state) == 2
 
             # Back to one that is loaded.
             store.promote("prog", "cross-core", 1)
             await restore.changes([changed])
-            assert version(hub) == 1
+            assert version(state) == 1
             assert store.read.total() == 2
 
             # The number of a version that was in service is not used again.
@@ -165,7 +165,7 @@ def test_a_model_that_is_loaded_is_not_read_again(
             assert put(documents[1]) == 3
             store.promote("prog", "cross-core", 3)
             await restore.changes([changed])
-            assert version(hub) == 3
+            assert version(state) == 3
             assert store.read == {("prog", 1): 1, ("prog", 2): 1, ("prog", 3): 1}
 
             # That of another may be.
@@ -175,7 +175,7 @@ def test_a_model_that_is_loaded_is_not_read_again(
             assert put(documents[0]) == 4
             await restore.changes([changed])
             assert store.read["prog", 4] == 2
-            assert version(hub) == 3
+            assert version(state) == 3
             assert restore.models_in_service == 1
 
     asyncio.run(body())

@@ -19,7 +19,7 @@ from kongming.store import Retained, Retention
 DAY_S = 86_400.0
 
 
-class Hub:
+class SharedState:
     """A store whose passes of retention end as ``passes`` says."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Hub:
 
 
 @pytest.fixture
-def hub() -> Hub:
-    return Hub()
+def state() -> SharedState:
+    return SharedState()
 
 
 @pytest.fixture
@@ -50,46 +50,46 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def upkeep(hub: Hub, metrics: Metrics) -> Upkeep:
-    return Upkeep(cast("Any", hub), cast("Any", SimpleNamespace(queued=0)), metrics)
+def upkeep(state: SharedState, metrics: Metrics) -> Upkeep:
+    return Upkeep(cast("Any", state), cast("Any", SimpleNamespace(queued=0)), metrics)
 
 
-def test_retention_goes_on_until_nothing_is_left(hub: Hub, upkeep: Upkeep) -> None:
-    hub.passes = [
+def test_retention_goes_on_until_nothing_is_left(state: SharedState, upkeep: Upkeep) -> None:
+    state.passes = [
         Retained(rolled_up=5, finished=False),
         Retained(deleted={"run": 3}, finished=False),
-        Retained(complete_at=hub.time),
+        Retained(complete_at=state.time),
         Retained(),
     ]
     asyncio.run(upkeep.thin())
-    assert len(hub.passes) == 1
+    assert len(state.passes) == 1
     # Another server is at it: nothing is done, and nothing is waited for.
-    hub.passes = [Retained(deleted={"run": 0}, finished=False), Retained()]
+    state.passes = [Retained(deleted={"run": 0}, finished=False), Retained()]
     asyncio.run(upkeep.thin())
-    assert len(hub.passes) == 1
+    assert len(state.passes) == 1
 
 
 def test_retention_that_is_behind_is_reported_once(
-    hub: Hub, upkeep: Upkeep, metrics: Metrics, caplog: pytest.LogCaptureFixture
+    state: SharedState, upkeep: Upkeep, metrics: Metrics, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
 
     def lag_s(done: Retained) -> float | None:
-        hub.passes = [done]
+        state.passes = [done]
         asyncio.run(upkeep.thin())
         return metrics.registry.get_sample_value("kongming_server_retention_lag_seconds")
 
-    assert lag_s(Retained(complete_at=hub.time)) == 0.0
-    hub.time += DAY_S
+    assert lag_s(Retained(complete_at=state.time)) == 0.0
+    state.time += DAY_S
     assert lag_s(Retained(finished=False)) == DAY_S
     assert caplog.messages == []
     for _ in range(2):
-        hub.time += DAY_S
+        state.time += DAY_S
         lag_s(Retained(finished=False))
     (message,) = caplog.messages
     assert "48 h behind" in message
     # A round that began two days ago.
-    assert lag_s(Retained(complete_at=hub.time - 2.0 * DAY_S)) == 2.0 * DAY_S
+    assert lag_s(Retained(complete_at=state.time - 2.0 * DAY_S)) == 2.0 * DAY_S
     assert len(caplog.messages) == 1
-    assert lag_s(Retained(complete_at=hub.time)) == 0.0
+    assert lag_s(Retained(complete_at=state.time)) == 0.0
     assert "caught up" in caplog.messages[1]

@@ -22,7 +22,7 @@ from kongming_server.nodes.ownership import calling_agent
 from kongming_server.nodes.registry import Agent, aliases
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.services.node_access import NodeAccess
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ if TYPE_CHECKING:  # Its types take parameters only for a checker.
 class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     """Reserve, bind and release; each is harmless to repeat."""
 
-    def __init__(self, hub: Hub, loop: ClosedLoop, access: NodeAccess) -> None:
-        self._hub = hub
+    def __init__(self, state: SharedState, loop: ClosedLoop, access: NodeAccess) -> None:
+        self._state = state
         self._loop = loop
         self._access = access
         # Two requests for one id are decided one after the other.
@@ -44,7 +44,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     async def Reserve(
         self, request: assignments_pb2.ReserveRequest, context: Context
     ) -> assignments_pb2.ReserveResponse:
-        agent = self._hub.agents.named(request.node)
+        agent = self._state.agents.named(request.node)
         domain = _domain(request.domain, agent.domains)
         placement = values.placement_from_message(request.placement)
         ttl_s = self._ttl(request)
@@ -55,7 +55,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
                 request.assignment_id,
                 request.app,
                 agent.facts.id,
-                self._hub.now(),
+                self._state.now(),
                 placement=placement,
                 domain=domain,
                 ttl_s=ttl_s,
@@ -67,7 +67,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     async def Bind(
         self, request: assignments_pb2.BindRequest, context: Context
     ) -> assignments_pb2.BindResponse:
-        agent = self._hub.agents.named(request.node) if request.node else None
+        agent = self._state.agents.named(request.node) if request.node else None
         if calling_agent() is not None:
             if agent is None:
                 raise InputError("is missing.", field="node", allowed="the agent's own")
@@ -81,12 +81,12 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             if agent is not None and calling_agent() is not None:
                 _check_own(request.assignment_id, before, agent)
                 if not before:
-                    count = sum(1 for _ in self._hub.assignments_on(node_id))
-                    self._hub.quotas.check_assignments(count)
-                    self._hub.quotas.take_assignment(node_id, self._hub.now())
+                    count = sum(1 for _ in self._state.assignments_on(node_id))
+                    self._state.quotas.check_assignments(count)
+                    self._state.quotas.take_assignment(node_id, self._state.now())
             resident = book.bind(
                 request.assignment_id,
-                self._hub.now(),
+                self._state.now(),
                 started_at=started_at,
                 app=request.app,
                 node_id=node_id,
@@ -111,19 +111,19 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     async def ListAssignments(
         self, request: assignments_pb2.ListAssignmentsRequest, context: Context
     ) -> assignments_pb2.ListAssignmentsResponse:
-        hub = self._hub
-        node_id = hub.agents.named(request.node).facts.id if request.node else None
+        state = self._state
+        node_id = state.agents.named(request.node).facts.id if request.node else None
         if request.ended:
-            rows = await hub.stored(lambda: hub.store.assignments(node_id=node_id, limit=_MOST))
+            rows = await state.stored(lambda: state.store.assignments(node_id=node_id, limit=_MOST))
             residents = [resident_of(row) for row in rows]
         else:
-            residents = hub.book.all(node_id=node_id)
+            residents = state.book.all(node_id=node_id)
         return assignments_pb2.ListAssignmentsResponse(assignments=map(_message, residents))
 
     async def release(self, assignment_id: str, ended_at: float | None) -> Resident:
         """An assignment has ended, whoever says so. Raises UnknownNameError and StoreError."""
         async with self._deciding(assignment_id) as book:
-            resident = book.release(assignment_id, self._hub.now(), ended_at=ended_at)
+            resident = book.release(assignment_id, self._state.now(), ended_at=ended_at)
             return await self._persisted(resident)
 
     async def end(self, assignment_id: str, node_id: str, ended_at: float) -> None:
@@ -135,9 +135,9 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         """
         async with self._deciding(assignment_id) as book:
             if book.get(assignment_id).node_id != node_id:
-                self._hub.metrics.rejected.labels("assignment").inc()
+                self._state.metrics.rejected.labels("assignment").inc()
                 raise _not_here(assignment_id)
-            await self._persisted(book.release(assignment_id, self._hub.now(), ended_at=ended_at))
+            await self._persisted(book.release(assignment_id, self._state.now(), ended_at=ended_at))
 
     @asynccontextmanager
     async def _deciding(self, assignment_id: str) -> AsyncIterator[AssignmentBook]:
@@ -146,27 +146,27 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             yield AssignmentBook(await self._known(assignment_id))
 
     async def _known(self, assignment_id: str) -> list[Resident]:
-        hub = self._hub
+        state = self._state
         try:
-            return [hub.book.get(assignment_id)]
+            return [state.book.get(assignment_id)]
         except UnknownNameError:
             pass
         plain_name(assignment_id, "assignment_id")
         # It may have ended long ago, or another server may have taken it a moment ago.
-        row = await hub.stored(lambda: hub.store.assignment(assignment_id))
+        row = await state.stored(lambda: state.store.assignment(assignment_id))
         return [] if row is None else [resident_of(row)]
 
     async def _persisted(self, resident: Resident) -> Resident:
         """On disk, unless that very state is there already."""
         try:
-            if self._hub.book.get(resident.assignment_id) == resident:
+            if self._state.book.get(resident.assignment_id) == resident:
                 return resident
         except UnknownNameError:
             pass
-        return await self._hub.keep_assignment(resident)
+        return await self._state.keep_assignment(resident)
 
     def _ttl(self, request: assignments_pb2.ReserveRequest) -> float:
-        settings = self._hub.config.assignments
+        settings = self._state.config.assignments
         if not request.HasField("ttl"):
             return settings.reservation_ttl_s
         ttl_s = values.seconds(request.ttl)
@@ -189,7 +189,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             resident_id=resident.assignment_id if reserved else "",
         )
         try:
-            return self._hub.engine.predict(question, self._hub.now())
+            return self._state.engine.predict(question, self._state.now())
         except KongmingError as error:
             log.debug("No forecast for %s: %s", resident.assignment_id, error)
             return None

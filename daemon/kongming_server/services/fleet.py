@@ -39,7 +39,7 @@ from kongming_server.security.admission import current_call
 from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.node_access import NodeAccess
 from kongming_server.services.node_messages import node_message
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -76,13 +76,13 @@ class FinishedRun(NamedTuple):
 class FleetService(fleet_pb2_grpc.FleetServicer):
     def __init__(
         self,
-        hub: Hub,
+        state: SharedState,
         ingest: Ingest,
         loop: ClosedLoop,
         assignments: AssignmentsService,
         access: NodeAccess,
     ) -> None:
-        self._hub = hub
+        self._state = state
         self._ingest = ingest
         self._loop = loop
         self._assignments = assignments
@@ -94,9 +94,9 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     async def Register(
         self, request: fleet_pb2.RegisterRequest, context: Context
     ) -> fleet_pb2.RegisterResponse:
-        hub = self._hub
+        state = self._state
         facts = records.node_from_message(request.node)
-        known = hub.agents.get(facts.id)
+        known = state.agents.get(facts.id)
         called = (("node.id", facts.id), ("node.name", facts.name))
         for (field, name), new_name in zip(called, is_new(facts, known), strict=True):
             if new_name:
@@ -107,7 +107,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             # Before anything of it is changed.
             await self._access.speak_for(known)
         # Of a node that is not known yet by whose it is to be, so that new ones bring no more.
-        hub.quotas.take_bytes(_quota_of(facts.id, known), request.ByteSize(), hub.now())
+        state.quotas.take_bytes(_quota_of(facts.id, known), request.ByteSize(), state.now())
         new = known is None or known.unwritten or not known.registered or known.facts != facts
         agent = self._access.register(facts)
         # Until the new facts are on disk: where that fails, the next call writes them.
@@ -119,11 +119,11 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             app for app in agent.wanted_profiles if app in agent.allowed_apps
         )
         # Heard of first: what is kept of an agent says when it last spoke.
-        hub.alive(agent, hub.now())
-        await hub.keep(agent)
+        state.alive(agent, state.now())
+        await state.keep(agent)
         if new:
             # After its agent: other servers shall not see a node that nobody has heard of.
-            await hub.stored(lambda: hub.store.put_node(facts))
+            await state.stored(lambda: state.store.put_node(facts))
             agent.registered, agent.unwritten = True, False
         refused: InputError | None = None
         for message in request.references:
@@ -133,42 +133,42 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 refused = error
         if refused is not None:
             raise refused
-        acknowledged = await hub.stored(lambda: hub.store.acknowledged(facts.id))
+        acknowledged = await state.stored(lambda: state.store.acknowledged(facts.id))
         return fleet_pb2.RegisterResponse(
-            heartbeat_period=values.duration(hub.config.fleet.heartbeat_period_s),
-            fingerprint_ttl=values.duration(hub.config.fleet.fingerprint_ttl_s),
+            heartbeat_period=values.duration(state.config.fleet.heartbeat_period_s),
+            fingerprint_ttl=values.duration(state.config.fleet.fingerprint_ttl_s),
             acknowledged=acknowledged,
         )
 
     async def _refer(self, message: records_pb2.Fingerprint, agent: Agent) -> None:
         """Keep an idle reference."""
-        hub = self._hub
+        state = self._state
         try:
             fingerprint, domain = reports.fingerprint_of(
                 message,
                 agent,
                 _no_reference,
-                now=hub.now(),
+                now=state.now(),
                 skew_s=_CLOCK_SKEW_S,
                 field="references",
             )
         except ImplausibleError as error:
-            await hub.quarantine(agent, error.message)
+            await state.quarantine(agent, error.message)
             raise
-        hub.quotas.name_suite(agent.bound_to, fingerprint.suite_version)
+        state.quotas.name_suite(agent.bound_to, fingerprint.suite_version)
         reported = Reported(agent.facts.id, 0, fingerprint, Purpose.REFERENCE.value)
         await self._ingest.add(Report((reported,), domain, message.ByteSize(), _bringing(agent)))
 
     async def Report(
         self, request: fleet_pb2.ReportRequest, context: Context
     ) -> fleet_pb2.ReportResponse:
-        hub = self._hub
-        check_length(request, "fingerprints", hub.config.ingest.report_records)
+        state = self._state
+        check_length(request, "fingerprints", state.config.ingest.report_records)
         answer = fleet_pb2.ReportResponse()
         if request.fingerprints:
-            agent = hub.agents.known(request.node_id)
+            agent = state.agents.known(request.node_id)
             await self._access.speak_for(agent)
-            hub.quotas.take_bytes(agent.facts.id, request.ByteSize(), hub.now())
+            state.quotas.take_bytes(agent.facts.id, request.ByteSize(), state.now())
             taken = []
             for number, each in enumerate(request.fingerprints):
                 await _let_others(number)
@@ -186,32 +186,32 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         reported: fleet_pb2.ReportedFingerprint,
         answer: fleet_pb2.ReportResponse,
     ) -> asyncio.Future[Accepted] | None:
-        hub = self._hub
-        now = hub.now()
+        state = self._state
+        now = state.now()
         try:
             purpose = reports.purpose_of(reported.purpose)
             sequence = reports.sequence_of(reported.sequence, "sequence")
-            hub.quotas.name_suite(agent.bound_to, reported.fingerprint.suite_version)
+            state.quotas.name_suite(agent.bound_to, reported.fingerprint.suite_version)
             fingerprint, domain = reports.fingerprint_of(
                 reported.fingerprint,
                 agent,
-                _no_reference if purpose is Purpose.REFERENCE else hub.reference_of(agent),
+                _no_reference if purpose is Purpose.REFERENCE else state.reference_of(agent),
                 now=now,
                 skew_s=_CLOCK_SKEW_S,
             )
         except InputError as error:
             answer.rejected.append(_rejected(reported.fingerprint.id, error))
-            hub.metrics.rejected.labels("fingerprint").inc()
+            state.metrics.rejected.labels("fingerprint").inc()
             if isinstance(error, ImplausibleError):
                 log.warning("%s reported an implausible value: %s", agent.facts.name, error.message)
-                await hub.quarantine(agent, error.message)
+                await state.quarantine(agent, error.message)
             return None
-        hub.alive(agent, now)
+        state.alive(agent, now)
         if purpose is Purpose.ESTIMATE:
-            hub.use_fingerprint(agent, domain, fingerprint, purpose)
+            state.use_fingerprint(agent, domain, fingerprint, purpose)
             answer.accepted.append(fingerprint.id)
             return None
-        await hub.count_plausible(agent)
+        await state.count_plausible(agent)
         record = Reported(agent.facts.id, sequence, fingerprint, purpose.value)
         report = Report((record,), domain, reported.ByteSize(), _bringing(agent))
         return await self._ingest.enqueue(report)
@@ -219,23 +219,23 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     async def ReportRuns(
         self, request: fleet_pb2.ReportRunsRequest, context: Context
     ) -> fleet_pb2.ReportRunsResponse:
-        hub = self._hub
-        agent = hub.agents.known(request.node_id)
+        state = self._state
+        agent = state.agents.known(request.node_id)
         await self._access.speak_for(agent)
-        hub.quotas.take_bytes(agent.facts.id, request.ByteSize(), hub.now())
+        state.quotas.take_bytes(agent.facts.id, request.ByteSize(), state.now())
         answer = fleet_pb2.ReportRunsResponse()
         reported: list[Reported] = []
         finished: dict[str, FinishedRun] = {}
-        now, skew_s = hub.now(), _CLOCK_SKEW_S
-        references = hub.reference_of(agent)
+        now, skew_s = state.now(), _CLOCK_SKEW_S
+        references = state.reference_of(agent)
         for number, message in enumerate(request.runs):
             await _let_others(number)
             try:
                 run = reports.run_of(message.run, agent, references, now=now, skew_s=skew_s)
                 sequence = reports.sequence_of(message.sequence, "runs.sequence")
-                hub.quotas.name_application(agent.bound_to, run.app)
+                state.quotas.name_application(agent.bound_to, run.app)
             except InputError as error:
-                hub.metrics.rejected.labels("run").inc()
+                state.metrics.rejected.labels("run").inc()
                 await self._refuse(agent, message.run.id, error, answer)
                 continue
             requested = _is_requested(agent, run)
@@ -245,15 +245,15 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             await _let_others(number)
             try:
                 signature = reports.signature_of(each, agent, references, now=now, skew_s=skew_s)
-                hub.quotas.name_application(agent.bound_to, signature.app)
+                state.quotas.name_application(agent.bound_to, signature.app)
             except InputError as error:
-                hub.metrics.rejected.labels("signature").inc()
+                state.metrics.rejected.labels("signature").inc()
                 await self._refuse(agent, each.id, error, answer)
                 continue
             requested = _is_requested(agent, signature)
             reported.append(Reported(agent.facts.id, 0, signature, requested=requested))
         if spoken_by_an_agent():
-            hub.alive(agent, now)
+            state.alive(agent, now)
         if reported:
             by = _bringing(agent)
             size = request.ByteSize() * RECORDS // max(RECORDS, len(reported))
@@ -276,7 +276,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         answer.rejected.append(_rejected(id_, error))
         if isinstance(error, ImplausibleError):
             log.warning("%s reported an implausible value: %s", agent.facts.name, error.message)
-            await self._hub.quarantine(agent, error.message)
+            await self._state.quarantine(agent, error.message)
 
     async def _finish(self, finished: FinishedRun) -> None:
         """What follows from a run that is on disk: a repeated delivery does it once more."""
@@ -293,28 +293,28 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
 
     async def _heard(self, request: fleet_pb2.ReportRequest) -> fleet_pb2.Instructions:
         """Keep the agent's state; what the server asks of it."""
-        hub, beat = self._hub, request.heartbeat
-        agent = hub.agents.get(request.node_id)
+        state, beat = self._state, request.heartbeat
+        agent = state.agents.get(request.node_id)
         if agent is None or not agent.registered or agent.unwritten:
             return fleet_pb2.Instructions(register_again=True)
         await self._access.speak_for(agent)
-        now = hub.now()
+        now = state.now()
         try:
             agent.probe_cost = reports.probe_cost_of(beat.probe_cost)
         except ImplausibleError as error:
             # It lives all the same, and what came with it is kept.
             log.warning("%s reported an implausible value: %s", agent.facts.name, error.message)
-            await hub.quarantine(agent, error.message)
+            await state.quarantine(agent, error.message)
         agent.spooled = beat.spooled
-        hub.alive(agent, now)
+        state.alive(agent, now)
         call = current_call.get()
         peer = "" if call is None else call.peer
-        wanted = await hub.profile_requests.for_heartbeat(agent, peer)
+        wanted = await state.profile_requests.for_heartbeat(agent, peer)
         instructions = fleet_pb2.Instructions(
             probe_now=agent.probe_now,
             profile_apps=wanted,
             campaigns={app: agent.campaign_of(app) for app in wanted},
-            assignment_ids=hub.assignments_on(agent.facts.id),
+            assignment_ids=state.assignments_on(agent.facts.id),
         )
         agent.probe_now = False
         return instructions
@@ -324,11 +324,11 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     async def ListNodes(
         self, request: fleet_pb2.ListNodesRequest, context: Context
     ) -> fleet_pb2.ListNodesResponse:
-        hub = self._hub
+        state = self._state
         if request.page_size < 0:
             raise InputError("is negative.", field="page_size", value=request.page_size)
         size = min(request.page_size or PAGE, PAGE)
-        after = [agent for agent in hub.agents if agent.facts.id > request.page_token]
+        after = [agent for agent in state.agents if agent.facts.id > request.page_token]
         after.sort(key=lambda agent: agent.facts.id)
         answer = fleet_pb2.ListNodesResponse()
         room = PAGE_BYTES
@@ -338,7 +338,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 break
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
-            node = node_message(hub, agent, hub.now())
+            node = node_message(state, agent, state.now())
             room -= node.ByteSize()
             answer.nodes.append(node)
         return answer
@@ -346,25 +346,25 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     async def WatchNode(
         self, request: fleet_pb2.WatchNodeRequest, context: Context
     ) -> AsyncIterator[fleet_pb2.WatchNodeResponse]:
-        hub = self._hub
-        agent = hub.agents.named(request.node)
-        with hub.watchers.watching(agent.facts.id) as changed:
-            while not hub.ending.is_set():
+        state = self._state
+        agent = state.agents.named(request.node)
+        with state.watchers.watching(agent.facts.id) as changed:
+            while not state.ending.is_set():
                 changed.clear()
-                yield fleet_pb2.WatchNodeResponse(node=node_message(hub, agent, hub.now()))
+                yield fleet_pb2.WatchNodeResponse(node=node_message(state, agent, state.now()))
                 await changed.wait()
         raise UnavailableError("The server is about to end.", hint="Watch again.")
 
     async def RequestProfile(
         self, request: fleet_pb2.RequestProfileRequest, context: Context
     ) -> fleet_pb2.RequestProfileResponse:
-        agent = self._hub.agents.named(request.node)
+        agent = self._state.agents.named(request.node)
         if not request.apps:
             raise InputError("is empty.", field="apps", allowed="names of applications")
         apps = allowed(request.apps, agent)
         for app in apps:
             agent.want(app, OPERATOR)
-        await self._hub.keep(agent)
+        await self._state.keep(agent)
         return fleet_pb2.RequestProfileResponse()
 
 

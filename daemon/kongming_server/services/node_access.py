@@ -8,7 +8,7 @@ from kongming.records.errors import AccessError, KongmingError
 from kongming.records.fingerprint import NodeFacts
 from kongming_server.nodes.ownership import Ownership, calling_agent, holder_of
 from kongming_server.nodes.registry import Agent
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 
 log = logging.getLogger(__name__)
 
@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 class NodeAccess:
     """Ownership of the nodes of one server, kept on disk."""
 
-    def __init__(self, hub: Hub, ownership: Ownership) -> None:
-        self._hub = hub
+    def __init__(self, state: SharedState, ownership: Ownership) -> None:
+        self._state = state
         self._ownership = ownership
 
     async def speak_for(self, agent: Agent) -> None:
@@ -31,9 +31,9 @@ class NodeAccess:
         try:
             # One that never registered is kept when it does.
             if self._ownership.claim(agent) and agent.registered:
-                await self._hub.keep(agent)
+                await self._state.keep(agent)
         except AccessError:
-            self._hub.metrics.refused.labels("forbidden").inc()
+            self._state.metrics.refused.labels("forbidden").inc()
             log.warning(
                 "Another agent than the one that registered %s spoke for it.", agent.facts.name
             )
@@ -50,15 +50,15 @@ class NodeAccess:
             InputError: the engine cannot hold it.
         """
         try:
-            self._ownership.admit(facts, self._hub.agents)
+            self._ownership.admit(facts, self._state.agents)
             caller = calling_agent()
-            if caller is not None and self._hub.agents.get(facts.id) is None:
-                count = self._hub.agents.count_of(holder_of(caller))
-                self._hub.quotas.check_nodes(count, named=bool(caller.nodes))
+            if caller is not None and self._state.agents.get(facts.id) is None:
+                count = self._state.agents.count_of(holder_of(caller))
+                self._state.quotas.check_nodes(count, named=bool(caller.nodes))
         except KongmingError as error:
-            self._hub.metrics.refused.labels("forbidden").inc()
+            self._state.metrics.refused.labels("forbidden").inc()
             log.warning("The node %s was not registered: %s", facts.id, error.message)
             raise
-        agent = self._hub.put_node(facts)
+        agent = self._state.put_node(facts)
         self._ownership.claim(agent)
         return agent

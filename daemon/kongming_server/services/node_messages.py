@@ -8,11 +8,11 @@ from kongming.rpc.message_codec import to_message
 from kongming.rpc.record_codec import node_to_message
 from kongming.rpc.v1 import fleet_pb2, records_pb2
 from kongming_server.nodes.registry import Agent
-from kongming_server.state import Hub
+from kongming_server.state import SharedState
 
 
-def node_message(hub: Hub, agent: Agent, now: float) -> fleet_pb2.Node:
-    status = replace(hub.engine.node(agent.facts.id, now), probe_cost=agent.probe_cost)
+def node_message(state: SharedState, agent: Agent, now: float) -> fleet_pb2.Node:
+    status = replace(state.engine.node(agent.facts.id, now), probe_cost=agent.probe_cost)
     return to_message(status, fleet_pb2.Node, facts=_facts(agent))
 
 
