@@ -1,6 +1,6 @@
 """What this process started and did not end is ended when it exits, and waited for.
 
-Ctrl-C during a start, or just after it, leaves an object that nobody closes. What was started
+Ctrl-C during a start, or just after it, leaves an object that is never closed. What was started
 would end by itself, but only after this process.
 """
 

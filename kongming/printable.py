@@ -1,7 +1,7 @@
 """Texts of others, such as names, where people read them: on a terminal and in a log.
 
 An escape sequence in a name would be obeyed by the terminal, and a line break would begin a line of
-a log that nobody wrote.
+a log that no program wrote.
 """
 
 from __future__ import annotations

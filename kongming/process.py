@@ -41,11 +41,11 @@ def run(
     failures: tuple[type[Exception], ...] = (),
     extra: str = "",
 ) -> int:
-    """Run ``NAME ARGUMENTS`` and return its exit status; errors are told, not raised.
+    """Run ``NAME ARGUMENTS`` and return its exit status; errors are printed, not raised.
 
     A command returns nothing, or its exit status. ``failures`` are foreseen as well, with status 1.
     ``extra`` is the one of our package that brings what the command imports.
-    What nobody foresaw is told without its traceback, but for KONGMING_DEBUG=1.
+    What was not foreseen is printed without its traceback, but for KONGMING_DEBUG=1.
     """
     try:
         with command.make_context(name, list(arguments)) as context:

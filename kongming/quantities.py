@@ -24,7 +24,7 @@ def format_slowdown(value: float, at_least: bool) -> str:
 
 
 def format_bandwidth(bytes_per_second: float | None) -> str:
-    """``31.2 GB/s`` (powers of ten, as disks and STREAM are told)."""
+    """``31.2 GB/s`` (powers of ten, as disks and STREAM are given)."""
     if bytes_per_second is None:
         return "-"
     for factor, unit in ((1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s")):
@@ -34,7 +34,7 @@ def format_bandwidth(bytes_per_second: float | None) -> str:
 
 
 def format_bytes(count: float | None) -> str:
-    """``1.00 MiB`` (powers of two, as memory and files are told)."""
+    """``1.00 MiB`` (powers of two, as memory and files are given)."""
     if count is None:
         return "-"
     value = float(count)

@@ -1,4 +1,4 @@
-"""The last answer to filter for each pod, with the numbers that the scheduler is not told."""
+"""The last answer to filter for each pod, with the numbers that the scheduler does not get."""
 
 from __future__ import annotations
 

@@ -415,7 +415,7 @@ class App:
 
 
 _JOINING = 16
-"""Places for connections to gRPC while as many that nobody known uses are being ended."""
+"""Places for connections to gRPC while as many without a known caller are being ended."""
 
 
 async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:

@@ -1,4 +1,4 @@
-"""Errors of calls as gRPC statuses: what a caller is told, and how a call ends."""
+"""Errors of calls as gRPC statuses: what a caller gets to read, and how a call ends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def end(error: Exception, context: Context) -> NoReturn:
 
 
 def _public_error(error: Exception) -> Exception:
-    """What the caller is told of."""
+    """What the caller gets to read."""
     if isinstance(error, StoreError):
         call = current_call.get()
         if call is not None and call.caller.role is Role.AGENT:
@@ -71,7 +71,7 @@ def _forget_frames(*errors: BaseException) -> None:
     """Once this call's task has ended, let go of the frames that the errors came through.
 
     gRPC keeps with a call what it was ended with, and each frame knows the call. In such a circle
-    all headers of the call would stay for as long as nobody collects garbage: 16,000 of them, in
+    all headers of the call would stay until garbage is collected: 16,000 of them, in
     whose making they grow old, for up to ``COLLECTING_S``.
     """
 

@@ -26,7 +26,8 @@ def keep(given: _Headers | None) -> None:
 
 
 def check(guard: Guard, peer: str, flooded: Callable[[str], None]) -> None:
-    """Return where the call has no more than it may; else ``flooded`` is told of its connection.
+    """Return where the call has no more than it may; else ``flooded`` is called with its
+    connection.
 
     Raises:
         OverloadedError: it has too many.

@@ -147,7 +147,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         self._unknown: Handler = grpc.stream_unary_rpc_method_handler(self._not_served)
 
     async def _not_served(self, contents: Any, context: Context) -> NoReturn:
-        """Refuse a method that nobody serves, which is counted as what is public."""
+        """Refuse a method that no service has, which is counted as what is public."""
         peer = context.peer()
         self._connections.begin(peer)
         try:
@@ -170,7 +170,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         if known is not None:
             return known
         handler = await continuation(handler_call_details)
-        # Methods that nobody serves are not remembered: there is no end to their names.
+        # Methods that no service has are not remembered: there is no end to their names.
         if handler is None:
             return self._unknown
         self._wrapped[method] = wrapped = self._wrap(method, handler)

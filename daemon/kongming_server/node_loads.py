@@ -1,7 +1,7 @@
 """How loaded nodes are, for monitoring and for schedulers that have a place for such numbers.
 
 They are worked out when they are asked for, and then for all who ask within a moment: a server that
-nobody watches spends nothing on it, and one that many watch little more.
+is not watched spends nothing on it, and one that many watch little more.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Operation:
         )
 
     def abandoned(self, now: float, silent_after_s: float) -> Operation:
-        """As it has to be seen where its server has told nothing of it for so long."""
+        """As it has to be seen where its server has reported nothing of it for so long."""
         if self.ended or now - self.told_at <= silent_after_s:
             return self
         return self.finished(FAILED, "The server that worked on it has ended.", now)

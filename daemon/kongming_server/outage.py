@@ -29,7 +29,7 @@ class Outage:
         self._refused += 1
         if self._reason is None:
             self._reason = f"The store takes nothing: {error}"
-            _log.error("The store takes nothing; callers are told to try again: %s", error)
+            _log.error("The store takes nothing; callers are asked to try again: %s", error)
 
     def succeeded(self) -> None:
         """Something was written."""

@@ -27,7 +27,7 @@ Working = Callable[[str], AbstractContextManager[None]]
 
 
 def unwatched(name: str) -> AbstractContextManager[None]:
-    """Work in a thread that nobody looks after."""
+    """Work in a thread that is not supervised."""
     return nullcontext()
 
 

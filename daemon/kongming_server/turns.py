@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """A lock for each key, which is forgotten when nobody holds or waits for it."""
+    """A lock for each key, which is forgotten when no task holds or waits for it."""
 
     def __init__(self) -> None:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}

@@ -473,7 +473,7 @@ def _general_slowdowns(reports: Sequence[NodeReport], names: Sequence[str]) -> d
 
 
 def _alone(names: Iterable[str]) -> set[str]:
-    """The names that one node alone has: which of several Slurm means, nobody knows."""
+    """The names that one node alone has: which of several Slurm means is unknown."""
     return {name for name, nodes in Counter(names).items() if nodes == 1}
 
 

@@ -51,8 +51,8 @@ class RunTimes:
     """How long runs of an application take on each node, in seconds; None where not known.
 
     ``share`` of the runs take no longer. ``sets`` is whether jobs get a --time-min by it,
-    ``advises`` whether users are told. It is for the users of these numbers ``only`` (empty for
-    all), and not for those to ``skip``.
+    ``advises`` whether users get a message. It is for the users of these numbers ``only`` (empty
+    for all), and not for those to ``skip``.
     """
 
     sets: bool

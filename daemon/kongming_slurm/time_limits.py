@@ -75,6 +75,6 @@ def changed_time_min(current: int, new: int | None) -> int | None:
 
 def limit_to_restore(job: LimitedJob) -> int | None:
     """The minutes that a running job's time limit has to be raised to; None to leave it. Without a
-    --time-min nobody but its user, or an administrator, has lowered it."""
+    --time-min only its user, or an administrator, has lowered it."""
     lowered = job.time_min > 0 and 0 < job.limit_min < job.note.limit_min
     return job.note.limit_min if lowered else None

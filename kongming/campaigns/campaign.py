@@ -158,7 +158,7 @@ def drive(
 
 def _disturbed(started_at: str) -> str | None:
     """Return the warning of what was measured since then while somebody else measured on these
-    CPUs; None if nobody did."""
+    CPUs; None if none did."""
     from kongming.probes.measuring import disturbed_since
     from kongming.records.judging import DISTURBED
 

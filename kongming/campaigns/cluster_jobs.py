@@ -293,7 +293,7 @@ def _unchecked(app: Application, text: str) -> str | None:
 
 
 def _wait_for_job(argv: list[str], timeout_s: float) -> None:
-    """Submit a job and wait for its end; it is cancelled if nobody waits any longer (Ctrl-C, or
+    """Submit a job and wait for its end; it is cancelled when the wait ends early (Ctrl-C, or
     after ``timeout_s``): Slurm would run it all the same.
 
     Raises:

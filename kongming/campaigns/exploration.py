@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @dataclass
 class Exploration:
     """A profiler and the table that its runs are appended to; ``resumed`` is how many runs the
-    table had. ``costs``: whether the profiler is told what runs cost."""
+    table had. ``costs``: whether the profiler is given what runs cost."""
 
     profiler: DecisionTreeProfiler
     table: RunsTable

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 ORDER = "solo runs beside loads"
 """The order of the steps of a plan, in the settings: a campaign that was begun in another order is
-not resumed in this one, as its steps have other numbers."""
+not resumed in this one, as its steps have other numbers. Stored: a campaign compares it by its
+characters, so that it is never reworded."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def _seconds(text: str) -> float:
 
 def _meant(text: str) -> str:
     """Return a sentence with what was meant perhaps, after a space: a decimal comma and units in
-    words are what other programs take. Empty where nobody can tell."""
+    words are what other programs take. Empty where it is not known."""
     if has_thousands(text):
         return f" {THOUSANDS}"
     point = with_point(text)

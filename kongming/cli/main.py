@@ -177,7 +177,7 @@ def run(args: Sequence[str], invoke: Callable[[Sequence[str]], int] = _invoke) -
 
 
 def _quietly_end() -> int:
-    """The reader of stdout went away, as ``head`` does: nobody is left to be told."""
+    """The reader of stdout went away, as ``head`` does: there is no reader left."""
     # Otherwise the interpreter complains when it flushes stdout at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 128 + signal.SIGPIPE

@@ -44,8 +44,8 @@ class Share(click.ParamType[float]):
         return share
 
     def _meant(self, text: str) -> str:
-        """Return a sentence with what was meant perhaps, after a space; empty where nobody can
-        tell."""
+        """Return a sentence with what was meant perhaps, after a space; empty where no guess is
+        near."""
         if has_thousands(text):
             return f" {THOUSANDS}"
         point = with_point(text)

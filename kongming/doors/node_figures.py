@@ -1,4 +1,4 @@
-"""What a batch system is told of one node, before it is written as that system reads it."""
+"""What a batch system gets of one node, before it is written as that system reads it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class NodeFigures:
 def figures(
     report: NodeReport, apps: Mapping[str, RankedNode | None], now: float, max_age_s: float
 ) -> NodeFigures:
-    """Nothing but its state is told of a node that is not in service, or whose newest fingerprint
-    is older than ``max_age_s``: what is old is not what is there."""
+    """Nothing but its state is written of a node that is not in service, or whose newest
+    fingerprint is older than ``max_age_s``: what is old is not what is there."""
     taken = report.last_fingerprint_at
     age = None if taken is None else max(0.0, now - taken)
     # A node of a store has no agent, and is as its readings say.

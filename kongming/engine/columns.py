@@ -3,8 +3,8 @@
 Environments are vectors of log seconds per operation, NaN where there is no reading. A surrogate
 that models or imports name, or the agents of several credentials, has a place for all nodes. One
 that the credentials of one agent alone have named has a place that means something on nodes of that
-agent only: each agent has the same few of them for its own, so that what it names takes nobody
-else's place. As soon as others name it too, it moves to a place for all.
+agent only: each agent has the same few of them for its own, so that what it names takes no
+place of others. As soon as others name it too, it moves to a place for all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEVICE_FAMILIES = frozenset({"read", "write", "metadata", "network", "os"})
 
 
 Moved = Callable[[str, int, int], None]
-"""Is told whose surrogate moves from which of its own places to which place for all."""
+"""Is called with whose surrogate moves from which of its own places to which place for all."""
 
 
 _SIGNED = "signatures of "
@@ -46,7 +46,7 @@ class Columns:
     """Places by name. Those for all never change once given.
 
     Throughout, ``by`` are the credentials of the agent that names surrogates, or whose node it is;
-    empty for models, imports, and where nobody is asked for any.
+    empty for models, imports, and where callers are not authenticated.
     """
 
     def __init__(self, moved: Moved = lambda by, place, to: None) -> None:
@@ -74,7 +74,7 @@ class Columns:
         return next((name for name, its in own.items() if its == place), "")
 
     def family(self, place: int) -> str:
-        """The surrogate's resource, empty where nobody has said, or one agent alone."""
+        """The surrogate's resource, empty where it was not reported, or by one agent alone."""
         return self._family[place]
 
     def own_places(self) -> list[int]:

@@ -148,7 +148,7 @@ class Engine:
 
     def put_applications(self, names: Iterable[str]) -> None:
         """Names of applications that were registered, profiled or trained: those without a model
-        are told from those that nobody knows."""
+        are distinguished from unknown ones."""
         self._fleet.catalog.put_applications(names)
 
     def knows_application(self, name: str) -> bool:
@@ -204,7 +204,7 @@ class Engine:
 
     def predict_in_steps(self, question: Question, now: float) -> Forecast | Steps[Forecast]:
         """``predict``; of a job, which may have hundreds of nodes, with pauses in which the engine
-        may be asked and told other things."""
+        may answer and take other things."""
         if question.scaling is None:
             return self._forecast(question, now)
         return forecast_job(
@@ -246,7 +246,7 @@ class Engine:
         return finish(self.rank_in_steps(request, now))
 
     def rank_in_steps(self, request: RankQuestion, now: float) -> Steps[Ranking]:
-        """``rank``, with pauses in which the engine may be asked and told other things: what one
+        """``rank``, with pauses in which the engine may answer and take other things: what one
         step takes does not grow with the number of nodes that are asked for."""
         return self._ranker.rank(request, now)
 

@@ -44,7 +44,7 @@ class Phase(Enum):
 
 
 def phase(resident: Resident, taken_at: float | None) -> Phase:
-    """``taken_at`` None is an idle reference, in which nobody ran."""
+    """``taken_at`` None is an idle reference, in which no program ran."""
     began, ended = resident.bound_at, resident.ended_at
     seen = (
         taken_at is not None

@@ -65,7 +65,7 @@ class _Meeting:
 
 
 class Forecaster:
-    """Answers are remembered until what they follow from changes; their age is told anew."""
+    """Answers are remembered until what they follow from changes; their age is computed anew."""
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
@@ -206,7 +206,7 @@ class Forecaster:
     @staticmethod
     def _awake(question: Question, company: Company) -> float:
         """The share of time in which those next to the application keep a CPU awake; NaN for a
-        newcomer to a node where nobody runs."""
+        newcomer to a node without residents."""
         place = company.place(question.resident_id) if question.resident_id else None
         return company.awake if place is None else float(company.each_awake[place])
 

@@ -39,7 +39,7 @@ class Company:
     """Everyone who matters to one slot. ``met`` (C,) is what a newcomer meets; ``each`` (n, C)
     what each of ``present`` meets itself: all of it but its own pressure. ``awake`` and
     ``each_awake`` (n,) are the shares of time in which a CPU is kept awake next to them; ``awake``
-    is NaN where nobody runs."""
+    is NaN without residents."""
 
     present: tuple[Present, ...]
     met: Floats
@@ -239,7 +239,7 @@ class ResidentTable:
         return np.asarray(np.bincount(where, minlength=slots)[:slots] > 0, dtype=np.bool_)
 
     def greatest(self, slots: int, values: Floats) -> Floats:
-        """(slots,): the greatest ``now`` plus ``values``, by model; 0 where nobody is."""
+        """(slots,): the greatest ``now`` plus ``values``, by model; 0 without residents."""
         n = self.count
         there = self.slot[:n] >= 0
         most = np.zeros(slots)

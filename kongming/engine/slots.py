@@ -24,7 +24,7 @@ _FIRST_WIDTH = 48
 
 
 ANY_SUITE = -1
-"""The code of a reference of which nobody said the suite version: it is taken to fit."""
+"""The code of a reference whose suite version is unknown: it is taken to fit."""
 
 
 class Slots:

@@ -38,7 +38,7 @@ def minutes_needed(profiles: Costs, pairs: Costs, models: Iterable[str]) -> dict
     """Return the minutes by predictor: of trivial ones, and of ``models`` of whole profiles.
 
     Predictors of left-out pairs need all pairs (and the solo runs between them): each pair in turn
-    is left out, but nobody would measure all others to predict the last one.
+    is left out, but it would not be worth while to measure all others to predict the last one.
     """
     profile = _minutes(profiles, lambda record: True)
     needed = {

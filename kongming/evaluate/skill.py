@@ -60,7 +60,7 @@ def _ratio(logs: Floats, seed: int) -> tuple[float, tuple[float, float]]:
 
 
 def _quotient(means: Floats) -> Floats:
-    """Infinite where the reference is at the noise: nothing can be told from it."""
+    """Infinite where the reference is at the noise: nothing follows from it."""
     floor = means[2] if len(means) > 2 else 0.0
     above = means[1] - floor
     with np.errstate(divide="ignore", invalid="ignore"):

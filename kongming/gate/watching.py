@@ -23,7 +23,7 @@ _CHUNK_S = 0.04
 _ROUNDS = 2
 SCHEMA = 1
 KEY = "kongming"
-"""Where other tools' results keep what is told of them here."""
+"""Where other tools' results keep what is written of them here."""
 
 
 @dataclass(frozen=True, slots=True)

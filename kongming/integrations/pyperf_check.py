@@ -98,7 +98,7 @@ def _counts(values: Sequence[float], metadata: Any) -> bool:
 )
 def command(file: str, effect: str, baseline: str | None) -> int:
     """Tell which benchmarks of pyperf's FILE can be compared; exit status 4 if any cannot. With
-    --baseline: 4 if any is slower, else 3 if of any it cannot be told."""
+    --baseline: 4 if any is slower, else 3 if any cannot be judged."""
     goal = Goal(parse_precision(effect, "--effect"))
     benchmarks = _load(file, "FILE")
     checked = {name: check(runs, name, goal) for name, runs in benchmarks.items()}

@@ -90,7 +90,7 @@ def measuring(
 ) -> Iterator[None]:
     """Hold the locks of ``cpus`` (default: all that this process may use) while measuring.
 
-    ``command`` is what others are told. Locks that this process holds already are not taken again.
+    ``command`` is what others read. Locks that this process holds already are not taken again.
     Where locks cannot be kept at all (no folder that may be written), nothing is held. ``anyway``
     is the option of that name, None for what has no such option.
 

@@ -98,8 +98,8 @@ def of_profile(runs: Iterable[Run]) -> list[Run]:
 
 
 def learned_from(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs of a profile whose cost training learns from: they succeeded, and nobody else
-    disturbed them."""
+    """Return the runs of a profile whose cost training learns from: they succeeded, and were not
+    disturbed by others."""
     usable = [run for run in of_profile(runs) if run.ok and math.isfinite(run.cost)]
     taken_by_others = control.left_out(usable)
     return [run for run in usable if run.id not in taken_by_others]

@@ -19,7 +19,7 @@ RUN_KINDS = ("solo", "induced", "corun", "signature", "environment")
 """solo: idle node; induced: under a load level, or next to an application that is the load of a
 profile; corun: co-located with another application, to compare with what is predicted; signature:
 an attempt at a signature that failed (one that succeeded is a Signature, not a Run); environment:
-under limits or neighbours that no model is told of, named in ``config``."""
+under limits or neighbours that no model knows, named in ``config``."""
 
 
 CUT_OFF = "cut_off"

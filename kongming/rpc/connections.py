@@ -144,9 +144,9 @@ class Connections:
     def to_end(self, joining: str | None = None) -> list[str]:
         """The peers whose connections are to end now, for each its idleness or a limit.
 
-        Above a limit those go first that nobody known has used, the longest idle first, and those
-        with a call at work never. ``joining`` is counted as one more; without it, every address is
-        looked at.
+        Above a limit those go first that no known caller has used, the longest idle first, and
+        those with a call at work never. ``joining`` is counted as one more; without it, every
+        address is looked at.
         """
         counts, total = self._of_address, len(self._known)
         above = {}

@@ -25,7 +25,7 @@ FORMAT = 3
 """Version 1 called the assignment a placement, version 2 the kind of report that begins one."""
 
 MOST_REPORTS = 10000
-"""As many may lie there: beyond it new ones are dropped, for nobody reads them."""
+"""As many may lie there: beyond it new ones are dropped, as they are not read."""
 
 _MOST_BYTES = 4096
 _LONGEST_ERROR = 500

@@ -29,7 +29,7 @@ class PredictionService(Protocol):
         """In the order of the questions: each has its answer, or the reason why it has none."""
 
     def rank(self, question: RankQuestion) -> Ranking:
-        """An application that nobody profiled is ranked by the nodes' general slowdown."""
+        """An application without a profile is ranked by the nodes' general slowdown."""
 
     def predict_colocation(self, question: ColocationQuestion) -> Colocation:
         """On an idle node, co-located with named neighbours, and what each of them meets."""

@@ -3,7 +3,7 @@
 Root leaves files in a folder of an agent. Whoever took that agent over could put a link in the
 folder's place, or in the place of one above it, and have root write elsewhere. The path is walked
 one name at a time: once it has entered a folder of somebody who is not trusted it never leaves
-what that one owns, and links are followed only where nobody else could have put them.
+what that one owns, and links are followed only where no other user could have put them.
 
 Only the standard library is imported here: a scheduler's prolog loads it before each job.
 """

@@ -251,7 +251,7 @@ def _values(
         set(zip(known, machines, strict=True))
     ):
         raise InputError(
-            "tells the same as the number of machines: their effects cannot be told apart.",
+            "tells the same as the number of machines: their effects cannot be separated.",
             field="--context",
             value=name,
             hint="Leave the column out, or add runs of each value at several machine counts.",

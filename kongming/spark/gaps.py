@@ -14,7 +14,7 @@ _AS_DRIVER = {
     findings.ABSENT_JOBS: "the log lacks {}, whose time",
     findings.HEADLESS_JOBS: "the log lacks the start of {}, whose time",
 }
-"""What cannot be told from the driver's time, since nothing says when it ran."""
+"""What cannot be computed from the driver's time, since nothing says when it ran."""
 
 _NOUNS = {findings.MISSING_FILES: "file", findings.DAMAGED_FILES: "file"}
 

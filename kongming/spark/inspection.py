@@ -294,7 +294,7 @@ def limits(
     lacks: Sequence[str] = (),
 ) -> tuple[Limit, ...]:
     """What keeps more executors from helping, the largest share first. ``lacks``: what the log does
-    not have, whose time cannot be told from the driver's."""
+    not have, whose time cannot be separated from the driver's."""
     candidates = [
         *_of_driver(measured_s, driver, lacks),
         *_of_width(slots, stages),

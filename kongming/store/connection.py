@@ -55,7 +55,7 @@ class Connection:
         self._handles: list[int] = []
         self._file: StoreFile | None = None
         self.damage: Damage | None = None
-        """Rows that cannot be decoded are left out and told to this; without it, an error."""
+        """Rows that cannot be decoded are left out and passed to this; without it, an error."""
 
     @classmethod
     def open(
@@ -70,7 +70,7 @@ class Connection:
         """Open or create the store at ``url`` (None: ``default_url()``); migrate an older one.
 
         Without ``create`` no SQLite file is made, nor one of 0 bytes filled, for commands that only
-        read: the user's own one, which nobody named, is then an empty store in memory. PostgreSQL
+        read: the user's own one, which was not named, is then an empty store in memory. PostgreSQL
         ends a statement that takes longer than ``statement_s``, or waits for a lock for longer than
         ``lock_s``; 0 for never. Where it does not even do that, the connection ends ``GRACE_S``
         later.
@@ -151,7 +151,7 @@ class Connection:
         where ``damage`` says whom to tell. ``what`` and ``name`` say which it is.
 
         Raises:
-            StoreError: a row cannot be decoded, and nobody is told.
+            StoreError: a row cannot be decoded, and no function for it was given.
             IncompatibleError: likewise, and it was written by a newer KONGMING.
         """
         for row in rows:

@@ -156,7 +156,7 @@ def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
 
 
 def _keep_private(engine: sa.Engine, path: Path) -> None:
-    """Let nobody but its owner read a file that SQLite is about to make. The mode of one that is
+    """Let only its owner read a file that SQLite is about to make. The mode of one that is
     there is its owner's choice."""
     if path.exists():
         return

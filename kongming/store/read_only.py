@@ -24,7 +24,8 @@ MODE = "ro"
 def without_mode(url: sa.URL) -> tuple[sa.URL, bool]:
     """Take ``mode=ro`` out of a SQLite URL; return the rest, and whether it was there.
 
-    ``sqlite:///file.db?mode=ro`` and SQLite's own form, ``sqlite:///file:file.db?mode=ro&uri=true``.
+    ``sqlite:///file.db?mode=ro`` and SQLite's own form,
+    ``sqlite:///file:file.db?mode=ro&uri=true``.
 
     Raises:
         InputError: another mode.
@@ -86,8 +87,8 @@ def refusal(path: Path, *, by_mode: bool) -> InputError:
 def connector(path: Path) -> Callable[[], sqlite3.Connection]:
     """Return what opens the file for reading alone, and makes no file.
 
-    Without a ``-wal`` nobody has the database open, and it is read as one that does not change: a
-    writer who comes during that time may make a query fail, but nothing wrong is kept anywhere.
+    Without a ``-wal`` no process has the database open, and it is read as one that does not change:
+    a writer who comes during that time may make a query fail, but nothing wrong is kept anywhere.
 
     Raises:
         StoreError: a part of it is in a ``-wal`` that cannot be read without writing.

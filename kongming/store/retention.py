@@ -56,7 +56,7 @@ class Retention:
     operations_s: float = 90 * DAY_S
     """Operations that have ended, or whose server has."""
     unasked_s: float = 90 * DAY_S
-    """Runs and signatures that nobody asked for."""
+    """Runs and signatures that were not requested."""
     gone_s: float = 400 * DAY_S
     """Agents that are silent, readings of references, and references of suites that newer ones have
     replaced."""

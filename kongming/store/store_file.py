@@ -76,8 +76,8 @@ _SHOWN = 200
 class StoreFile:
     """File of an open SQLite store.
 
-    A file that was deleted, moved or replaced stays open, and takes transactions that nobody can
-    ever read again; a connection that is opened anew would read another one. Both end in an error,
+    A file that was deleted, moved or replaced stays open, and takes transactions that can never
+    be read again; a connection that is opened anew would read another one. Both end in an error,
     which goes away by itself where the file comes back.
     """
 

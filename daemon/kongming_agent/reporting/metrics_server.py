@@ -1,6 +1,6 @@
 """The port of the agent's metrics: whoever reaches it takes a small share of the node, and no more.
 
-Nobody is asked who they are there, and on a machine with users each of them reaches it. One thread
+Callers are not authenticated there, and on a machine with users each of them reaches it. One thread
 serves all: it rests in proportion to what it used, takes all that came meanwhile at once, and ends
 the oldest of those that asked nothing yet. So a flood neither costs much nor keeps anybody out.
 """

@@ -201,7 +201,7 @@ class Spool:
         Returns whether it was. A number that no spool can have given changes nothing.
         """
         if not 0 <= acknowledged <= MOST_SEQUENCE:
-            _log.warning("the server acknowledged %d: nobody has counted so far", acknowledged)
+            _log.warning("the server acknowledged %d: it has no count so far", acknowledged)
             return False
         with self._writing() as database:
             row = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'records'")

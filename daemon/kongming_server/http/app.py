@@ -82,7 +82,7 @@ def make_http(
 ) -> web.Application:
     """The application to serve. ``ready`` returns None, or why the server cannot answer yet;
     ``degraded`` None, or what it cannot do though it answers; ``stuck`` None, or why it is to be
-    started again; ``connections`` is told which of them are in use."""
+    started again; ``connections`` is called with which of them are in use."""
     known = Connections() if connections is None else connections
     fleet = _NoNodes() if watched is None else watched
     app = web.Application(

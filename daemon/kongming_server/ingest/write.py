@@ -41,8 +41,8 @@ class ReportedStore(Protocol):
 @dataclass(frozen=True, slots=True)
 class Report:
     """Records of one node that one call brought. ``domain`` is the cache domain of its fingerprint,
-    ``size`` the bytes that the records had on their way, ``by`` who brought them: empty for nobody
-    in particular."""
+    ``size`` the bytes that the records had on their way, ``by`` who brought them: empty for no
+    particular caller."""
 
     records: tuple[Reported, ...]
     domain: int = 0
@@ -115,7 +115,7 @@ class Ingest:
         observe: Callable[[float, Exception | None], None] = lambda seconds, failed: None,
         working: Working = unwatched,
     ) -> None:
-        """``observe`` is told how long each transaction took, and whether the store failed;
+        """``observe`` is called with how long each transaction took, and whether the store failed;
         ``working`` is around each."""
         self._store = store
         self._executor = executor

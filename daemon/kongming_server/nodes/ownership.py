@@ -145,7 +145,7 @@ def is_new(facts: NodeFacts, known: Agent | None) -> tuple[bool, bool]:
 
 def calling_agent() -> Caller | None:
     """The caller, where it is an agent that had to say who it is. Schedulers and operators speak
-    for every node; where nobody is asked, nobody is known to be an agent."""
+    for every node; where callers are not authenticated, none is known to be an agent."""
     call = current_call.get()
     if call is None or call.caller.role is not Role.AGENT or not call.caller.identity:
         return None
@@ -154,7 +154,7 @@ def calling_agent() -> Caller | None:
 
 def spoken_by_an_agent() -> bool:
     """Whether this call is a node's own sign of life: schedulers and operators report what ran
-    there too. Where nobody is asked who they are, nobody is known to be an agent, and its
+    there too. Where callers are not authenticated, none is known to be an agent, and its
     heartbeats and fingerprints tell."""
     call = current_call.get()
     return call is not None and call.caller.role is Role.AGENT

@@ -19,7 +19,7 @@ _TURNOVER = 100
 
 class Quotas:
     """``known`` says of an application whether it was registered, profiled or trained by others.
-    A holder of "" is nobody in particular, and has no quota."""
+    A holder of "" is no particular caller, and has no quota."""
 
     def __init__(
         self, settings: Settings, known: Callable[[str], bool] = lambda name: False

@@ -15,7 +15,7 @@ from kongming.records.errors import InputError, OverloadedError, UnknownNameErro
 from kongming.records.fingerprint import NodeFacts
 
 AGENT_STATES: tuple[NodeState, ...] = ("ready", "silent", "suspect", "stored")
-"""What can be told of an agent alone: whether its node has an idle reference, the engine knows."""
+"""What an agent alone shows: whether its node has an idle reference, the engine knows."""
 
 MOST_CAMPAIGNS = 64
 """Campaigns of one node of which it is remembered that they were asked for: the newest."""
@@ -26,7 +26,7 @@ class Agent:
     """A node and its agent. Times are unix seconds, None before there was one.
 
     ``registered`` is False for a node that is only known from what was measured there by hand;
-    ``unwritten`` while its facts are not on disk as its agent last told them;
+    ``unwritten`` while its facts are not on disk as its agent last reported them;
     ``suspect`` says why the node is in quarantine; ``plausible`` counts the plausible
     fingerprints since then; ``bound_to`` whose node it is (``nodes.ownership``), empty for
     nobody's; ``campaigns`` are the application of each campaign that was asked for, by its id,
@@ -229,7 +229,7 @@ def aliases(facts: NodeFacts) -> set[str]:
 
 
 class Watchers:
-    """Who is told when a node changes. Changes that come together are told once."""
+    """Who is notified when a node changes. Changes that come together are notified once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -112,7 +112,7 @@ def unasked_change(new: Judged, old: Judged) -> str:
 
 
 def _other_node(new: Judged, error: float, old: Judged) -> Decision:
-    """A model from another node has to be better: one that flips at each training helps nobody."""
+    """A model from another node has to be better: one that flips at each training is of no use."""
     noise = math.hypot(standard_error(new.errors), standard_error(old.errors))
     if old.error is None or error < old.error - noise:
         return Decision(True, "its validation is better than that of the one from another node")

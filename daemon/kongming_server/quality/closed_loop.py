@@ -250,7 +250,7 @@ class ClosedLoop:
         return self._now() - requested_at >= settings.profile_pause_s
 
     async def _profile_again(self, key: Key, state: State) -> None:
-        """Where nobody does so already, and not over and over."""
+        """Where no agent does so already, and not over and over."""
         if not self._may_ask(key, state) or state.changed_at is None:
             return
         assert self._profiles is not None
@@ -264,7 +264,7 @@ class ClosedLoop:
             node_id = await asyncio.to_thread(self._tests.node_of, key, state.version)
             name = await self._profiles.ask(app, node_id)
         except KongmingError as error:
-            log.warning("Nobody could be asked to profile %s: %s", app, error)
+            log.warning("No agent could be asked to profile %s: %s", app, error)
             return
         if name is None:
             log.info("%s at %s drifts, and no agent that answers may profile it", app, placement)

@@ -37,7 +37,7 @@ class State:
 
 @dataclass(slots=True)
 class _Tested:
-    """A drift test, the runs in the window that it was told of, and what the model's document
+    """A drift test, the runs in the window that it has counted, and what the model's document
     says."""
 
     version: int
@@ -101,7 +101,7 @@ class ModelTests:
 
     def _window(self, key: Key) -> list[StoredRealised]:
         """The newest finished runs, oldest first. Where most are of one node, each node has its
-        share: who reports many pushes nobody else's out."""
+        share: who reports many does not push out those of others."""
         most = self._settings.window
         rows = self._store.realised(*key, limit=most)
         nodes = Counter(row.node_id for row in rows)

@@ -1,11 +1,11 @@
 """The drift test over several witnesses of whom one may lie. No I/O.
 
 A witness is whoever vouches for a node's runs. Witnesses are dealt out to groups, each with a drift
-test of its own over its own runs, so that nobody's runs, however many, reach the test of another
-group. What counts is the mean evidence of all groups but the greatest. With one liar it is at most
-the mean of the others', which is a test of the same false-alarm rate (the mean of e-processes is an
-e-process; Vovk and Wang 2021): a liar makes no drift. Nor does it hide one that the other groups
-see, since it cannot take from their evidence.
+test of its own over its own runs, so that the runs of one caller, however many, do not reach the
+test of another group. What counts is the mean evidence of all groups but the greatest. With one
+liar it is at most the mean of the others', which is a test of the same false-alarm rate (the mean
+of e-processes is an e-process; Vovk and Wang 2021): a liar makes no drift. Nor does it hide one
+that the other groups see, since it cannot take from their evidence.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Caller:
 
 
 ANYBODY = Caller(Role.OPERATOR, "anybody", "")
-"""The caller where nobody is asked who they are."""
+"""The caller where callers are not authenticated."""
 
 NOBODY = Caller(Role.AGENT, "nobody", "")
 """The caller of what is public."""
@@ -77,7 +77,7 @@ current_call: ContextVar[Call | None] = ContextVar("kongming_call", default=None
 @dataclass(slots=True)
 class Ticket:
     """A call that was let in, until ``Guard.leave``. ``peer``: whom it counts for, empty where it
-    counts for nobody; ``stream``: whether as a stream; ``queued``: whether it has a place in the
+    counts for no caller; ``stream``: whether as a stream; ``queued``: whether it has a place in the
     queue."""
 
     method: str
@@ -94,7 +94,7 @@ addresses would hold all connections there may be."""
 
 class Guard:
     """Knows callers and counts what they take. Used from one event loop. What it refuses is to go
-    through ``refusals`` before it is told.
+    through ``refusals`` before it is answered.
 
     ``clock`` counts seconds steadily, ``wall`` is unix seconds (tokens expire by it).
     """
@@ -139,7 +139,7 @@ class Guard:
 
     @property
     def open(self) -> bool:
-        """Whether nobody is asked who they are."""
+        """Whether callers are not authenticated."""
         return self._open
 
     @property

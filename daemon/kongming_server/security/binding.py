@@ -36,8 +36,8 @@ def check_bind(address: str, security: Security, field: str) -> None:
     """Return where the server may listen at ``address``, ``HOST:PORT``.
 
     Raises:
-        InputError: it is no address; or it reaches beyond this machine, and nobody would have to
-            say who they are.
+        InputError: it is no address; or it reaches beyond this machine, and callers would
+            not be authenticated.
     """
     if security.tls or security.insecure:
         return

@@ -110,7 +110,7 @@ class PortDescriptors:
                 _library.close(held)
 
     def filter(self, rules: bytes) -> bool:
-        """Let those connect whom the rules of ``packet_filter`` let pass, and nobody else; whether
+        """Let those connect whom the rules of ``packet_filter`` let pass, and no others; whether
         the kernel does that. What is connected stays."""
         listening = [
             descriptor

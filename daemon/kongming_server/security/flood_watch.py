@@ -218,6 +218,6 @@ class FloodWatch:
                 len(admitted),
             )
         elif admitted == frozenset() != self._admitted:
-            _log.warning("Memory grows even so: nobody can connect until then.")
+            _log.warning("Memory grows even so: new connections are refused until then.")
         self._refused, self._admitted = refused, admitted
         return False

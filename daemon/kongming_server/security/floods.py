@@ -24,7 +24,7 @@ from kongming_server.security.rates import Rates
 __all__ = ["CLOSED_S", "EXPLAINED_S", "HOLD_S", "MOST_CLOSED_S", "Floods"]
 
 HOLD_S = 5.0
-"""For so long nobody connects from an address after a flood from there."""
+"""For so long connections are refused from an address after a flood from there."""
 
 CLOSED_S, MOST_CLOSED_S = 5.0, 60.0
 """For so long only known addresses connect, and twice as long each time that it has to be closed
@@ -40,16 +40,16 @@ FIRST, SECOND, THIRD = 48 << 20, 80 << 20, 112 << 20
 """Memory without an explanation from which on connections end, and ever more of them."""
 
 _STRANGER_BYTES = {FIRST: 20 << 10, SECOND: 8 << 10, THIRD: 0}
-"""What a connection on which nobody was known yet may have brought. A handshake and the first call
+"""What a connection without a known caller yet may have brought. A handshake and the first call
 of an agent are some 4 kB, and gRPC lets 64 KiB of a first message follow, until the caller is known
 a few ms later."""
 
 _STRANGER_MOST_BYTES, _UNREAD_BYTES = 512 << 10, 192 << 10
 """What it may have brought in any case, and what more for each call that was refused, whose message
-nobody read."""
+was not read."""
 
 _HEADER_BYTES = 2048
-"""Of a call beside its message: headers, frames, and what TLS adds to them."""
+"""Of a call in addition to its message: headers, frames, and what TLS adds to them."""
 
 _AGENT_BYTES = {SECOND: 64 << 10, THIRD: 16 << 10}
 """What one of an agent's may have brought since all was calm that no message accounts for."""
@@ -58,11 +58,11 @@ _CONNECTION_BYTES, _OPENED_BYTES = 100 << 10, 8 << 10
 """What one takes of TLS, from its first byte on, or on which a caller was known; and any other."""
 
 _KNOWN_FACTOR, _UNREAD_FACTOR = 16, 2
-"""What a byte takes that a known caller brought, once it was decoded, and one that nobody read: a
+"""What a byte takes that a known caller brought, once it was decoded, and one that was not read: a
 stranger's, or an agent's that no message accounts for."""
 
 _WINDOW_BYTES, _MESSAGE_BYTES = 64 << 10, 1 << 20
-"""Bytes of one connection that nobody read: of a stranger's, as more gRPC does not let an honest
+"""Bytes of one connection that were not read: of a stranger's, as more gRPC does not let an honest
 one send ahead, and of an agent's, whose message may be half there."""
 
 _STRANGERS_BYTES, _UNREAD_AGENTS_BYTES = (4 << 20, 256 << 20), (16 << 20, 1 << 30)
@@ -75,7 +75,7 @@ given back at once, and the others would be ended for it."""
 
 EXPLAINED_S = 5.0
 """For so long after known callers' bytes came, or were decoded, they explain a growth. What they
-took by then stays explained; what they might have taken is nobody's to use."""
+took by then stays explained; what they might have taken is not for others to use."""
 
 _QUIET_BYTES = 64 << 10
 """Fewer that no message accounts for, of all connections together, do not explain a growth."""
@@ -179,7 +179,7 @@ class Floods:
         return resident - self._calm - self._taken > FIRST
 
     def held(self) -> frozenset[str]:
-        """The addresses from which nobody may connect now."""
+        """The addresses from which connections are refused now."""
         now = self._clock()
         while self._held and self._held[next(iter(self._held))] <= now:
             self._held.popitem(last=False)
@@ -398,6 +398,6 @@ class Floods:
 
 
 def _of_unread(unread: Mapping[str, int], of_an_address: int, most: int) -> int:
-    """What bytes explain that nobody read, by the addresses they came from."""
+    """What bytes explain that were not read, by the addresses they came from."""
     parts = (min(size * _UNREAD_FACTOR, of_an_address) for size in unread.values())
     return min(sum(parts), most)

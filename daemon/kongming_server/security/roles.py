@@ -46,8 +46,8 @@ WATCHER = frozenset({"GET /watcher"})
 """What anybody may ask as well under ``security.public_watcher``."""
 
 UNQUEUED = PUBLIC | {"GET /metrics"}
-"""What is answered however many calls are at work, so that a full server can be told from one that
-is gone."""
+"""What is answered however many calls are at work, so that a full server can be distinguished from
+one that is gone."""
 
 PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Predictor/Predict": _SCHEDULER,
@@ -83,7 +83,7 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "GET /metrics": _METRICS,
     "GET /watcher": _METRICS,
 }
-"""The roles that may call each method. What is not here, and not public, nobody may call."""
+"""The roles that may call each method. What is not here, and not public, no role may call."""
 
 
 def permit(method: str, role: Role) -> None:

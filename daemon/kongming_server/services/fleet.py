@@ -59,7 +59,7 @@ PAGE = 1000
 
 PAGE_BYTES = 2 << 20
 """A page with so many bytes is not made longer: a few nodes may have very long facts, and clients
-take 4 MiB where nobody told them otherwise."""
+take 4 MiB unless set otherwise."""
 
 
 _CLOCK_SKEW_S = 5.0
@@ -374,7 +374,8 @@ def _quota_of(node_id: str, known: Agent | None) -> str:
 
 
 def _bringing(agent: Agent) -> str:
-    """Who brings an agent's reports: whose node it is, or the node where nobody is asked."""
+    """Who brings an agent's reports: whose node it is, or the node where callers are not
+    authenticated."""
     return agent.bound_to or agent.facts.id
 
 
@@ -385,7 +386,7 @@ async def _let_others(number: int) -> None:
 
 def _is_requested(agent: Agent, record: Run | Signature) -> bool:
     """Whether an operator or a server asked for it, so that models may learn from it. Agents and
-    schedulers report what they like; where nobody is asked who they are, all are operators."""
+    schedulers report what they like; where callers are not authenticated, all are operators."""
     return spoken_by_an_operator() or agent.was_asked(record.campaign, record.app)
 
 

@@ -55,7 +55,7 @@ class WorkerDiedError(ServiceError):
 
 
 class TrainingProcess:
-    """One worker: started, told of tasks, listened to, and ended for certain."""
+    """One worker: started, given tasks, listened to, and ended for certain."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

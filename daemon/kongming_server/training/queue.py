@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from kongming_server.metrics import Metrics
 
 TOLD_EVERY_S = 0.5
-"""How often the store is told how far an operation is, and asked whether it shall be cancelled."""
+"""How often the store is given how far an operation is, and asked whether it shall be cancelled."""
 
 _SILENT_AFTER_S = 60.0
-"""A training whose server has told nothing of it for so long has failed."""
+"""A training whose server has reported nothing of it for so long has failed."""
 
 _CANCEL = "cancel"
 """The kind of a row that asks the server that works on an operation to cancel it."""

@@ -23,7 +23,7 @@ from kongming_server.quality.judging import judge
 from kongming_server.training_records import Outcome, Task
 
 Report = Callable[[float, str], None]
-"""Told how far a task is (0 to 1) and what it does."""
+"""Called with how far a task is (0 to 1) and what it does."""
 
 Fit = Callable[[str], str]
 """``fitting.fit_text``, here or elsewhere."""

@@ -1,4 +1,4 @@
-"""``kongming assignments``: what runs where, as the scheduler told the server."""
+"""``kongming assignments``: what runs where, as the scheduler reported it."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def _wants_json(as_json: bool) -> bool:
 
 
 def _tell(assignment: Assignment, as_json: bool, node: str) -> None:
-    """Print the assignment; ``node`` is the name by which it is told."""
+    """Print the assignment; ``node`` is the name by which it is printed."""
     if _wants_json(as_json):
         output.emit_json(assignment.to_dict())
         return

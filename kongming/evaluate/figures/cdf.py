@@ -27,7 +27,7 @@ _TRIVIAL_DASHES = (
 )
 
 MOST_CURVES = 14
-"""More could not be told apart, and their names would leave no room for them."""
+"""More could not be distinguished, and their names would leave no room for them."""
 
 LEAST_PCT = 0.1
 """Left end of the axis: errors below are drawn there."""

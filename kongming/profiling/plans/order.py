@@ -1,4 +1,4 @@
-"""The order of a campaign's steps: solo runs beside the runs that are compared with them. Pure.
+"""The order of a campaign's steps: solo runs next to the runs that are compared with them. Pure.
 
 A shared host changes within minutes: two solo runs of a program that are half a minute apart
 differ by 7 to 10 %, by 8 to 15 % from eight minutes on (recordings of twenty programs). So

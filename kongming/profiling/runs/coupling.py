@@ -103,7 +103,7 @@ def with_coupling(fingerprint: Fingerprint, suite: Suite, command: str) -> Finge
     of its neighbours among its passive signals, or with the reason why it was not measured among
     its warnings: only idle CPUs are loaded. It is unchanged where there are no two such CPUs.
 
-    ``command`` is what other measurements are told, none of which is disturbed.
+    ``command`` is what other measurements read, none of which is disturbed.
     """
     node, cpu = fingerprint.node, fingerprint.cpu
     if not (neighbours := neighbours_of(node, cpu)):

@@ -69,7 +69,7 @@ _AT_ONCE = 8
 """Number of nodes that are drawn for at once: their draws fit into a core's cache."""
 
 _PARTED_IN_A_STEP = 64
-"""Number of nodes whose parts are told apart in one step: some 5 ms."""
+"""Number of nodes whose parts are distinguished in one step: some 5 ms."""
 
 _IN_A_STEP = 32 * _AT_ONCE
 """Number of nodes that are drawn for in one step: some 5 ms."""
@@ -123,7 +123,7 @@ def combine_in_steps(
     """In steps, predict the runtime on these nodes; each node once, in any order.
 
     ``profiled``, by node id: how much the job is slowed there according to profiles of several
-    configurations. With them the slowdowns of the parts are told apart, and the node's own
+    configurations. With them the slowdowns of the parts are distinguished, and the node's own
     ``slowdown`` is not used.
     ``driver`` is the id of the node that the serial part runs on, by default the first one;
     ``name`` that of the scale model. With fewer nodes than machines several run on one node.

@@ -10,10 +10,10 @@ at configurations with different shares tell the f_k apart.
 
 They are the most probable ones if the profiles err as their intervals say, and the f_k differ from
 their mean by about as much as the slowdowns exceed 1. So one profile, or several that agree, say
-that all parts are slowed alike, and no part is told to be faster than both an idle node and every
-profile. What the parts leave unexplained (a part that is slowed more where its data exceed the
-cache, or the noise of a profile) is carried over to the question by its nearness to each profile.
-Pure.
+that all parts are slowed alike, and no part is reported to be faster than both an idle node and
+every profile. What the parts leave unexplained (a part that is slowed more where its data exceed
+the cache, or the noise of a profile) is carried over to the question by its nearness to each
+profile. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decompression of event logs: the codec is told by content, never by name.
+"""Decompression of event logs: the codec is recognised by content, never by name.
 
 Spark compresses with codecs of Java libraries, whose containers are their own: lz4-java's block
 stream, Xerial's stream of snappy blocks, chunks of compress-lzf. What can be decompressed is

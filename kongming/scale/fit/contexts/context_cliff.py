@@ -45,7 +45,7 @@ SPLITS = 30
 @dataclass(frozen=True, slots=True)
 class ContextCliff:
     """``over`` and ``under`` are the places of the columns of the load (None: the scale alone, no
-    memory), ``by`` that of the names which ``ends`` are told for (None: for all, by the name "").
+    memory), ``by`` that of the names which ``ends`` are given for (None: for all, by the name "").
     ``ends``: for each name the largest log of a load inside, and the smallest beyond; ``jump`` is
     the log of the factor."""
 

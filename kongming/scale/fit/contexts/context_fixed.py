@@ -37,7 +37,7 @@ IN_CONTEXTS = 0.7
 that all of them have does not help a few alone."""
 
 LEAST_CONTEXTS = 3
-"""Minimum number of contexts: of two, the one that is left out is told by the other alone."""
+"""Minimum number of contexts: of two, the one that is left out is predicted by the other alone."""
 
 LEAST_ERROR = 0.003
 """Is added to an error (in logs), below which a difference is of no use."""

@@ -325,7 +325,7 @@ class ContextModel:
 
     def _apart(self, context: Context) -> list[str]:
         """Return which columns changed together in all runs, and do not in this context: what each
-        of them does cannot be told."""
+        of them does cannot be learned."""
         numbers = [i for i, each in enumerate(self.columns) if not each.names and self._varies(i)]
         notes = []
         for i, j in combinations(numbers, 2):

@@ -61,8 +61,8 @@ def learn_input_growth(
             for each in (log.cluster, other.cluster)
         )
         raise CannotAnswerError(
-            f"The two samples ran on {sizes}: what grows with the input cannot be told from what "
-            "changes with the cluster.",
+            f"The two samples ran on {sizes}: what grows with the input cannot be separated "
+            "from what changes with the cluster.",
             hint="Run both on executors of the same number and size.",
         )
     if len(log.stages) != len(other.stages):
