@@ -1,4 +1,4 @@
-"""Whether the scheduler's questions name all nodes that are known. Pure."""
+"""Check that the scheduler's questions name all nodes that are known. Pure."""
 
 from __future__ import annotations
 

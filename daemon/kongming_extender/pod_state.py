@@ -53,7 +53,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class Changes:
-    """What an event of pods changed: nodes that get other assignments, pods that ran to their end,
+    """Changes by an event of pods: nodes that get other assignments, pods that ran to their end,
     and how many guesses proved right or wrong."""
 
     nodes: set[str] = field(default_factory=set)
@@ -161,7 +161,8 @@ class PodState:
     # -- updates of the server -----------------------------------------------------------------
 
     def pending(self) -> list[Update]:
-        """What the server has not acknowledged, oldest first; one update for each assignment."""
+        """Return what the server has not acknowledged, oldest first; one update for each
+        assignment."""
         updates = []
         for uid, entry in list(self._entries.items()):
             if _ORDER[entry.acknowledged] < _ORDER[entry.target]:
@@ -235,7 +236,7 @@ class PodState:
 
 
 def is_guess(assignment_id: str) -> bool:
-    """Whether it is the id of a guess, of whichever extender."""
+    """Return whether it is the id of a guess, of whichever extender."""
     return "/" in assignment_id
 
 

@@ -39,7 +39,7 @@ class PodListener(Protocol):
         """A pod was deleted; this is its last state."""
 
     def relist_needed(self) -> bool:
-        """Whether all pods are to be listed again; asked when a watch has ended."""
+        """Return whether all pods are to be listed again; asked when a watch has ended."""
 
 
 class PodWatch:
@@ -58,7 +58,7 @@ class PodWatch:
 
     @property
     def state(self) -> Literal["connected", "away"]:
-        """Whether pods are watched at this moment."""
+        """Return whether pods are watched at this moment."""
         return "connected" if self._connected else "away"
 
     async def run(self) -> None:

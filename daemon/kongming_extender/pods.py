@@ -43,7 +43,7 @@ SHOWN_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks for. ``limit`` 0 is none, ``unknown`` None the default; ``problems`` are
+    """Requests of a pod. ``limit`` 0 is none, ``unknown`` None the default; ``problems`` are
     annotations that were ignored, and why."""
 
     app: str = ""

@@ -1,4 +1,4 @@
-"""Which nodes are refused, and the priorities of the others: pure functions of a ranking."""
+"""Refusals of nodes, and the priorities of the others: pure functions of a ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kube-scheduler sends to an extender and what it takes as an answer, as JSON.
+"""Requests of kube-scheduler to an extender and the answers that it takes, as JSON.
 
 The types are ExtenderArgs, ExtenderFilterResult and HostPriorityList of
 k8s.io/kube-scheduler/extender/v1. They have no JSON tags, so their keys are capitalised. Two of

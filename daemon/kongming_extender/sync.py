@@ -83,7 +83,7 @@ class AssignmentSync:
             self._undecided_orphans = True
 
     def relist_needed(self) -> bool:
-        """Whether some assignments may be orphans, or of another extender's latest pods."""
+        """Return whether some assignments may be orphans, or of another extender's latest pods."""
         undecided, self._undecided_orphans = self._undecided_orphans, False
         return undecided
 

@@ -1,4 +1,4 @@
-"""What is logged when a problem begins, and again when it ends; and never too often."""
+"""Log lines for when a problem begins, and again when it ends; and never too often."""
 
 from __future__ import annotations
 

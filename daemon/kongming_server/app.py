@@ -79,7 +79,7 @@ SERVICES = tuple(
 
 
 class Addresses(NamedTuple):
-    """Where the server listens, as HOST:PORT; ``http`` empty for nowhere."""
+    """Addresses at which the server listens, as HOST:PORT; ``http`` empty for nowhere."""
 
     grpc: str
     http: str

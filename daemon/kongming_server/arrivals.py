@@ -60,7 +60,7 @@ class Arrivals:
             self._timer = loop.call_later(self._look_s, self._look)
 
     def finish(self) -> bool:
-        """Whether the message of this task was left to arrive."""
+        """Return whether the message of this task was left to arrive."""
         task = asyncio.current_task(self._loop)
         assert task is not None
         return self._waiting.pop(task, None) is not None

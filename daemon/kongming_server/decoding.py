@@ -101,7 +101,7 @@ class Decoder:
 
 
 def count_parts(content: bytes, descriptor: Descriptor, most: int) -> int:
-    """How many texts, byte strings and messages are within a message, at every depth.
+    """Return how many texts, byte strings and messages are within a message, at every depth.
 
     It ends early above ``most``. A message within it is counted up to whatever is not of the wire
     format: the decoder refuses that, but only after it has made all that is before. Nothing is

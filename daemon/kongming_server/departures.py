@@ -46,8 +46,8 @@ class Departures:
     def begin(
         self, leaving: asyncio.Future[object], who: str, size: int, *, stranger: bool
     ) -> bool:
-        """Whether an answer of ``size`` bytes may leave; it has left when ``leaving`` is
-        done.
+        """Begin an answer of ``size`` bytes; return whether it may leave; it has left when
+        ``leaving`` is done.
 
         ``who`` a caller is: of a stranger the connection, as gRPC names it. One answer of any size
         may leave where no other is on its way.

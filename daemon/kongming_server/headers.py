@@ -21,7 +21,7 @@ _current: ContextVar[_Headers] = ContextVar("kongming_headers", default=())
 
 
 def keep(given: _Headers | None) -> None:
-    """What a call came with, once for each."""
+    """Keep what a call came with, once for each."""
     _current.set(given or ())
 
 

@@ -129,7 +129,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What one agent's credentials, or one node, may bring, so that the rest have room."""
+    """Limits of what one agent's credentials, or one node, may bring, so that the rest have
+    room."""
 
     nodes: int = setting(
         4,

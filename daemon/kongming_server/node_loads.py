@@ -1,4 +1,4 @@
-"""How loaded nodes are, for monitoring and for schedulers that have a place for such numbers.
+"""Loads of nodes, for monitoring and for schedulers that have a place for such numbers.
 
 They are worked out when they are asked for, and then for all who ask within a moment: a server that
 is not watched spends nothing on it, and one that many watch little more.
@@ -28,7 +28,7 @@ _KEPT_S = 5.0
 
 
 class Watched(Protocol):
-    """What the HTTP side needs to know of the fleet."""
+    """Parts that the HTTP side needs to know of the fleet."""
 
     async def refresh(self) -> None: ...
 

@@ -19,7 +19,7 @@ class Outage:
 
     @property
     def reason(self) -> str | None:
-        """Why nothing can be kept; None where it can."""
+        """Return why nothing can be kept; None where it can."""
         return self._reason
 
     def failed(self, error: Exception) -> None:

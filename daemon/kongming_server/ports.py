@@ -1,4 +1,4 @@
-"""Whether the server will be able to listen, asked before it opens or makes a store."""
+"""Check that the server will be able to listen, asked before it opens or makes a store."""
 
 from __future__ import annotations
 

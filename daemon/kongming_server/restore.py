@@ -80,8 +80,8 @@ class Restore:
         return since
 
     def is_own(self, change: Change) -> bool:
-        """Whether what this server did brought it into memory already. A model is read again:
-        what its intervals are widened by depends on all others."""
+        """Return whether what this server did brought it into memory already. A model is read
+        again: what its intervals are widened by depends on all others."""
         return change.origin == self._state.store.origin and change.kind != "model"
 
     async def changes(self, changes: Sequence[Change]) -> None:

@@ -233,7 +233,7 @@ class Security:
 
     @property
     def authenticates(self) -> bool:
-        """Whether every caller must say who it is."""
+        """Return whether every caller must say who it is."""
         return self.tls or self.authenticate == "always"
 
 
@@ -323,8 +323,8 @@ class ClosedLoop:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long things are kept. Models, what they are trained on, and references of nodes that
-    report always are."""
+    """Times for which things are kept. Models, what they are trained on, and references of nodes
+    that report always are."""
 
     live_s: float = setting(
         3 * 86400.0,
@@ -394,7 +394,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What of the fleet has series of its own at /metrics."""
+    """Parts of the fleet that have series of their own at /metrics."""
 
     nodes: int = setting(
         1000,

@@ -65,7 +65,7 @@ class SharedState:
 
     @property
     def shared(self) -> bool:
-        """Whether other servers may be at work on this store."""
+        """Return whether other servers may be at work on this store."""
         return self.store.url.startswith("postgresql")
 
     def now(self) -> float:
@@ -122,7 +122,7 @@ class SharedState:
             self.watchers.changed(agent.facts.id)
 
     def heard(self) -> dict[str, float]:
-        """When agents spoke to this server, since the last time that this was asked."""
+        """Return when agents spoke to this server, since the last time that this was asked."""
         heard, self._heard = self._heard, {}
         return heard
 
@@ -136,7 +136,7 @@ class SharedState:
         self.watchers.changed(agent.facts.id)
 
     def use_report(self, report: Report, accepted: Accepted) -> None:
-        """What was just committed, in the order of the commits."""
+        """Use what was just committed, in the order of the commits."""
         refused = {refusal.id for refusal in accepted.refused}
         new = set(accepted.new)
         for reported in report.records:
@@ -210,7 +210,7 @@ class SharedState:
         return self._active.get(node_id, ())
 
     def placed(self, resident: Resident) -> None:
-        """What is on disk of an assignment is known from now on; its node is probed soon.
+        """Take over what is on disk of an assignment; its node is probed soon.
 
         Older news of it, which another thread or server brought late, change nothing.
         """

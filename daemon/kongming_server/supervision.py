@@ -62,7 +62,7 @@ class Supervisor:
 
     @property
     def stuck(self) -> str | None:
-        """Which work has gone on for too long, in a sentence; None for none."""
+        """Return which work has gone on for too long, in a sentence; None for none."""
         for name, since in list(self._at_work.values()):
             if self._age_s - since > self._stuck_s:
                 return f"{name} has not ended for {self._age_s - since:.0f} s."
@@ -70,7 +70,7 @@ class Supervisor:
 
     @property
     def failing(self) -> str | None:
-        """Which work failed and was not yet begun again, in a sentence; None for none."""
+        """Return which work failed and was not yet begun again, in a sentence; None for none."""
         for name, error in self._failed.items():
             return f"{name} failed: {error}"
         return None

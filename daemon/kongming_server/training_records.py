@@ -38,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What training made of one application at one placement; see the message TrainedModel.
+    """Result of training for one application at one placement; see the message TrainedModel.
     ``profile`` is the verdict on its runs as the model's document has it. ``node_id`` and ``runs``:
     the node that its runs are of, and how many they are."""
 

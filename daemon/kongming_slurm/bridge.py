@@ -97,7 +97,7 @@ class Bridge:
 
     @property
     def failing(self) -> bool:
-        """Whether something failed when it was last done."""
+        """Return whether something failed when it was last done."""
         return self._throttle.active
 
     def run(self, stopping: threading.Event) -> None:

@@ -31,7 +31,7 @@ _ADDRESS: Check = (lambda value: is_address(value, least_port=1), "HOST:PORT")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Who is asked."""
+    """Server that is asked."""
 
     address: str = setting("127.0.0.1:7400", "The server's gRPC address.", _ADDRESS)
     ca: str = setting("", "File of the authority that signed the server's certificate.", ANY)
@@ -132,7 +132,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """How Slurm is reached."""
+    """Ways to reach Slurm."""
 
     commands: str = setting(
         "", "Folder of scontrol, sinfo and squeue; empty: the PATH's. Nodes need squeue.", ANY

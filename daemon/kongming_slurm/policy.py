@@ -1,4 +1,4 @@
-"""Which nodes are excluded for a job, and what weight a node has. Pure.
+"""Nodes that are excluded for a job, and weights of nodes. Pure.
 
 ``excluded`` decides for pending jobs as job_submit.lua decides for new jobs; a test compares the
 two.

@@ -48,7 +48,7 @@ NEVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """How long runs of an application take on each node, in seconds; None where not known.
+    """Runtimes of an application on each node, in seconds; None where not known.
 
     ``share`` of the runs take no longer. ``sets`` is whether jobs get a --time-min by it,
     ``advises`` whether users get a message. It is for the users of these numbers ``only`` (empty
@@ -63,7 +63,7 @@ class RunTimes:
     apps: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
     def is_for(self, user: int) -> bool:
-        """Whether it is for the user of this number."""
+        """Return whether it is for the user of this number."""
         return user not in self.skip and (not self.only or user in self.only)
 
 

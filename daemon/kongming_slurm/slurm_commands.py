@@ -218,11 +218,11 @@ class Slurm:
         raise ServiceError(f"squeue did not print the job {job}.")
 
     def restores_limits(self) -> bool:
-        """Whether a script runs on the controller when a job starts. Raises ServiceError."""
+        """Return whether a script runs on the controller when a job starts. Raises ServiceError."""
         return self._configured("PrologSlurmctld") not in ("", "(null)")
 
     def has_reservation_ahead(self) -> bool:
-        """Whether a reservation has yet to begin. Raises ServiceError."""
+        """Return whether a reservation has yet to begin. Raises ServiceError."""
         output = self._run(["scontrol", "-o", "show", "reservation"])
         return any("State=INACTIVE" in line.split() for line in output.splitlines())
 

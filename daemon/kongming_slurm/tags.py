@@ -22,7 +22,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What job_submit.lua wrote into a job's admin comment when it excluded nodes.
+    """Note that job_submit.lua wrote into a job's admin comment when it excluded nodes.
 
     ``nodes`` is how many nodes the job needs at least, ``cpus`` and ``memory_mb`` what it needs of
     each, ``total`` how many CPUs it needs together, and ``own`` the nodes that its user excluded.
@@ -40,7 +40,7 @@ class Note:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be an application or a node in the ranking file."""
+    """Return whether it can be an application or a node in the ranking file."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -52,7 +52,8 @@ def number(text: str) -> float | None:
 
 
 def wants_no_time(comment: str) -> bool:
-    """Whether a comment has the word ``kongming:no-time``: the job's times are its user's alone."""
+    """Return whether a comment has the word ``kongming:no-time``: the job's times are its user's
+    alone."""
     return _NO_TIME in _TAG.findall(comment)
 
 

@@ -1,4 +1,4 @@
-"""How long a job is said to need at least, by predictions and its user's own limit. Pure.
+"""Least times that a job is said to need, by predictions and its user's own limit. Pure.
 
 Backfill starts a job that has a --time-min early, and lowers its time limit to that, even where
 nothing else wants the nodes (Slurm 22.05). What a job is given at its start is its user's limit
@@ -25,7 +25,8 @@ once."""
 
 
 def has_history(report: ApplicationReport, settings: Times) -> bool:
-    """Whether enough jobs of an application were compared with their predictions, and agree."""
+    """Return whether enough jobs of an application were compared with their predictions, and
+    agree."""
     name, realised = report.name, report.realised
     return (
         realised is not None
@@ -67,7 +68,7 @@ def time_min(seconds: Sequence[float | None], limit_min: int) -> int | None:
 
 
 def changed_time_min(current: int, new: int | None) -> int | None:
-    """What a pending job's --time-min is to be set to, 0 for none; None to leave it."""
+    """Return what a pending job's --time-min is to be set to, 0 for none; None to leave it."""
     if new is None:
         return 0 if current else None
     return new if new > current or new < _LOWERED * current else None

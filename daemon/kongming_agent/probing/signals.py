@@ -145,7 +145,7 @@ def _group_shares(before: Sample, after: Sample, window: float) -> dict[str, dic
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Whether a probe may start; ``reason`` is empty if it may."""
+    """Decision whether a probe may start; ``reason`` is empty if it may."""
 
     reason: str = ""
 

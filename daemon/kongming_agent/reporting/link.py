@@ -79,7 +79,7 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the server asks for in its answer to a heartbeat. ``campaigns`` are the ids under which
+    """Requests of the server in its answer to a heartbeat. ``campaigns`` are the ids under which
     it wants the runs of each application."""
 
     profile_apps: tuple[str, ...]

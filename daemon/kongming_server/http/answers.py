@@ -47,7 +47,8 @@ def json_answer(document: Any, status: int = 200) -> web.Response:
 
 
 def error_answer(error: Exception) -> tuple[web.Response, str]:
-    """What the caller gets to read of ``error``, and the name of its code for the metrics."""
+    """Return what the caller gets to read of ``error``, and the name of its code for the
+    metrics."""
     if isinstance(error, web.HTTPException):
         code = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 413: "RESOURCE_EXHAUSTED"}.get(
             error.status, "INVALID_ARGUMENT"
@@ -81,8 +82,9 @@ def not_served(request: web.Request) -> web.HTTPException:
 
 
 def refuse_foreign_host(host: str) -> None:
-    """Where callers are not authenticated, only names of loopback are answered to: a web page
-    whose name was made to point at this machine could read the answers otherwise.
+    """Refuse foreign hosts: where callers are not authenticated, only names of loopback are
+    answered to: a web page whose name was made to point at this machine could read the answers
+    otherwise.
 
     Raises:
         AccessError: the Host header names another one.

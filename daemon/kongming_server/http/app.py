@@ -55,7 +55,7 @@ _TICKET = web.RequestKey("kongming_ticket", Ticket)
 
 
 class Predictor(Protocol):
-    """What of the Predictor servicer is mirrored."""
+    """Methods of the Predictor servicer that are mirrored."""
 
     async def Predict(self, request: Any, context: Any) -> Any: ...  # noqa: N802
     async def RankNodes(self, request: Any, context: Any) -> Any: ...  # noqa: N802

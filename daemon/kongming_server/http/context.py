@@ -1,4 +1,4 @@
-"""What a servicer may ask of a call that came over HTTP."""
+"""Answers to what a servicer may ask of a call that came over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent sends, checked: records that can be kept, or the reason why one cannot be."""
+"""Checks of what an agent sends: records that can be kept, or the reason why one cannot be."""
 
 from __future__ import annotations
 

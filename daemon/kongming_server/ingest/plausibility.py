@@ -1,4 +1,5 @@
-"""Whether a node can have measured a fingerprint: what no record can tell without its reference."""
+"""Check that a node can have measured a fingerprint: what no record can tell without its
+reference."""
 
 from __future__ import annotations
 

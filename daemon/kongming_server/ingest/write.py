@@ -1,4 +1,4 @@
-"""What agents report, on its way into the store: many reports in one transaction.
+"""Reports of agents, on their way into the store: many reports in one transaction.
 
 While one transaction is being written the next reports gather, and for a moment longer: what a
 transaction costs hardly depends on how many records share it. A report is answered when the

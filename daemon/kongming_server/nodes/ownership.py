@@ -22,10 +22,10 @@ _TOKEN = "token "
 
 
 class Tokens(Protocol):
-    """What is known of all tokens at this moment."""
+    """Knowledge of all tokens at this moment."""
 
     def in_force(self, token_id: str) -> bool:
-        """Whether it still opens anything."""
+        """Return whether it still opens anything."""
 
     def naming(self, node: str) -> Collection[str]:
         """Ids of the tokens in force that name this node, in whatever case."""
@@ -38,7 +38,8 @@ class Ownership:
         self._tokens = tokens
 
     def claim(self, agent: Agent) -> bool:
-        """Whether the node is the caller's only from now on, which is to be put on disk.
+        """Claim the node for the caller; return whether it is the caller's only from now on, which
+        is to be put on disk.
 
         Raises:
             AccessError: it is another agent's, or the caller may not speak for it.
@@ -138,7 +139,8 @@ class _Book(Protocol):
 
 
 def is_new(facts: NodeFacts, known: Agent | None) -> tuple[bool, bool]:
-    """Whether the node's id, and whether its name, is another than it registered with before."""
+    """Return whether the node's id, and whether its name, is another than it registered with
+    before."""
     new = known is None or not known.registered
     return new, new or (known is not None and known.facts.name != facts.name)
 
@@ -153,29 +155,29 @@ def calling_agent() -> Caller | None:
 
 
 def spoken_by_an_agent() -> bool:
-    """Whether this call is a node's own sign of life: schedulers and operators report what ran
-    there too. Where callers are not authenticated, none is known to be an agent, and its
+    """Return whether this call is a node's own sign of life: schedulers and operators report what
+    ran there too. Where callers are not authenticated, none is known to be an agent, and its
     heartbeats and fingerprints tell."""
     call = current_call.get()
     return call is not None and call.caller.role is Role.AGENT
 
 
 def spoken_by_an_operator() -> bool:
-    """Whether an operator calls, or somebody who need not say who it is."""
+    """Return whether an operator calls, or somebody who need not say who it is."""
     call = current_call.get()
     return call is not None and call.caller.role is Role.OPERATOR
 
 
 def holder_of(caller: Caller) -> str:
-    """What stays the same of a caller: a token's id; of a certificate its name, which outlives the
-    certificate's renewal."""
+    """Return what stays the same of a caller: a token's id; of a certificate its name, which
+    outlives the certificate's renewal."""
     if caller.identity.startswith(_TOKEN):
         return caller.identity
     return f"certificate {caller.name}"
 
 
 def covers(caller: Caller, name: str) -> bool:
-    """Whether a caller's token or certificate is for a node of this name, or for any."""
+    """Return whether a caller's token or certificate is for a node of this name, or for any."""
     return not caller.nodes or any(fnmatchcase(name, pattern) for pattern in caller.nodes)
 
 

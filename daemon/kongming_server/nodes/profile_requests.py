@@ -33,7 +33,7 @@ class ProfileRequests:
         self._handed: dict[str, tuple[str, frozenset[str]]] = {}
 
     async def for_heartbeat(self, agent: Agent, peer: str) -> tuple[str, ...]:
-        """What the answer to a heartbeat over the connection ``peer`` asks for.
+        """Return what the answer to a heartbeat over the connection ``peer`` asks for.
 
         An agent gives up a connection on which an answer was lost, and keeps what an answer asks
         for before it speaks again. So when it does over the same connection, the answer has come.

@@ -68,7 +68,7 @@ class Agent:
         return ids[-1] if ids else ""
 
     def was_asked(self, campaign: str, app: str) -> bool:
-        """Whether a campaign of this id was asked for, of this application."""
+        """Return whether a campaign of this id was asked for, of this application."""
         return campaign in self.campaigns and self.campaigns[campaign][0] == app
 
     @property
@@ -90,7 +90,7 @@ class Agent:
         return domain_of(self.facts, cpu)
 
     def to_document(self) -> dict[str, Any]:
-        """What outlives a restart, as JSON."""
+        """Return what outlives a restart, as JSON."""
         return {
             "schema": 1,
             "agent_version": self.agent_version,
@@ -162,7 +162,7 @@ class Agents:
         return [self._by_id[node_id] for node_id in sorted(ids)]
 
     def count_of(self, holder: str) -> int:
-        """How many nodes belong to these credentials."""
+        """Return how many nodes belong to these credentials."""
         return sum(agent.bound_to == holder for agent in self._by_id.values())
 
     def known(self, node_id: str, field_name: str = "node_id") -> Agent:
@@ -224,12 +224,13 @@ def first_part(name: str) -> str:
 
 
 def aliases(facts: NodeFacts) -> set[str]:
-    """What a batch system may call a node: its assignments there end with one of these."""
+    """Return what a batch system may call a node: its assignments there end with one of these."""
     return {facts.id, facts.name, first_part(facts.name)}
 
 
 class Watchers:
-    """Who is notified when a node changes. Changes that come together are notified once."""
+    """Watchers that are notified when a node changes. Changes that come together are notified
+    once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -42,7 +42,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether the new version goes into service, and why, in a sentence."""
+    """Decision whether the new version goes into service, and why, in a sentence."""
 
     promoted: bool
     reason: str
@@ -55,7 +55,7 @@ def decide(
     *,
     same_runs: bool = False,
 ) -> Decision:
-    """Whether ``new`` replaces ``old``, the version in service (None: there is none).
+    """Return whether ``new`` replaces ``old``, the version in service (None: there is none).
 
     ``unseen`` are the errors of ``old`` on those of the runs behind ``new`` that it has not
     learnt from. ``same_runs`` says that both were validated on the same runs: then only repeat
@@ -95,8 +95,8 @@ def decide(
 
 
 def unasked_change(new: Judged, old: Judged) -> str:
-    """Why ``new`` waits for an operator, where none has asked for it: it is not simply what ``old``
-    is, trained again. Empty where it is."""
+    """Return why ``new`` waits for an operator, where none has asked for it: it is not simply what
+    ``old`` is, trained again. Empty where it is."""
     for what, ours, theirs in (
         ("program", new.identity, old.identity),
         ("suite of surrogates", new.suite_version, old.suite_version),

@@ -52,7 +52,7 @@ class Finished(Protocol):
 
 
 class Trains(Protocol):
-    """What the loop needs of ``Training``."""
+    """Methods of ``Training`` that the loop needs."""
 
     changed: Callable[[str], Mapping[str, float]]
     trained: Callable[[Outcome], None]
@@ -68,7 +68,7 @@ class Trains(Protocol):
 
 
 class Profiles(Protocol):
-    """What a closed loop asks of those that can have an application profiled."""
+    """Methods that a closed loop needs of those that can have an application profiled."""
 
     async def ask(self, app: str, node_id: str) -> str | None: ...
 

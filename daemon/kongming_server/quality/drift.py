@@ -62,7 +62,7 @@ LEAST_PROMISED = 5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the test says after ``runs`` finished runs.
+    """Result of the test after ``runs`` finished runs.
 
     ``evidence`` is the capital: 1 / false-alarm probability flags. ``since`` is the number of
     the first run (0 the first that was tested) from which on the errors differ; it and ``side``

@@ -21,7 +21,7 @@ def judge(
     *,
     vouched: bool = True,
 ) -> Decision:
-    """Whether the model of ``document``, trained on ``runs``, replaces the one in service.
+    """Return whether the model of ``document``, trained on ``runs``, replaces the one in service.
 
     ``vouched``: an operator has asked for the training and for its runs.
 

@@ -57,7 +57,7 @@ class ModelTests:
         self._tested: dict[Key, _Tested] = {}
 
     def changed(self, states: Mapping[Key, State]) -> set[Key]:
-        """Where there are other runs or another version than when it was last looked at."""
+        """Return the keys with other runs or another version than when they were last looked at."""
         keys = set()
         for key, version in self._store.models_in_service().items():
             newest = self._store.realised(*key, limit=1)
@@ -124,7 +124,8 @@ class ModelTests:
         return next((entry.node_id for entry in entries if entry.version == version), "")
 
     def profiled(self, key: Key, since: float) -> list[float]:
-        """When the runs began (unix seconds) that could be learnt from, at that time or later."""
+        """Return the moments (unix seconds) at which runs began that could be learnt from, at that
+        time or later."""
         app, placement = key
         runs = self._store.runs(
             app=app, placement=placement, ok=True, requested=True, fingerprints=False

@@ -1,4 +1,4 @@
-"""Who may call, how they are known, and how much they may take."""
+"""Access: who may call, how they are known, and how much they may take."""
 
 from kongming_server.security.admission import Call, Caller, Guard, current_call
 from kongming_server.security.binding import check_bind

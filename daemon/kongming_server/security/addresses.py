@@ -26,8 +26,8 @@ class Addresses:
         return len(self._seen)
 
     def counts(self, identity: str, address: str, most: int, now: float) -> bool:
-        """Whether this address is one of ``most`` that count by themselves at ``now`` (s of a
-        steady clock). All others of these credentials are to count as one."""
+        """Return whether this address is one of ``most`` that count by themselves at ``now`` (s of
+        a steady clock). All others of these credentials are to count as one."""
         seen = self._seen[identity] = self._seen.pop(identity, {})
         if len(self._seen) > self._identities:
             del self._seen[next(iter(self._seen))]

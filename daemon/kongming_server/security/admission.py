@@ -30,8 +30,8 @@ __all__ = ["Call", "Caller", "Guard", "Ticket", "current_call"]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls. ``name``: of the token or the certificate; ``identity`` tells two callers of
-    one address apart. ``token``: the id of what was shown; ``fingerprint`` and ``until`` (unix
+    """Caller. ``name``: of the token or the certificate; ``identity`` distinguishes two callers
+    of one address. ``token``: the id of what was shown; ``fingerprint`` and ``until`` (unix
     seconds): of the certificate that was. ``nodes`` are patterns of the names of nodes that an
     agent may speak for, empty for any."""
 
@@ -45,12 +45,12 @@ class Caller:
 
     @property
     def identified(self) -> bool:
-        """Whether it is no stranger."""
+        """Return whether it is no stranger."""
         return self is not NOBODY
 
     @property
     def is_agent(self) -> bool:
-        """Whether it had to say that it is an agent."""
+        """Return whether it had to say that it is an agent."""
         return self.role is Role.AGENT and self.identified
 
 
@@ -139,7 +139,7 @@ class Guard:
 
     @property
     def open(self) -> bool:
-        """Whether callers are not authenticated."""
+        """Return whether callers are not authenticated."""
         return self._open
 
     @property
@@ -361,7 +361,7 @@ class Guard:
         hint: str = "Try again a little later.",
         kind: type[OverloadedError] = OverloadedError,
     ) -> OverloadedError:
-        """What to tell a caller that meets this limit."""
+        """Return what to tell a caller that meets this limit."""
         self.metrics.refused.labels(limit).inc()
         return kind(f"The server's limit {limit} is reached.", hint=hint)
 

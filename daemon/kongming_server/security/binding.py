@@ -1,4 +1,5 @@
-"""Where the server may listen: beyond loopback only with TLS, or where --insecure was said."""
+"""Addresses at which the server may listen: beyond loopback only with TLS, or where --insecure was
+said."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ __all__ = ["check_bind", "is_loopback"]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``, a name or an address.
+    """Return whether only this machine can reach ``host``, a name or an address.
 
     A name is loopback where each of its addresses is; an empty host is every interface.
     """

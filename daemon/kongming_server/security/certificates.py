@@ -35,7 +35,7 @@ _SKEW = timedelta(minutes=10)
 
 
 class Holder(NamedTuple):
-    """Whose a certificate is. ``role`` None where it names none, or more than one; ``fingerprint``
+    """Holder of a certificate. ``role`` None where it names none, or more than one; ``fingerprint``
     the first 16 hexadecimal digits of its SHA-256; ``until`` in unix seconds."""
 
     name: str

@@ -42,8 +42,8 @@ def add_port(server: grpc.aio.Server, address: str, security: Security) -> int:
 
 
 def server_credentials(security: Security) -> grpc.ServerCredentials:
-    """What gRPC needs. The files are looked at again for each new connection, so that renewed
-    certificates count without a restart; while they are unreadable the last ones stay.
+    """Return what gRPC needs. The files are looked at again for each new connection, so that
+    renewed certificates count without a restart; while they are unreadable the last ones stay.
 
     Raises:
         InputError: a file cannot be read, or certificate and key do not belong together.

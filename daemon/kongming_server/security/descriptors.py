@@ -35,7 +35,7 @@ _library = ctypes.PyDLL(None)
 
 
 def available() -> bool:
-    """Whether this machine has what is read here."""
+    """Return whether this machine has what is read here."""
     if not (_STATM.exists() and hasattr(socket, "TCP_INFO")):
         return False
     with socket.socket() as unconnected:
@@ -169,7 +169,7 @@ class PortDescriptors:
 
 
 class ResidentMemory:
-    """What this process takes of the machine's memory, without files and what is shared."""
+    """Memory that this process takes of the machine, without files and what is shared."""
 
     def __init__(self) -> None:
         self._statm = _ProcFile(_STATM, 256)
@@ -183,7 +183,8 @@ class ResidentMemory:
 
 
 class AcceptedConnections:
-    """How many connections others have opened to this machine so far, whatever became of them."""
+    """Count of connections that others have opened to this machine so far, whatever became of
+    them."""
 
     def __init__(self) -> None:
         self._snmp = _ProcFile(_SNMP, 8192) if _SNMP.exists() else None

@@ -171,7 +171,7 @@ class Floods:
         self._wary_until = -math.inf
 
     def alarming(self, resident: int) -> bool:
-        """Whether memory has grown so much that connections have to be looked at."""
+        """Return whether memory has grown so much that connections have to be looked at."""
         now = self._clock()
         self._calm = min(self._calm + _DRIFT_BYTES_S * (now - self._calm_at), float(resident))
         self._calm_at = now
@@ -191,7 +191,7 @@ class Floods:
 
     @property
     def closed(self) -> bool:
-        """Whether only known addresses may connect."""
+        """Return whether only known addresses may connect."""
         return self._closed_until is not None
 
     def admitted(self) -> frozenset[str] | None:

@@ -1,4 +1,4 @@
-"""What one agent sends fast waits its turn, so that what all others send does not."""
+"""Turns of what one agent sends fast, so that what all others send does not wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a peer may call: a bucket of calls for each, filled at a steady rate."""
+"""Rates at which peers may call: a bucket of calls for each, filled at a steady rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks again and again what is refused hears of it late.
+"""Delays for callers that ask again and again what is refused.
 
 Whoever is refused at once asks again at once: each refusal costs the server little, and hundreds a
 second cost what callers wait for. A refusal that waits costs nothing meanwhile but its place.

@@ -1,4 +1,4 @@
-"""Who may call what: one table for gRPC and for HTTP."""
+"""Permissions, who may call what: one table for gRPC and for HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ __all__ = ["PERMISSIONS", "PROBES", "PUBLIC", "UNQUEUED", "WATCHER", "Role", "pe
 
 
 class Role(enum.StrEnum):
-    """What a caller is trusted with. An operator may do all, a monitor reads metrics alone."""
+    """Role of a caller: what it is trusted with. An operator may do all, a monitor reads metrics
+    alone."""
 
     AGENT = "agent"
     MONITOR = "monitor"

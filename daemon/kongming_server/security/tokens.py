@@ -62,13 +62,13 @@ def issue() -> Issued:
 
 
 def digest(token: str) -> str:
-    """What is kept of a token: 64 hexadecimal digits. The secret has 256 random bits, so a plain
-    hash is enough: there is no dictionary to try."""
+    """Return what is kept of a token: 64 hexadecimal digits. The secret has 256 random bits, so a
+    plain hash is enough: there is no dictionary to try."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def is_pattern(node: str) -> bool:
-    """Whether a token that is for nodes of this name is for any number of them."""
+    """Return whether a token that is for nodes of this name is for any number of them."""
     return _GLOB.search(node) is not None
 
 
@@ -141,7 +141,7 @@ class TokenBook:
                 away = True
 
     def in_force(self, token_id: str, now: float) -> bool:
-        """Whether a token of this id opens anything at ``now`` (unix s)."""
+        """Return whether a token of this id opens anything at ``now`` (unix s)."""
         known = self._known.get(token_id)
         if known is None or known.revoked_at is not None:
             return False
@@ -152,7 +152,7 @@ class TokenBook:
         return len(self._known)
 
     def refuses(self, fingerprint: str) -> bool:
-        """Whether the certificate of this fingerprint was revoked."""
+        """Return whether the certificate of this fingerprint was revoked."""
         known = self._known.get(fingerprint)
         return known is not None and known.role == CERTIFICATE and known.revoked_at is not None
 

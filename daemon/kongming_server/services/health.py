@@ -31,7 +31,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
         self._changed = asyncio.Event()
 
     def tell(self, *, serving: bool) -> None:
-        """What is said from now on; nothing changes after ``end``."""
+        """Set what is said from now on; nothing changes after ``end``."""
         if not self._ending:
             self._serving = serving
             self._wake()

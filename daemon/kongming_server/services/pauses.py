@@ -28,7 +28,7 @@ class Pauses:
 
 
 async def with_pauses(steps: Steps[_T]) -> _T:
-    """What ``steps`` returns."""
+    """Run ``steps`` to its end and return what it returns."""
     pauses = Pauses()
     while True:
         try:

@@ -61,7 +61,7 @@ DOCUMENT_BYTES = 64 << 10
 
 
 class Catalog(Protocol):
-    """What the service needs of the engine."""
+    """Methods of the engine that the service needs."""
 
     def put_signatures(self, signatures: Any) -> object: ...
     def put_model(

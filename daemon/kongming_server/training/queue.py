@@ -60,7 +60,8 @@ log = logging.getLogger(__name__)
 
 
 class Serving(Protocol):
-    """What training needs of the engine: new versions are swapped in at once, old ones kept."""
+    """Methods of the engine that training needs: new versions are swapped in at once, old ones
+    kept."""
 
     def put_model(
         self, file: persist.ModelFile, version: int, in_service: bool = True
