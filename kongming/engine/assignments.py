@@ -1,4 +1,4 @@
-"""What runs where: a state machine of assignments, by the scheduler's own ids.
+"""Assignments, what runs where: a state machine of assignments, by the scheduler's own ids.
 
     reserve ──> reserved ──bind──> bound ──release──> released
                    │  └─────────release──────────────────^
@@ -54,7 +54,7 @@ class Resident:
 
     @property
     def since(self) -> float:
-        """When it reached the state that it is in, as far as that is known."""
+        """Return when it reached the state that it is in, as far as that is known."""
         if self.state == BOUND and self.bound_at is not None:
             return self.bound_at
         if self.ended_at is not None:
@@ -92,7 +92,7 @@ class AssignmentBook:
         )
 
     def put(self, resident: Resident) -> None:
-        """What the store or another server says of an assignment replaces what was known."""
+        """Replace what was known of an assignment by what the store or another server says."""
         self._by_id[resident.assignment_id] = resident
 
     def reserve(

@@ -42,7 +42,7 @@ _MOST_REMEMBERED = 10_000
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Basis:
-    """What a pressure follows from: ``signatures`` of one site, over the idle times of the training
+    """Basis of a pressure: ``signatures`` of one site, over the idle times of the training
     of ``file``, or without it over the reference that the node had by then."""
 
     signatures: tuple[Signature, ...]
@@ -54,7 +54,7 @@ class Basis:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pressure:
-    """What an application does to a neighbour: ``slowed`` (C,), log slowdown of each surrogate
+    """Effect of an application on a neighbour: ``slowed`` (C,), log slowdown of each surrogate
     over the idle node, 0 or more, NaN where its signature has no reading. ``row`` is its place
     in the table of harm; ``awake`` the share of time in which it keeps a CPU awake; ``known`` is
     False for what merely stands in, which has no ``basis``."""
@@ -230,7 +230,7 @@ class Catalog:
         return name in self._applications or bool(self.placements(name))
 
     def why_untrained(self, app: str) -> str:
-        """Why an application has no model, with names that are meant perhaps."""
+        """Return why an application has no model, with names that are meant perhaps."""
         known = self._applications | {name for name, _ in self._served}
         if app in known:
             return f"{app} has no model (kongming train {app})"
@@ -269,15 +269,15 @@ class Catalog:
         self._resolve_again({node_id})
 
     def pressure(self, app: str, placement: str, suite: int) -> Pressure:
-        """What it inflicts, over the idle node, by the newest signature of this suite of which that
-        is known; a typical application's where it is not."""
+        """Return what it inflicts, over the idle node, by the newest signature of this suite of
+        which that is known; a typical application's where it is not."""
         pressure = _of_suite(self._pressures.get((app, placement), {}), suite)
         return self.typical(suite) if pressure is None else pressure
 
     def pressure_at_home(self, app: str, placement: str, model: Served) -> Pressure | None:
-        """What it inflicts on a program next to it on the idle node of ``model``, by signatures
-        that were taken there: over the model's own idle times, as ``learning.colocation`` composes
-        them. None where it has none that were taken there."""
+        """Return what it inflicts on a program next to it on the idle node of ``model``, by
+        signatures that were taken there: over the model's own idle times, as
+        ``learning.colocation`` composes them. None where it has none that were taken there."""
         signatures = self.signatures_at_home(app, placement, model)
         if not signatures:
             return None
@@ -289,7 +289,7 @@ class Catalog:
         return self._signatures.get((app, placement), {}).get(site, ())
 
     def is_outdated(self, signature: Signature) -> bool:
-        """Whether its application was signed since, at any site, with another identity."""
+        """Return whether its application was signed since, at any site, with another identity."""
         sites = self._signatures.get((signature.app, signature.placement), {}).values()
         newest = max((repeats[-1] for repeats in sites), key=_taken, default=signature)
         return newest.identity != signature.identity
@@ -310,7 +310,8 @@ class Catalog:
         return pressure
 
     def put_widening(self, app: str, placement: str, widening: Widening) -> None:
-        """What intervals of this application have to be widened by (``learning.calibration``)."""
+        """Put what intervals of this application have to be widened by
+        (``learning.calibration``)."""
         self._widenings[(app, placement)] = widening
         self.generation += 1
 

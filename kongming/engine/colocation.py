@@ -44,7 +44,7 @@ class _Base:
 
 
 class Companion:
-    """What neighbours that are named, and need not run anywhere, do to an application."""
+    """Effect that neighbours that are named, and need not run anywhere, have on an application."""
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """What is put in is known at once; the matrix follows with ``refresh``. ``now`` is unix
-    seconds throughout."""
+    """Engine that answers from memory: what is put in is known at once; the matrix follows with
+    ``refresh``. ``now`` is unix seconds throughout."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._fleet = FleetState(settings or Settings())
@@ -113,8 +113,8 @@ class Engine:
         *,
         by: str = "",
     ) -> bool:
-        """Whether it is the newest of its domain; a late one only joins the history. One that
-        was taken as a reference is the domain's reference from then on.
+        """Put a fingerprint; return whether it is the newest of its domain; a late one only joins
+        the history. One that was taken as a reference is the domain's reference from then on.
 
         Raises:
             InputError: it is implausible, or the node has no such domain.
@@ -143,7 +143,8 @@ class Engine:
         self._fleet.drop_signatures(app, placement)
 
     def put_widening(self, app: str, placement: str, widening: Widening) -> None:
-        """What this application's intervals have to be widened by (``learning.calibration``)."""
+        """Put what this application's intervals have to be widened by
+        (``learning.calibration``)."""
         self._fleet.catalog.put_widening(app, placement, widening)
 
     def put_applications(self, names: Iterable[str]) -> None:
@@ -152,7 +153,7 @@ class Engine:
         self._fleet.catalog.put_applications(names)
 
     def knows_application(self, name: str) -> bool:
-        """Whether it was named so, or has a model in service."""
+        """Return whether it was named so, or has a model in service."""
         return self._fleet.catalog.knows_application(name)
 
     def put_scale_model(self, name: str, file: ScaleFile) -> None:
@@ -179,7 +180,8 @@ class Engine:
 
     @property
     def lagging(self) -> bool:
-        """Whether anything is left for ``refresh``: what arrived this very moment lags by 0 s."""
+        """Return whether ``refresh`` has work left: what arrived this very moment lags by 0
+        s."""
         return self._fleet.lagging
 
     def staleness_s(self, now: float) -> float:
@@ -251,7 +253,7 @@ class Engine:
         return self._ranker.rank(request, now)
 
     def explain(self, question: Question, now: float) -> Explanation:
-        """Why a prediction is what it is. Raises as ``predict``."""
+        """Return why a prediction is what it is. Raises as ``predict``."""
         if question.scaling is not None:
             raise InputError(
                 "cannot be given: a job on several machines is explained by its parts.",
@@ -280,7 +282,7 @@ class Engine:
         return self._fleet.reference(node_id, domain)
 
     def ttl_s(self, node_id: str, domain: int = 0) -> float:
-        """How long a fingerprint of this domain is used without a warning."""
+        """Return how long a fingerprint of this domain is used without a warning."""
         slot = self._fleet.nodes.find(node_id).slots.get(domain)
         settings = self._fleet.settings
         return settings.ttl_s if slot is None else float(self._fleet.slots.ttl_s[slot])
@@ -288,11 +290,12 @@ class Engine:
     def node_loads(
         self, now: float, window_s: float = 0.0, most: int | None = None
     ) -> Steps[list[NodeLoad]]:
-        """How loaded the first ``most`` nodes by name are (``node_loads``), in steps."""
+        """Return how loaded the first ``most`` nodes by name are (``node_loads``), in steps."""
         return node_loads.node_loads(self._fleet, now, window_s, most)
 
     def app_slowdowns(self, now: float, most: int) -> Steps[list[AppSlowdown]]:
-        """What ``most`` applications are predicted to meet in the fleet as it is now, in steps."""
+        """Return what ``most`` applications are predicted to meet in the fleet as it is now, in
+        steps."""
         return node_loads.app_slowdowns(self._fleet, now, most)
 
     def profile_verdicts(self, most: int) -> list[tuple[str, str, Verdict | None]]:

@@ -1,4 +1,4 @@
-"""What a fingerprint means where residents run. Pure: vectors of log seconds per operation.
+"""Meaning of a fingerprint where residents run. Pure: vectors of log seconds per operation.
 
 A live fingerprint already holds the pressure of whoever ran when it was taken, so nothing is
 added to it that it has seen:
@@ -35,7 +35,7 @@ def ratio_of(log_slowdown: float) -> float:
 
 
 class Phase(Enum):
-    """Where an assignment stands to a fingerprint."""
+    """Phase of an assignment relative to a fingerprint."""
 
     WITHIN = "runs, and ran when the fingerprint was taken"
     ADDED = "runs or will, and began after it"
@@ -60,7 +60,7 @@ def phase(resident: Resident, taken_at: float | None) -> Phase:
 def met(
     fingerprint: Floats, idle: Floats, phases: Sequence[Phase], pressures: Floats
 ) -> tuple[Floats, Floats]:
-    """What a newcomer meets, (C,), and what each of n assignments meets itself, (n, C).
+    """Return what a newcomer meets, (C,), and what each of n assignments meets itself, (n, C).
 
     ``fingerprint`` and ``idle`` (C,) are log seconds per operation; NaN in ``idle`` is no
     reference, and then nothing bounds what is taken out. ``pressures`` (n, C) are the assignments'

@@ -49,9 +49,9 @@ def estimated(model: Served, met: Met, options: EstimateOptions) -> Estimate:
 
 
 def widening_of(fleet: FleetState, model: Served) -> Widening:
-    """What co-runs say of the intervals of a model. They were compared with what the version in
-    service says by its chosen model of all columns, so of another version, or another model of the
-    file, only the noise of other programs' repeats is known."""
+    """Return what co-runs say of the intervals of a model. They were compared with what the version
+    in service says by its chosen model of all columns, so of another version, or another model of
+    the file, only the noise of other programs' repeats is known."""
     widening = fleet.catalog.widening(*model.key)
     served = fleet.catalog.served(*model.key)
     scorer = model.scorers[scoring.FULL]

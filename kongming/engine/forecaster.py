@@ -37,7 +37,7 @@ from kongming.records.questions import Question
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Subject:
-    """What a question is about: ``logs`` (C,) is the environment that the application meets, and
+    """Subject of a question: ``logs`` (C,) is the environment that the application meets, and
     ``awake`` the share of time in which residents keep a CPU awake, NaN without any. ``model`` is
     None where none can say anything of the place. ``age`` (s) is that of the newest fingerprint,
     None without any; ``history`` says that the median of those before it stands in for it."""
@@ -75,7 +75,7 @@ class Forecaster:
         return self.answer(question, self.subject(question, now), now)
 
     def subject(self, question: Question, now: float) -> Subject:
-        """Where and what the question is about. Raises as ``Engine.predict``."""
+        """Return where and what the question is about. Raises as ``Engine.predict``."""
         fleet = self._fleet
         view = fleet.nodes.find(question.node)
         placement = fleet.catalog.placement(question.app, question.placement)

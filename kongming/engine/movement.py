@@ -1,4 +1,4 @@
-"""How far a node's log environment moves over time, learned from its own fingerprints.
+"""Movement of a node's log environment over time, learned from its own fingerprints.
 
 The mean squared difference of two fingerprints grows with the time between them. Of it, the part
 that is there at once is reading noise and says nothing of age; the part that grows is taken to
@@ -45,8 +45,8 @@ class Movement:
         return math.hypot(within, self.beyond.after(age - self.span_s))
 
     def reach(self, age_s: float, level: float) -> float:
-        """How far, in logs, an environment has moved at the most with probability ``level``: that
-        quantile of a normal law whose deviation is ``after(age_s)``."""
+        """Return how far, in logs, an environment has moved at the most with probability ``level``:
+        that quantile of a normal law whose deviation is ``after(age_s)``."""
         return NormalDist().inv_cdf((1.0 + level) / 2.0) * self.after(age_s)
 
     def time_to(self, movement: float) -> float:
@@ -61,7 +61,7 @@ class Movement:
 
 
 def default_movement(in_an_hour: float) -> Movement:
-    """What is assumed of a node that has no history yet."""
+    """Return what is assumed of a node that has no history yet."""
     return Movement(in_an_hour**2 / _HOUR_S, in_an_hour**2, False)
 
 

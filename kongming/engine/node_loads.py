@@ -1,4 +1,4 @@
-"""How loaded all nodes are, and what that does to each application, from arrays over all of them.
+"""Loads of all nodes, and what they do to each application, from arrays over all of them.
 
 Unlike a ranking it works nothing out: it is as new as the last ``refresh`` of the engine.
 """

@@ -20,7 +20,7 @@ MOST_DOMAINS = 256
 
 @dataclass(slots=True)
 class NodeView:
-    """What is known of one node except its readings. ``number`` is its place in arrays by node,
+    """Knowledge of one node except its readings. ``number`` is its place in arrays by node,
     ``slots`` are by domain, ``last_seen`` the newest sign of life (unix seconds), ``has_agent``
     whether any came from an agent: without one a node is as its stored readings say; ``by`` whose
     its readings are (``columns``)."""
@@ -162,7 +162,7 @@ class Nodes:
         return "ready", ""
 
     def is_heard(self, view: NodeView, now: float) -> bool:
-        """Whether it has an agent that is not silent."""
+        """Return whether it has an agent that is not silent."""
         return view.has_agent and now - view.last_seen <= self._settings.silent_after_s
 
     def _number(self, node_id: str) -> int:

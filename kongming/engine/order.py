@@ -86,7 +86,7 @@ def settle(scores: Sequence[float], tolerance: float, limit: int) -> tuple[list[
 def counted(
     codes: NDArray[np.int8], nodes: NDArray[np.int32], candidates: NDArray[np.bool_]
 ) -> dict[str, int]:
-    """How many nodes are refused, by reason: those of which no place is allowed."""
+    """Return how many nodes are refused, by reason: those of which no place is allowed."""
     if not candidates.any():
         return {}
     allowed = np.zeros(int(nodes.max()) + 1, dtype=np.bool_)

@@ -58,7 +58,7 @@ class Company:
         )
 
     def place(self, assignment_id: str) -> int | None:
-        """Where in ``present`` an assignment is."""
+        """Return where in ``present`` an assignment is."""
         for i, member in enumerate(self.present):
             if member.resident.assignment_id == assignment_id:
                 return i
@@ -114,8 +114,8 @@ class Residents:
         columns: Columns,
         fingerprint: Floats | None = None,
     ) -> Company:
-        """Who matters to this slot, by its newest fingerprint; ``fingerprint`` (C,) stands in
-        for its readings, not for its time."""
+        """Return who matters to this slot, by its newest fingerprint; ``fingerprint`` (C,) stands
+        in for its readings, not for its time."""
         read = slots.latest[slot] if fingerprint is None else fingerprint
         residents = self._by_node.get(node_id)
         when = float(slots.taken_at[slot])

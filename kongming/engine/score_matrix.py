@@ -24,7 +24,7 @@ _NEVER = 0
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Environments:
-    """What the slots ``chosen`` (n,) hold, copied together once for however many models: ``met``
+    """Contents of the slots ``chosen`` (n,), copied together once for however many models: ``met``
     and ``slowed`` (n, C), the others (n,)."""
 
     chosen: NDArray[np.intp]
@@ -124,15 +124,15 @@ class Matrix:
 
 
 def carried(chosen: NDArray[np.intp], slots: Slots, own_node: int) -> NDArray[np.bool_]:
-    """Whether an environment is carried to the model's node as slowdowns over its own reference:
-    it is of another node, and has one."""
+    """Return whether an environment is carried to the model's node as slowdowns over its own
+    reference: it is of another node, and has one."""
     return np.asarray(
         (slots.node[chosen] != own_node) & slots.has_reference(chosen), dtype=np.bool_
     )
 
 
 class HarmTable:
-    """What each application adds to the log slowdown of each other one on an idle node.
+    """Log slowdown that each application adds to that of each other one on an idle node.
 
     Row 0 is a typical newcomer, whose signature is not known; column 0 a resident without a
     model, which is taken to be slowed as its surrogates are on average. On a loaded node it is

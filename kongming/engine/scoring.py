@@ -94,7 +94,7 @@ def rows_of(model: Served, absolute: Floats, slowed: Floats, carried: bool) -> R
 def score(
     model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_], awake: Floats
 ) -> MatrixScores:
-    """What the model says of n environments.
+    """Return what the model says of n environments.
 
     ``absolute`` (n, C) are log seconds per operation, ``slowed`` (n, C) the same over the idle
     reference of the node that they were read on. Where ``carried``, it is the slowdowns that

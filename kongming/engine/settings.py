@@ -10,7 +10,7 @@ from kongming.records.errors import InputError
 
 
 class Purpose(Enum):
-    """What a fingerprint was taken for. An estimate is never kept as history."""
+    """Purpose for which a fingerprint was taken. An estimate is never kept as history."""
 
     LIVE = "live"
     REFERENCE = "reference"
@@ -19,7 +19,7 @@ class Purpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the engine answers; every time in seconds.
+    """Settings of how the engine answers; every time in seconds.
 
     A fingerprint's time to live is learnt from its node's own history, between ``least_ttl_s``
     and ``most_ttl_s``: the time in which the log environment moves by ``ttl_movement``; it is

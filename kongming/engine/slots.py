@@ -112,7 +112,8 @@ class Slots:
     def put_fingerprint(
         self, slot: int, logs: Floats, suite: int, taken_at: float, *, history: bool
     ) -> bool:
-        """Whether it is the newest; an older one that is delivered late only joins the history."""
+        """Put a fingerprint; return whether it is the newest; an older one that is delivered late
+        only joins the history."""
         vector = self._vector(logs)
         newest = not taken_at < self.taken_at[slot]
         # A reading that is newer than all others cannot be one that is delivered again.
@@ -200,7 +201,7 @@ class Slots:
         self.version[slot] += 1
 
     def move(self, slot: int, place: int, to: int) -> None:
-        """What was read of a surrogate has another place from now on."""
+        """Move what was read of a surrogate to another place."""
         references = self._references[slot]
         for suite, reference in references.items():
             references[suite] = fitted(reference, self.width)

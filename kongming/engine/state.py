@@ -214,7 +214,7 @@ class FleetState:
         return known[1]
 
     def company(self, slot: int) -> Company:
-        """Who matters to a slot, as things are."""
+        """Return who matters to a slot, as things are."""
         self._spread_changes()
         if slot in self._dirty or slot not in self._companies:
             self._rebuild(slot)
@@ -224,19 +224,19 @@ class FleetState:
         return self.nodes.number_of(model.file.node_id)
 
     def is_carried(self, slot: int, model: Served) -> bool:
-        """Whether the slot's environment counts by slowdowns over its own reference."""
+        """Return whether the slot's environment counts by slowdowns over its own reference."""
         away = self.slots.node.item(slot) != self.own_node(model)
         return away and not math.isnan(self.slots.general.item(slot))
 
     def is_readable(self, slot: int, model: Served) -> bool:
-        """Whether the slot's environment means anything to the model: it is of the model's own
-        node, or there is a reference that it can be carried over."""
+        """Return whether the slot's environment means anything to the model: it is of the model's
+        own node, or there is a reference that it can be carried over."""
         at_home = self.slots.node.item(slot) == self.own_node(model)
         return at_home or self.is_carried(slot, model)
 
     def is_judged(self, slot: int, model: Served) -> bool:
-        """Whether the model can say anything of the slot: it is readable, and was read with the
-        suite of the model."""
+        """Return whether the model can say anything of the slot: it is readable, and was read with
+        the suite of the model."""
         suite = self.slots.suite.item(slot)
         return suite in (model.suite, ANY_SUITE) and self.is_readable(slot, model)
 
@@ -307,7 +307,8 @@ class FleetState:
 
     @property
     def lagging(self) -> bool:
-        """Whether anything is left for ``refresh``: of the matrix, or what residents meet."""
+        """Return whether anything is left for ``refresh``: of the matrix, or what residents
+        meet."""
         return bool(self._since) or self._impacts_lag
 
     def staleness_s(self, now: float) -> float:

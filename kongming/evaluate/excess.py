@@ -42,7 +42,7 @@ class Excess:
 
     @property
     def too_noisy(self) -> bool | None:
-        """Whether the noise is too large to compare models; None if it is not known."""
+        """Return whether the noise is too large to compare models; None if it is not known."""
         return None if math.isnan(self.noise_share) else self.noise_share > TOO_NOISY
 
 

@@ -72,7 +72,7 @@ class FrozenModel:
 
     @property
     def open_ended(self) -> bool:
-        """Whether ``worst`` is a lower bound: of training runs that were ended before their
+        """Return whether ``worst`` is a lower bound: of training runs that were ended before their
         program was. Only then is there no room above it (``spaces.credible_bounds``)."""
         return self.bounds[1] <= self.worst
 

@@ -140,7 +140,7 @@ class Scorer:
         return np.asarray(np.maximum(inside.max(axis=1), self.frozen.worst))
 
     def distance(self, row: Floats) -> Distance:
-        """How far one environment (p,) lies outside the training environments."""
+        """Return how far one environment (p,) lies outside the training environments."""
         excess = extrapolation.excess(row, self.log_low, self.log_high)
         return extrapolation.distance_of(excess, self.margins)
 
@@ -171,7 +171,7 @@ class Scorer:
         )
 
     def known_tails(self, level: float, pool: Variance) -> intervals.Tails:
-        """What intervals of that level rest on. Raises InputError for a level that is no
+        """Return what intervals of that level rest on. Raises InputError for a level that is no
         probability."""
         known = self.tails.get((level, pool))
         if known is None:
@@ -217,7 +217,7 @@ def scorer_of(variant: Variant, model: str | None = None) -> Scorer:
 
 
 def parts_of(variant: Variant, model: str | None = None) -> dict[str, Any]:
-    """What a scorer is made of, by the names of its fields."""
+    """Return what a scorer is made of, by the names of its fields."""
     frozen = variant.model(model)
     margins = extrapolation.margins(
         low=variant.low, high=variant.high, spread=variant.spread, weights=frozen.weights

@@ -1,5 +1,5 @@
-"""Whether a model says more than a trivial answer: judged once, by its validation, and kept with
-it. Pure.
+"""Usefulness of a model, whether it says more than a trivial answer: judged once, by its
+validation, and kept with it. Pure.
 
 A trivial answer is the mean of the training runs, whatever the environment, or 1: that nothing
 slows the program.

@@ -30,7 +30,7 @@ __all__ = ["Needs", "load", "put_references"]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What questions need of a store. ``nodes`` are ids and names, None for all; ``apps`` names
+    """Needs of questions from a store. ``nodes`` are ids and names, None for all; ``apps`` names
     with the versions of their models that are asked for, 0 for the one in service; ``scale_models``
     are by name. ``company`` says that signatures are needed whoever runs where. ``jobs`` are
     applications that are asked about on several machines: their profiles at configurations of their
@@ -44,7 +44,7 @@ class Needs:
 
     @classmethod
     def of(cls, questions: Iterable[Question | RankQuestion | ColocationQuestion]) -> Needs:
-        """What these questions need together."""
+        """Return what these questions need together."""
         nodes: set[str] = set()
         every_node, company = False, False
         apps: set[tuple[str, int]] = set()

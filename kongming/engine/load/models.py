@@ -26,7 +26,7 @@ Key = tuple[str, str]
 
 
 class Site(NamedTuple):
-    """Where runs and signatures are alike enough to be held against each other."""
+    """Place where runs and signatures are alike enough to be held against each other."""
 
     node_id: str
     placement: str
@@ -86,8 +86,8 @@ class ModelFiles:
             return None
 
     def widening(self, app: str, placement: str) -> Widening | None:
-        """What co-runs of other applications say of the intervals of a model in service; None
-        without a model."""
+        """Return what co-runs of other applications say of the intervals of a model in service;
+        None without a model."""
         file = self.serving(app, placement)
         return None if file is None else self.calibration(site_of(file)).widening(app)
 
@@ -134,7 +134,7 @@ def calibration(
     *,
     model: str | None = None,
 ) -> Calibration:
-    """What the co-runs and solo runs of a site say of intervals there; ``file_of`` gives an
+    """Return what the co-runs and solo runs of a site say of intervals there; ``file_of`` gives an
     application's model.
 
     Raises:

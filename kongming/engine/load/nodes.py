@@ -67,7 +67,7 @@ def _of_one_suite(fingerprints: list[Fingerprint]) -> list[Fingerprint]:
 
 
 def suspicion_of(agent: StoredAgent) -> str:
-    """Why what an agent reports is not believed; empty where it is."""
+    """Return why what an agent reports is not believed; empty where it is."""
     return str(agent.document.get("suspect") or "")
 
 

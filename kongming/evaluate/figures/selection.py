@@ -1,4 +1,4 @@
-"""What was selected for each application: the paper's Figures 4 and 5.
+"""Selections for each application: the paper's Figures 4 and 5.
 
 Rows are applications, columns surrogates (selected or not, or their weight) and inducers (how many
 observations of each are trained on).

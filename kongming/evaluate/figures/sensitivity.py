@@ -1,4 +1,4 @@
-"""How much each application suffers against how much it inflicts."""
+"""Plot of how much each application suffers against how much it inflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How all figures look, on light and on dark pages, and how they are written.
+"""Look of all figures, on light and on dark pages, and the way in which they are written.
 
 matplotlib is imported when a figure is drawn and not before, and without pyplot: nothing global is
 left behind. The colours keep apart for the colour-blind (after Okabe and Ito), in shades that stand
