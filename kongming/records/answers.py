@@ -1,4 +1,4 @@
-"""What a service answers: frozen records without messages, the same from a server and a store.
+"""Answers of a service: frozen records without messages, the same from a server and a store.
 
 Moments (fields that end in ``_at``) are unix seconds, and ISO 8601 in the JSON form; names that
 end in ``_s`` are durations in seconds. A ``domain`` is the place of a last-level cache domain in
@@ -96,7 +96,7 @@ class Forecast(Answer, PredictionFields):
 
 @dataclass(frozen=True, slots=True)
 class NeighbourImpact(Answer):
-    """What a neighbour meets; ``slowdown`` None where it has no model."""
+    """Impact on a neighbour; ``slowdown`` None where it has no model."""
 
     app: str
     slowdown: Interval | None
@@ -132,11 +132,11 @@ class RankedNode(Answer):
     worst_resident_at_least: bool = False
 
     def keeps(self, limit: float) -> bool:
-        """Whether the newcomer is known to keep a limit of its slowdown; 0 is none."""
+        """Return whether the newcomer is known to keep a limit of its slowdown; 0 is none."""
         return not limit or not (self.slowdown.at_least or self.slowdown.median > limit)
 
     def residents_keep(self, limit: float) -> bool:
-        """Whether all residents are known to keep a limit of their slowdowns; 0 is none."""
+        """Return whether all residents are known to keep a limit of their slowdowns; 0 is none."""
         return not limit or not (
             self.worst_resident_at_least or self.worst_resident_slowdown > limit
         )
@@ -179,7 +179,7 @@ class Ranking(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Contribution(Answer):
-    """What the log slowdown would lose were this surrogate as on the idle node."""
+    """Amount that the log slowdown would lose were this surrogate as on the idle node."""
 
     surrogate: str
     family: str
@@ -190,7 +190,7 @@ class Contribution(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Answer):
-    """Why a prediction is what it is, the greatest contribution first."""
+    """Explanation why a prediction is what it is, the greatest contribution first."""
 
     prediction: Forecast
     contributions: tuple[Contribution, ...]
@@ -271,7 +271,7 @@ class ApplicationReport(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Imported(Answer):
-    """How many records were new, and how many were known before."""
+    """Counts of records that were new, and that were known before."""
 
     runs: int
     signatures: int
@@ -280,8 +280,8 @@ class Imported(Answer):
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel(Answer):
-    """What training made of one application; ``error`` says why it made nothing. ``profile`` is the
-    verdict on its runs, None where nothing was made of them."""
+    """Result of training for one application; ``error`` says why it made nothing. ``profile`` is
+    the verdict on its runs, None where nothing was made of them."""
 
     app: str
     placement: str
@@ -294,7 +294,7 @@ class TrainedModel(Answer):
 
 @dataclass(frozen=True, slots=True)
 class OperationReport(Answer):
-    """How far a training is; ``progress`` is 0 to 1. ``apps`` is empty where everything was asked
+    """Progress of a training; ``progress`` is 0 to 1. ``apps`` is empty where everything was asked
     for, ``cause`` says why it was begun."""
 
     id: str

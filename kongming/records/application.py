@@ -21,7 +21,7 @@ SCRATCH = "{dir}"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What is read from the output: the first group of the last match of ``pattern``."""
+    """Number that is read from the output: the first group of the last match of ``pattern``."""
 
     pattern: str
     unit: str
@@ -66,12 +66,13 @@ class Application:
 
     @property
     def ranked(self) -> bool:
-        """Whether the command is started once for each machine, as it has the machine's {rank}."""
+        """Return whether the command is started once for each machine, as it has the machine's
+        {rank}."""
         command = self.command
         return "{rank}" in (command if isinstance(command, str) else " ".join(command))
 
     def accepts(self, output: str) -> bool:
-        """Whether the output of a run matches ``check``; without one any does."""
+        """Return whether the output of a run matches ``check``; without one any does."""
         return self.check is None or bool(re.search(self.check, output, re.MULTILINE))
 
     def to_dict(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ _OF_ITS_OWN = ("cross-core", "cross-socket")
 
 
 def applies(placement: str) -> bool:
-    """Whether the program has a core of its own at this placement."""
+    """Return whether the program has a core of its own at this placement."""
     return placement in _OF_ITS_OWN
 
 
@@ -114,7 +114,8 @@ Taken = TypeVar("Taken")
 
 
 def is_enough(takes: Sequence[tuple[float, object]]) -> bool:
-    """Whether a measurement need not be taken again after these takes with their excesses."""
+    """Return whether a measurement need not be taken again after these takes with their
+    excesses."""
     return bool(takes) and (takes[-1][0] <= LIMIT or len(takes) >= TAKES)
 
 
@@ -125,7 +126,7 @@ def least_disturbed(takes: Sequence[tuple[float, Taken]]) -> Taken:
 
 
 class Watch:
-    """What the controls read so far in a campaign, by what they are compared within, and what its
+    """Readings of the controls so far in a campaign, by what they are compared within, and what its
     runs read: whether the newest was disturbed, so that it is taken again."""
 
     def __init__(self, placement: str) -> None:

@@ -54,7 +54,7 @@ class KongmingError(Exception):
 
 
 class InputError(KongmingError):
-    """What the caller gave is wrong: says which field, what was found and what is allowed."""
+    """Error in what the caller gave: says which field, what was found and what is allowed."""
 
     exit_status = 2
 

@@ -178,7 +178,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node is: facts that do not change with its load.
+    """Facts of a node that do not change with its load.
 
     ``id`` is stable for one machine (it hashes the machine id and the hardware, never the load
     or a cgroup limit). Sizes are in bytes; 0 or None means that the kernel does not tell.

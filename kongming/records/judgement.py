@@ -129,7 +129,8 @@ class Judgement:
         return f"{self.verdict}: {'; '.join(clauses)}."
 
     def advice(self, app: str) -> str | None:
-        """What to do about it, as the profile of ``app``, in a sentence; None for a good one."""
+        """Return what to do about it, as the profile of ``app``, in a sentence; None for a good
+        one."""
         if self.verdict == "good":
             return None
         if any(reason.code == "no-solo-run" for reason in self.reasons):

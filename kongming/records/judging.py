@@ -1,4 +1,5 @@
-"""Whether a profile can be trained on: what its own runs say about how they were measured. Pure.
+"""Judge whether a profile can be trained on: what its own runs say about how they were measured.
+Pure.
 
 A profile that was disturbed looks like one of a program that nothing slows: the runs alone were
 slow already, so that those under load are no slower. Limits are those of the recorded profiles in
@@ -163,7 +164,7 @@ def without_spoiled(runs: Sequence[Run]) -> tuple[list[Run], int]:
 
 
 def was_disturbed(run: Run) -> bool:
-    """Whether another measurement ran on the same CPUs during the run."""
+    """Return whether another measurement ran on the same CPUs during the run."""
     return any(warning.endswith(DISTURBED) for warning in run.warnings)
 
 

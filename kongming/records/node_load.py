@@ -1,4 +1,4 @@
-"""How loaded a node is, in the few numbers that monitoring and other schedulers understand."""
+"""Load of a node, in the few numbers that monitoring and other schedulers understand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about a runtime: a median, an interval, what drives it, and a word when unsure."""
+"""Statement about a runtime: a median, an interval, what drives it, and a word when unsure."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class Driver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionFields:
-    """What every prediction says of an application, whoever asked: each field stands here once, and
-    in the messages of ``proto/`` under the same name.
+    """Fields of every prediction of an application, whoever asked: each field stands here
+    once, and in the messages of ``proto/`` under the same name.
 
     ``solo_s`` is the solo runtime (or the solo value of the metric), ``runtime_s`` the predicted
     one, both in ``metric_unit`` and None where no model is known; ``slowdown`` runtime / solo, 1 or

@@ -1,4 +1,4 @@
-"""What a service is asked: frozen records without messages, checked before they are sent."""
+"""Questions to a service: frozen records without messages, checked before they are sent."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ MOST_COPIES = 256
 
 @dataclass(frozen=True, slots=True)
 class LoadLevel:
-    """What one inducer runs at: ``intensity`` is its duty cycle, above 0 and up to 1."""
+    """Load level that one inducer runs at: ``intensity`` is its duty cycle, above 0 and up to 1."""
 
     surrogate: str
     family: str
@@ -97,7 +97,7 @@ class LoadLevel:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the run itself used. Known only afterwards: never a feature of a prediction."""
+    """Usage of the run itself. Known only afterwards: never a feature of a prediction."""
 
     cpu_s: float = 0.0
     page_faults: int = 0
@@ -185,7 +185,7 @@ class Run:
 
     @property
     def cut_off(self) -> bool:
-        """Whether it was ended before its program was, so that its cost is a lower bound."""
+        """Return whether it was ended before its program was, so that its cost is a lower bound."""
         return bool(self.passive.get(CUT_OFF))
 
     @property
@@ -389,7 +389,8 @@ _MOST_SPLITS = 1000
 
 
 def noise_floor_pct(costs: Sequence[float]) -> float | None:
-    """What a perfect predictor of these repeats' geometric mean would still be off by, per cent.
+    """Return what a perfect predictor of these repeats' geometric mean would still be off by, per
+    cent.
 
     For two repeats 100 x |ln r1 - ln r2| / 2; for more, the same over all splits into halves (of
     13 or more over a thousand of them), scaled to the number of repeats. None below two.

@@ -1,4 +1,4 @@
-"""What is asked and said of a job that runs on several machines: frozen records, no I/O.
+"""Questions and answers of a job that runs on several machines: frozen records, no I/O.
 
 A scale model tells the job's runtime on idle machines, a node's slowdown what its neighbours make
 of it; ``kongming.scale.decide.combination`` puts both together.
@@ -73,7 +73,7 @@ def profiled_at(app: str, job: str) -> tuple[int, float] | None:
 
 
 class Where(Protocol):
-    """Where a question is about: on a node, or on the nodes of a job."""
+    """Place that a question is about: on a node, or on the nodes of a job."""
 
     @property
     def node(self) -> str: ...
@@ -116,7 +116,7 @@ def check_where(question: Where) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledSlowdown:
-    """How much the job is slowed on a node according to its profile at this configuration."""
+    """Slowdown of the job on a node according to its profile at this configuration."""
 
     machines: int
     scale: float
@@ -167,7 +167,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """What a runtime on several machines is made of.
+    """Parts of a runtime on several machines.
 
     ``model`` is the name of the scale model, ``kind`` its form, ``idle_s`` what it tells of idle
     machines. ``driver`` and ``slowest`` are ids of nodes. ``reasons`` tell why the whole is

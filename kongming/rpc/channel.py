@@ -1,4 +1,4 @@
-"""How a server is reached: address, authority, certificate, token; and the channel to it."""
+"""Access to a server: address, authority, certificate, token; and the channel to it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Connection:
 
     @property
     def loopback(self) -> bool:
-        """Whether it never leaves this machine."""
+        """Return whether it never leaves this machine."""
         host = _host(self.target)
         return host == "unix" or is_loopback(host)
 

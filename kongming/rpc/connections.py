@@ -1,4 +1,5 @@
-"""Which connections of a port are in use, and which are to end: idle ones, and those above a limit.
+"""Connections of a port, which are in use, and which are to end: idle ones, and those above a
+limit.
 
 It decides and does no I/O: who holds the sockets asks it, and ends what it names.
 """
@@ -33,8 +34,8 @@ class _Connection:
 
 
 class Use(NamedTuple):
-    """Whether a caller on a connection was known, and by which identity; how many calls began, and
-    the bytes of the messages that were read."""
+    """Use of a connection: whether a caller was known, and by which identity; how many calls began,
+    and the bytes of the messages that were read."""
 
     trusted: bool = False
     who: str = ""
@@ -132,12 +133,12 @@ class Connections:
             known.taken += size
 
     def use(self, peer: str) -> Use | None:
-        """What it is used for; None for one that is not known. From any thread."""
+        """Return what it is used for; None for one that is not known. From any thread."""
         known = self._known.get(plain_peer(peer))
         return None if known is None else Use(known.trusted, known.who, known.begun, known.taken)
 
     def has_room(self, peer: str) -> bool:
-        """Whether one more of this peer's address is within the limits."""
+        """Return whether one more of this peer's address is within the limits."""
         address = address_of(plain_peer(peer))
         return len(self._known) < self._most and self._of_address[address] < self._per_address
 
@@ -199,8 +200,8 @@ def peer_name(host: str, port: int) -> str:
 
 @lru_cache(maxsize=8192)
 def address_of(peer: str) -> str:
-    """What limits count by: the address without its port; of IPv6 the network of 64 bits, since
-    that is what one host is commonly given."""
+    """Return what limits count by: the address without its port; of IPv6 the network of 64 bits,
+    since that is what one host is commonly given."""
     kind, _, rest = peer.partition(":")
     if kind == "ipv4":
         return rest.rpartition(":")[0]

@@ -90,7 +90,8 @@ _CLASSES = {reason_of(kind): kind for kind in _CODES}
 
 
 class Status(NamedTuple):
-    """What a call ends with: ``context.abort(status.code, status.message, status.trailers)``."""
+    """Status that a call ends with: ``context.abort(status.code, status.message,
+    status.trailers)``."""
 
     code: grpc.StatusCode
     message: str
@@ -127,7 +128,7 @@ def to_status(error: BaseException) -> Status:
 
 
 def from_rpc_error(error: grpc.RpcError, server: str | None = None) -> KongmingError:
-    """What the server raised, of the same class, with its message, field and hint.
+    """Return what the server raised, of the same class, with its message, field and hint.
 
     An error of the way there, or of another server, becomes a ServiceError or InputError by its
     code. ``server`` is named in the hint of one that is away.

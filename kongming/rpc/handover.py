@@ -1,4 +1,5 @@
-"""What a scheduler's prolog and epilog leave for the agent of their node: one small file a report.
+"""Reports that a scheduler's prolog and epilog leave for the agent of their node: one small file a
+report.
 
 A folder rather than a socket: a job is never held up by an agent that is busy, and a report is not
 lost while the agent is away. Only the standard library is imported here, so that a prolog is quick.
@@ -109,7 +110,7 @@ def make(folder: Path) -> None:
 
 
 def waiting(folder: Path) -> Iterator[tuple[Path, Report | str]]:
-    """What lies there, oldest first: each file's report, or why it is none.
+    """Return what lies there, oldest first: each file's report, or why it is none.
 
     Files stay until the caller removes them. Raises OSError where the folder cannot be read.
     """

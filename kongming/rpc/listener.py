@@ -35,7 +35,7 @@ HANDLES_KEPT = 64
 
 
 def connections_allowed(most: int) -> int:
-    """How many connections there may be of all ports together: ``most``, and fewer where the
+    """Return how many connections there may be of all ports together: ``most``, and fewer where the
     limit of open files is lower. At least 16."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -48,7 +48,7 @@ def connections_allowed(most: int) -> int:
 
 
 def peer_of(transport: asyncio.BaseTransport | None) -> str:
-    """Whose connection it is, as ``Connections`` knows it."""
+    """Return whose connection it is, as ``Connections`` knows it."""
     name = None if transport is None else transport.get_extra_info("peername")
     if isinstance(name, tuple) and len(name) >= 2:
         return peer_name(str(name[0]), int(name[1]))

@@ -39,8 +39,8 @@ def to_message(record: object, kind: type[M], **given: Message) -> M:
 
 
 def as_fields(record: object, kind: type[Message]) -> dict[str, Any]:
-    """What ``to_message`` makes its message of, to be put into a larger one: a message that is
-    built within another one is copied there."""
+    """Return what ``to_message`` makes its message of, to be put into a larger one: a message that
+    is built within another one is copied there."""
     return _encoder(type(record), kind.DESCRIPTOR)(record)  # type: ignore[arg-type]  # types hash
 
 

@@ -57,7 +57,8 @@ def rank_from_message(message: predictor_pb2.RankNodesRequest) -> RankQuestion:
 
 
 def answer_fields(answer: Forecast | KongmingError) -> dict[str, Any]:
-    """What a PredictAnswer is made of, for ``answers.add``: one that is made first is copied."""
+    """Return what a PredictAnswer is made of, for ``answers.add``: one that is made first is
+    copied."""
     if isinstance(answer, KongmingError):
         return {"failure": failure_message(answer)}
     return {"prediction": as_fields(answer, predictor_pb2.Prediction)}

@@ -1,4 +1,5 @@
-"""What can be asked, whoever answers: a server over gRPC, or the library over a local store."""
+"""Protocol of what can be asked, whoever answers: a server over gRPC, or the library over a local
+store."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from kongming.records.run import Run, Signature
 
 
 class PredictionService(Protocol):
-    """What a store alone can answer as well. Every method raises KongmingError."""
+    """Questions that a store alone can answer as well. Every method raises KongmingError."""
 
     def predict(self, questions: Sequence[Question]) -> tuple[Forecast | KongmingError, ...]:
         """In the order of the questions: each has its answer, or the reason why it has none."""
@@ -43,7 +44,7 @@ class PredictionService(Protocol):
         """Make an application known; ``document`` is its table. Repeating it is harmless."""
 
     def explain(self, question: Question) -> Explanation:
-        """Why its answer is what it is: the part of each surrogate, the greatest first."""
+        """Return why its answer is what it is: the part of each surrogate, the greatest first."""
 
     def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
         """Once it has answered, the records are on disk; those known before stay as they are."""
@@ -98,7 +99,7 @@ class Service(PredictionService, Protocol):
     def cancel_operation(self, operation_id: str) -> OperationReport: ...
 
     def delete_model(self, app: str, placement: str, version: int = 0) -> int:
-        """How many were deleted; version 0 is all."""
+        """Delete a model and return how many versions were deleted; version 0 is all."""
 
     def reserve(
         self,

@@ -179,7 +179,7 @@ def timestamp(moment: float | str, field: str = "started_at") -> Timestamp:
 
 
 def timestamp_fields(moment: float, field: str = "started_at") -> dict[str, int]:
-    """What ``timestamp`` of unix seconds is made of, to be put into a larger message.
+    """Return what ``timestamp`` of unix seconds is made of, to be put into a larger message.
 
     Raises:
         InputError: it lies outside the years 1 to 9999.
@@ -224,7 +224,7 @@ def duration(seconds: float) -> Duration:
 
 
 def duration_fields(seconds: float) -> dict[str, int]:
-    """What ``duration`` is made of, to be put into a larger message."""
+    """Return what ``duration`` is made of, to be put into a larger message."""
     micros = round(seconds * 1e6)
     full_seconds, rest = divmod(abs(micros), 1_000_000)
     sign = -1 if micros < 0 else 1

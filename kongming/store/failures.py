@@ -1,4 +1,4 @@
-"""What a database fails with, as errors of ours."""
+"""Failures of a database, as errors of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked at before a server trusts a store: that its file is whole, not a new one by
+"""Checks before a server trusts a store: that its file is whole, not a new one by
 mistake, and not that of another server."""
 
 from __future__ import annotations

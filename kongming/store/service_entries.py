@@ -99,12 +99,12 @@ class StoredRealised:
 
     @property
     def is_open(self) -> bool:
-        """Whether the prediction said "at least"."""
+        """Return whether the prediction said "at least"."""
         return math.isinf(self.upper) or self.lower <= 0.0
 
     @property
     def within_open_end(self) -> bool:
-        """Whether it said "at least" and was worse than that."""
+        """Return whether it said "at least" and was worse than that."""
         worse = (
             self.measured > self.predicted
             if math.isinf(self.upper)
@@ -114,7 +114,7 @@ class StoredRealised:
 
     @property
     def covered(self) -> bool:
-        """Whether the prediction interval contains the measured value."""
+        """Return whether the prediction interval contains the measured value."""
         return self.lower <= self.measured <= self.upper
 
 

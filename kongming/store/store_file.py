@@ -29,8 +29,8 @@ _APPEARS_S = 1.0
 
 
 def stays_empty(path: Path) -> bool:
-    """Whether ``path`` is a file of 0 bytes, as a full disk or a copy that failed leaves it, and
-    not one that another process is just making."""
+    """Return whether ``path`` is a file of 0 bytes, as a full disk or a copy that failed leaves it,
+    and not one that another process is just making."""
     deadline = time.monotonic() + _APPEARS_S
     while path.is_file() and path.stat().st_size == 0:
         if time.monotonic() >= deadline:
