@@ -1,4 +1,4 @@
-"""What a run costs: by an expression in the dimensions, or learned from the costs told."""
+"""Costs of runs: by an expression in the dimensions, or learned from the costs told."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Dimension:
 
     @property
     def count(self) -> int | None:
-        """How many values there are; None for a real range."""
+        """Return how many values there are; None for a real range."""
         if self.kind == "real" and self.low < self.high:
             return None
         return len(self.values) if self.values else int(self.high - self.low) + 1
@@ -71,7 +71,8 @@ class Dimension:
         )
 
     def weights(self) -> Floats:
-        """How likely each code of ``grid`` is drawn: equally, or by its width in logarithm."""
+        """Return how likely each code of ``grid`` is drawn: equally, or by its width in
+        logarithm."""
         grid = self.grid()
         if not self.log or len(grid) == 1:
             return np.full(len(grid), 1.0 / len(grid))
@@ -134,7 +135,7 @@ class Dimension:
         return {code: value for value, code in self._codes.items()} if self.values else None
 
     def column(self, codes: Floats) -> Any:
-        """What an expression sees: numbers, or texts (None where absent)."""
+        """Return what an expression sees: numbers, or texts (None where absent)."""
         if self.kind in ("numbers", "integer", "real"):
             return codes
         absent = np.isnan(codes)
@@ -148,7 +149,7 @@ class Dimension:
         return column
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``read`` reads."""
+        """Return what ``read`` reads."""
         document: dict[str, Any] = {"type": self.kind}
         if self.values:
             document["values"] = list(self.values)

@@ -1,4 +1,4 @@
-"""What adaptive profiling raises where its input is wrong."""
+"""Errors that adaptive profiling raises where its input is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where runs fail: learned from those that did, so that they are avoided."""
+"""Regions where runs fail: learned from those that did, so that they are avoided."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class SpaceModel:
         return np.asarray(((low > X) | (high < X)).any(axis=1))
 
     def errors(self) -> dict[str, Any]:
-        """What runs that were left out were missed by, the noise floor next to it."""
+        """Return what runs that were left out were missed by, the noise floor next to it."""
         means, held_out, shares = self.left_out()
         noise, relative = self.runs.noise, self.runs.relative_noise
         nonzero = means != 0.0

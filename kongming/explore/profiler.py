@@ -224,7 +224,7 @@ class DecisionTreeProfiler:
 
     @property
     def spent(self) -> float:
-        """What was told, in the units of the budget."""
+        """Return what was told, in the units of the budget."""
         if self.budget_in == "runs":
             return len(self._runs)
         known = [self._cost_of_run(run) for run in self._runs]
@@ -235,7 +235,8 @@ class DecisionTreeProfiler:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the runs so far took the budget: what is pending is to be left out then."""
+        """Return whether the runs so far took the budget: what is pending is to be left out
+        then."""
         return self.spent >= self.budget
 
     def _known_enough(self) -> bool:

@@ -30,7 +30,8 @@ METRICS = ("mse", "mae", "mre_pct")
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """How a table is replayed. ``cost`` is an expression in the parameters, None without one."""
+    """Settings by which a table is replayed. ``cost`` is an expression in the parameters, None
+    without one."""
 
     budget: int
     batch: int

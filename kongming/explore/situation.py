@@ -1,4 +1,5 @@
-"""What a policy sees when it chooses the next points: pure data, and candidates to choose from."""
+"""View that a policy has when it chooses the next points: pure data, and candidates to choose
+from."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class Space:
         return cls(dimensions, _clauses(forbid), rows=np.array(codes).T)
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``from_document`` reads: JSON values alone."""
+        """Return what ``from_document`` reads: JSON values alone."""
         document: dict[str, Any] = {
             "dimensions": {dimension.name: dimension.to_dict() for dimension in self.dimensions},
             "forbid": list(self.forbid),
@@ -284,7 +284,7 @@ class Space:
         return [dimension.decoder() for dimension in self.dimensions]
 
     def contains(self, point: Point) -> bool:
-        """Whether a point is allowed."""
+        """Return whether a point is allowed."""
         try:
             self.encode([point])
         except ExploreError:
@@ -309,7 +309,7 @@ class Space:
 
     @cached_property
     def size(self) -> int | None:
-        """How many allowed points there are; None where they are too many to be counted."""
+        """Return how many allowed points there are; None where they are too many to be counted."""
         if self._rows is not None:
             return len(self._rows)
         size = 1
@@ -362,7 +362,7 @@ class Space:
     # Construction
 
     def columns(self, codes: Floats, places: Sequence[int] | None = None) -> dict[str, Any]:
-        """What expressions see of codes of all dimensions, or of those at some places."""
+        """Return what expressions see of codes of all dimensions, or of those at some places."""
         places = range(len(self.names)) if places is None else places
         return {
             self.names[place]: self.dimensions[place].column(codes[:, at])

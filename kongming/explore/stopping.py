@@ -1,4 +1,4 @@
-"""When enough is known: 90% of the space within so many per cent."""
+"""Rule for when enough is known: 90% of the space within so many per cent."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _CONFIDENCE = 0.95
 
 
 def enough(observed: Floats, held_out: Floats, shares: Floats, percent: float) -> bool:
-    """Whether it is 95% certain that 90% of the space are predicted within ``percent``, judged by
-    (n,) runs that were left out, each counted by the share of the space that it stands for."""
+    """Return whether it is 95% certain that 90% of the space are predicted within ``percent``,
+    judged by (n,) runs that were left out, each counted by the share of the space that it stands
+    for."""
     scale = np.maximum(np.abs(observed), 1e-300)
     within = np.abs(observed - held_out) <= percent / 100.0 * scale
     known = float(np.average(within, weights=shares))

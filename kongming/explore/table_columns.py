@@ -19,8 +19,8 @@ def read_columns(
     columns: Sequence[str] | None,
     choices: Sequence[str] = (),
 ) -> tuple[str, dict[str, list[Any]]]:
-    """What to call the table, and the values of its columns (by default of all), none of which
-    is empty. Those of ``choices`` may be names that look like numbers that are not finite.
+    """Return what to call the table, and the values of its columns (by default of all), none of
+    which is empty. Those of ``choices`` may be names that look like numbers that are not finite.
 
     Raises:
         ExploreError: the table has no rows, a column is missing or a cell is no value.

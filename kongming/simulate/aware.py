@@ -25,8 +25,9 @@ _LIMIT_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How limits are checked. ``constraint``: whether the ``median`` or the ``upper`` end of the
-    interval must keep them; ``pack``: prefer occupied nodes to idle ones as long as limits hold."""
+    """Rules by which limits are checked. ``constraint``: whether the ``median`` or the ``upper``
+    end of the interval must keep them; ``pack``: prefer occupied nodes to idle ones as long as
+    limits hold."""
 
     constraint: str = "median"
     pack: bool = False

@@ -45,7 +45,8 @@ class Policy(abc.ABC):
         """Choose a node with a free slot, or NOWHERE. ``forced``: ignore limits."""
 
     def admits(self, job_class: int, state: int) -> bool:
-        """Whether a job of this class may start on a node in this state, which has a free slot."""
+        """Return whether a job of this class may start on a node in this state, which has a free
+        slot."""
         return True
 
     def predicted_cost(self, job_class: int, state: int) -> float:

@@ -1,4 +1,4 @@
-"""What is known of one attempt of a Spark application once its event log is read.
+"""Record of one attempt of a Spark application, once its event log is read.
 
 All moments are seconds since the application's start, all sizes are bytes. Tasks are rows of one
 array a stage attempt, since there may be a million of them.
@@ -177,5 +177,5 @@ class Application:
 
     @property
     def run(self) -> tuple[object, ...]:
-        """What logs of the same run have in common, and of no two runs."""
+        """Return what logs of the same run have in common, and of no two runs."""
         return self.id, self.attempt, self.started_ms, self.last_s

@@ -163,8 +163,8 @@ class Estimator:
 
     @property
     def residual(self) -> Residual | None:
-        """What further runs teach, and the run of the log itself, which is set with them; not that
-        of a sample, which is of another input."""
+        """Return what further runs teach, and the run of the log itself, which is set with them;
+        not that of a sample, which is of another input."""
         return self._residual
 
     @residual.setter

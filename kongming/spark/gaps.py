@@ -1,4 +1,4 @@
-"""What a log lacks: a part of the run that no model of the rest accounts for."""
+"""Gaps of a log: a part of the run that no model of the rest accounts for."""
 
 from __future__ import annotations
 

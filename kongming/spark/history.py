@@ -1,4 +1,4 @@
-"""What other runs teach: of other applications on this cluster, and further runs of this one."""
+"""Lessons of other runs: of other applications on this cluster, and further runs of this one."""
 
 from __future__ import annotations
 

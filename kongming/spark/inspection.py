@@ -1,4 +1,4 @@
-"""What a run did with its time and its slots, and in words what limits how it scales. Pure.
+"""Account of the time and the slots of a run, and in words what limits how it scales. Pure.
 
 A slot is what one task takes: ``spark.task.cpus`` cores of an executor that is registered. Tasks
 hold theirs from launch to finish, also those that failed or were killed.
@@ -293,8 +293,8 @@ def limits(
     stages: Sequence[StageView],
     lacks: Sequence[str] = (),
 ) -> tuple[Limit, ...]:
-    """What keeps more executors from helping, the largest share first. ``lacks``: what the log does
-    not have, whose time cannot be separated from the driver's."""
+    """Return what keeps more executors from helping, the largest share first. ``lacks``: what the
+    log does not have, whose time cannot be separated from the driver's."""
     candidates = [
         *_of_driver(measured_s, driver, lacks),
         *_of_width(slots, stages),

@@ -1,4 +1,4 @@
-"""Which of the sizes of a cluster to take."""
+"""Choice of one of the sizes of a cluster."""
 
 from __future__ import annotations
 

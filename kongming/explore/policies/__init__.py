@@ -1,4 +1,4 @@
-"""How the next points are chosen: one file for each policy.
+"""Policies by which the next points are chosen: one file for each policy.
 
 A policy is a function of a ``Situation`` and a count that gives codes of so many points, or of as
 many as are left.

@@ -204,8 +204,9 @@ def _spans_decades(values: Floats) -> bool:
 
 
 def importance(logs: Floats) -> Floats:
-    """What an error of each (n,) predicted logarithm weighs, with mean 1: one half by the relative
-    error, one half by the squared error of the value, as when the final model is chosen."""
+    """Return what an error of each (n,) predicted logarithm weighs, with mean 1: one half by the
+    relative error, one half by the squared error of the value, as when the final model is
+    chosen."""
     squares = np.exp(2.0 * (logs - logs.max()))
     return np.asarray(0.5 + 0.5 * squares / float(squares.mean()))
 

@@ -1,4 +1,4 @@
-"""How much each part of a job is slowed, from its slowdowns at several configurations.
+"""Slowdowns of each part of a job, from its slowdowns at several configurations.
 
 A neighbour does not slow all parts of a parallel program alike: workers that walk through memory
 wait for a streaming neighbour, starting them and passing small messages do not. A profile at one

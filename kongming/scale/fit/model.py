@@ -136,7 +136,7 @@ class ScalePrediction:
 
 
 class Uncertainty(Protocol):
-    """How far a run may be from its prediction, in logs."""
+    """Uncertainty of a run, how far it may be from its prediction, in logs."""
 
     @property
     def freedom(self) -> float: ...

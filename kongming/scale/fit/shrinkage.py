@@ -1,4 +1,4 @@
-"""How far an answer goes from one prediction towards another, by what was left out.
+"""Shrinkage of an answer from one prediction towards another, by what was left out.
 
 A ridge regression tells the share of the way between two predictions that would have been best near
 the question (stacking with two members, Breiman 1996); its standard error, and the error that is

@@ -99,8 +99,8 @@ class ReplayFit:
         return min(self.driver_s / seconds, 1.0)
 
     def evenness(self, slowdowns: Sequence[float]) -> float:
-        """Where the slowed tasks' time lies between even sharing (0: the harmonic mean of the
-        slowdowns, each node takes what it can) and waiting for the slowest (1), by replay."""
+        """Return where the slowed tasks' time lies between even sharing (0: the harmonic mean of
+        the slowdowns, each node takes what it can) and waiting for the slowest (1), by replay."""
         fastest, slowest = min(slowdowns), max(slowdowns)
         even = shared(np.array(slowdowns))
         if slowest <= even * (1.0 + 1e-9):

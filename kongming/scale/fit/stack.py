@@ -81,12 +81,12 @@ terms, with a step where there is a cliff."""
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What was left out: ``places`` (n, 4) are logs of machines and scale, and how far (in logs)
-    each was beyond the training runs; ``errors`` (n, forms) logs of predicted over typical time;
-    ``averaged`` (n,) logs of the forms' average over typical, and ``residuals`` (n,) logs of
-    typical over the stack's prediction, in both of which the configuration itself had no part. The
-    first ``alone`` are configurations that were left out one by one (or in folds), the others were
-    left out with the largest machine counts."""
+    """Predictions of what was left out: ``places`` (n, 4) are logs of machines and scale, and how
+    far (in logs) each was beyond the training runs; ``errors`` (n, forms) logs of predicted over
+    typical time; ``averaged`` (n,) logs of the forms' average over typical, and ``residuals`` (n,)
+    logs of typical over the stack's prediction, in both of which the configuration itself had no
+    part. The first ``alone`` are configurations that were left out one by one (or in folds), the
+    others were left out with the largest machine counts."""
 
     places: Floats
     errors: Floats
@@ -291,7 +291,8 @@ def places_of(points: Points, ends: Floats) -> Floats:
 
 
 def beyond(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
-    """How far each of ``values`` is above ``high`` (positive) or below ``low`` (negative)."""
+    """Return how far each of ``values`` is above ``high`` (positive) or below ``low``
+    (negative)."""
     return np.asarray(np.maximum(values - high, 0.0) - np.maximum(low - values, 0.0))
 
 

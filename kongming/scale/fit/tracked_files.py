@@ -38,7 +38,8 @@ def track(paths: Sequence[str | Path]) -> tuple[TrackedFile, ...]:
 
 
 def changes(files: Sequence[TrackedFile]) -> tuple[bool, tuple[str, ...]]:
-    """Whether any file's content has changed, and a sentence for each changed or missing file.
+    """Return whether any file's content has changed, and a sentence for each changed or missing
+    file.
 
     A missing file does not make a model stale: the model may be used on another machine.
     """

@@ -1,4 +1,4 @@
-"""What time limits do to a queue with backfill: waits, utilisation and killed jobs."""
+"""Effects of time limits on a queue with backfill: waits, utilisation and killed jobs."""
 
 from kongming.simulate.limits.backfill import Plan, Schedule, easy
 from kongming.simulate.limits.generated import ARRIVALS, Generated

@@ -64,7 +64,7 @@ def measured_s(application: Application) -> float:
 
 
 def job_end(job: Job, application: Application) -> float:
-    """When a job ended; an unfinished one ends with the log."""
+    """Return when a job ended; an unfinished one ends with the log."""
     end = measured_s(application) if job.completed_s is None else job.completed_s
     return max(end, job.submitted_s)
 

@@ -1,4 +1,5 @@
-"""What a replay needs of an application: jobs, stages, lengths of tasks, gaps of the driver."""
+"""Parts of an application that a replay needs: jobs, stages, lengths of tasks, gaps of the
+driver."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ class StageWork:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it runs on executors of its own, whose number no size changes."""
+        """Return whether it runs on executors of its own, whose number no size changes."""
         return self.apart is not None and self.apart.slots is not None
 
 

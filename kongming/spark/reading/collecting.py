@@ -1,4 +1,4 @@
-"""What the events of a log say, gathered in their order: a state machine that knows no file.
+"""Contents of the events of a log, gathered in their order: a state machine that knows no file.
 
 What is wrong is counted under a kind and becomes a finding; nothing raises for what a log says.
 """
@@ -185,7 +185,8 @@ class Collector:
 
     @property
     def started_late(self) -> bool:
-        """Whether the application's start is after the first event, where lines are in order."""
+        """Return whether the application's start is after the first event, where lines are in
+        order."""
         if self.started_ms is None or self._first_ms is None or self._disordered:
             return False
         return self.started_ms > self._first_ms + STEP_MS
@@ -196,7 +197,7 @@ class Collector:
         return self.clock.latest_ms if self._disordered else self.clock.ordered_ms
 
     def headless_jobs(self) -> int:
-        """How many jobs ended whose start was not in any line."""
+        """Return how many jobs ended whose start was not in any line."""
         return len(self._job_ends)
 
     def running(self) -> list[tuple[events.TaskStart, int]]:

@@ -1,4 +1,4 @@
-"""What may be wrong or unusual in a log, and the sentence that says so."""
+"""Findings of what may be wrong or unusual in a log, and the sentence that says so."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Started:
 
 @dataclass(frozen=True)
 class StageSpan:
-    """What a stage attempt says of itself."""
+    """Span of a stage attempt, by what it says of itself."""
 
     task_count: int
     submitted_s: float

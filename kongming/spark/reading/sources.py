@@ -1,4 +1,4 @@
-"""Which logs a path holds: a file, a rolling folder, a zip, a folder of applications.
+"""Logs that a path holds: a file, a rolling folder, a zip, a folder of applications.
 
 A rolling log is files ``events_N_ID``, where N counts, and one that was compacted replaces those up
 to it. Databricks writes ``eventlog`` and, hour by hour, ``eventlog-TIME.gz``. Whatever else begins

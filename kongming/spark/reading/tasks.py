@@ -78,7 +78,7 @@ class TaskRows:
 
     @property
     def empty(self) -> bool:
-        """Whether no task was added yet, so that ``base_ms`` may be set."""
+        """Return whether no task was added yet, so that ``base_ms`` may be set."""
         return not (self._count or self._rows.count)
 
     def new_stage(self) -> int:

@@ -43,7 +43,7 @@ def _cores(text: str) -> int | None:
 
 
 class Busy:
-    """What the tasks on executors in ``places`` say of them."""
+    """Facts that the tasks on executors in ``places`` say of them."""
 
     def __init__(self, stages: Sequence[StageAttempt], places: Collection[int]) -> None:
         parts = [

@@ -1,4 +1,5 @@
-"""What all contexts have in common: Ernest's terms, a memory cliff, and a process over the rest."""
+"""Parts that all contexts have in common: Ernest's terms, a memory cliff, and a process over the
+rest."""
 
 from __future__ import annotations
 

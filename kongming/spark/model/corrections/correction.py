@@ -1,4 +1,5 @@
-"""What a correction is: it turns the tasks' lengths at the recorded size into those at another."""
+"""Interface of a correction: it turns the tasks' lengths at the recorded size into those at
+another."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class FirstTasks:
         return excess + self.application_s * shares.application
 
     def shares(self, counts: Sequence[int], change: Change) -> list[Shares]:
-        """How far each task of each stage, of ``counts`` tasks, is a first one at a size."""
+        """Return how far each task of each stage, of ``counts`` tasks, is a first one at a size."""
         stages = self.workload.stages
         recorded = [len(stage.lengths) for stage in stages]
         before = first_of_application(self.workload, recorded, change.recorded)

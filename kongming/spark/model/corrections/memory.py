@@ -83,7 +83,7 @@ class Memory:
         return int(np.ceil(self.cached_bytes * self.grown / room - 1e-9))
 
     def crosses(self, change: Change) -> bool:
-        """Does all of it fit at one of the two sizes only?"""
+        """Return whether all of it fits at one of the two sizes only."""
         return (self.missing(change.recorded) > 0.0) != (
             self.missing(change.target, self.grown) > 0.0
         )

@@ -12,7 +12,7 @@ from kongming.spark.model.workload import Workload
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Shuffle:
-    """What tasks waited for fetches grows with the remote share."""
+    """Correction for shuffles: what tasks waited for fetches grows with the remote share."""
 
     workload: Workload
 
