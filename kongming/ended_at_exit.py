@@ -1,4 +1,4 @@
-"""What this process started and did not end is ended when it exits, and waited for.
+"""End, and wait for, what this process started and did not end itself, when it exits.
 
 Ctrl-C during a start, or just after it, leaves an object that is never closed. What was started
 would end by itself, but only after this process.

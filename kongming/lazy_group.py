@@ -12,7 +12,7 @@ import click
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a command lives (``module:attribute``), its line in the help, and its section."""
+    """Place where a command lives (``module:attribute``), its line in the help, and its section."""
 
     target: str
     help: str

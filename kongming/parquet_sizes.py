@@ -1,4 +1,4 @@
-"""What a Parquet file unpacks to, counted from its page headers before any page is unpacked.
+"""Size to which a Parquet file unpacks, counted from its page headers before any page is unpacked.
 
 The footer says how large each column is, and no reader compares it with the pages. What a reader
 allocates for a page is in the header of that page alone, so these headers are read here, one after
@@ -105,7 +105,7 @@ def check_pages(file: BinaryIO, footer: Any, columns: Collection[str], path: Pat
 
 
 def is_text(kind: Any) -> bool:
-    """Whether pyarrow's type ``kind`` is of text, in any form that other tools write."""
+    """Return whether pyarrow's type ``kind`` is of text, in any form that other tools write."""
     from pyarrow import types
 
     kind = kind.value_type if types.is_dictionary(kind) else kind

@@ -1,4 +1,4 @@
-"""How a program of ours is entered and left: signals, exit statuses, a sentence for each error."""
+"""Entry and exit of a program of ours: signals, exit statuses, a sentence for each error."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _missing(error: Exception, name: str, extra: str) -> MissingExtraError | Non
 
 
 def unforeseen(error: Exception, name: str) -> tuple[str, str]:
-    """What is said, and the way out, of an error that ``name`` did not foresee."""
+    """Return what is said, and the way out, of an error that ``name`` did not foresee."""
     text = str(error).strip()
     kind = type(error).__name__
     return (

@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 
 def available_cpus() -> int:
-    """How many CPUs this process may run on."""
+    """Return how many CPUs this process may run on."""
     return len(os.sched_getaffinity(0))
 
 

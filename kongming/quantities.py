@@ -97,8 +97,8 @@ def with_point(text: str) -> str | None:
 
 
 def has_thousands(text: str) -> bool:
-    """Whether the commas of a number may separate thousands, as in ``1,000`` and ``12,500,000``;
-    ``0,125`` has a decimal comma."""
+    """Return whether the commas of a number may separate thousands, as in ``1,000`` and
+    ``12,500,000``; ``0,125`` has a decimal comma."""
     return _THOUSANDS.fullmatch(text) is not None
 
 

@@ -55,7 +55,7 @@ def is_address(value: str, *, least_port: int = 0) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or the name localhost, is of this machine alone."""
+    """Return whether an address, or the name localhost, is of this machine alone."""
     import ipaddress
 
     if host == "localhost":

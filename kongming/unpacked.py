@@ -1,4 +1,4 @@
-"""What a compressed file may unpack to: a few bytes can stand for gigabytes.
+"""Limit of what a compressed file may unpack to: a few bytes can stand for gigabytes.
 
 What KONGMING keeps in a file has times and ids of its own in each row, so it cannot be packed
 further than this. A file that says otherwise is refused before it is unpacked.

@@ -1,4 +1,4 @@
-"""What is wrong with options and arguments, as click found it, in the words of all our programs."""
+"""Errors of options and arguments, as click finds them, in the words of all our programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which load level comes next in an adaptive profile: what was measured in it and before it, as a
+"""Choice of the next load level in an adaptive profile: what was measured in it and before it, as a
 table of slowdowns."""
 
 from __future__ import annotations

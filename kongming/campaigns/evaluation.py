@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StoredCampaign:
-    """What a store knows of a campaign: whether it is finished, its steps and its runs so far."""
+    """Stored state of a campaign: whether it is finished, its steps and its runs so far."""
 
     store: Store
     stored: Campaign

@@ -1,4 +1,4 @@
-"""Which ordered pairs are measured where all of them would take too long: pure."""
+"""Choice of the ordered pairs that are measured where all of them would take too long: pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is going to be evaluated, written down before it is measured.
+"""Plan of what is going to be evaluated, written down before it is measured.
 
 A pre-registration is a JSON file: digests of the code (a folder of the package each), the names of
 the models, and the list of applications with the settings of the measurement. One digest of all

@@ -1,4 +1,4 @@
-"""What an error becomes: a sentence and a way out on stderr, one JSON document under --json."""
+"""Output for an error: a sentence and a way out on stderr, one JSON document under --json."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def forget_document() -> None:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """Whether --json was given: asked of the bare arguments, since a wrong usage parses none."""
+    """Return whether --json was given: asked of the bare arguments, since a wrong usage parses
+    none."""
     options = list(args)
     return "--json" in (options[: options.index("--")] if "--" in options else options)
 

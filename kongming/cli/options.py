@@ -115,7 +115,7 @@ inducer_app_option = click.option(
 
 
 def is_typed(name: str) -> bool:
-    """Whether a parameter of the running command was typed, and not left at its default."""
+    """Return whether a parameter of the running command was typed, and not left at its default."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 

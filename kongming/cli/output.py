@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables and progress for people."""
+"""Output of commands: JSON for programs, tables and progress for people."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LINE_SHARE = 0.05
 
 
 def is_line_due(now: float, last: float, began: float) -> bool:
-    """Whether a line of progress may follow the one at ``last``; monotonic seconds. Pure."""
+    """Return whether a line of progress may follow the one at ``last``; monotonic seconds. Pure."""
     return now - last >= max(LINE_EVERY_S, LINE_SHARE * (now - began))
 
 
@@ -125,7 +125,7 @@ def table(
 
 
 class Progress(Protocol):
-    """What a command tells while it works."""
+    """Messages of a command while it works."""
 
     def update(
         self,

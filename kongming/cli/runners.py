@@ -68,7 +68,7 @@ def application(file: Path, name: str | None) -> Application:
 
 
 def disturbed_warnings(other: Holder | None) -> list[str]:
-    """What is said where ``other`` measured meanwhile; nothing for None."""
+    """Return what is said where ``other`` measured meanwhile; nothing for None."""
     if other is None:
         return []
     return [f"{other} also measured on CPU {other.cpu}: runs may be too slow"]

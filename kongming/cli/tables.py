@@ -227,7 +227,7 @@ def make_table(
 
 
 def is_wide() -> bool:
-    """Whether the command was given ``--wide``."""
+    """Return whether the command was given ``--wide``."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(WIDE))
 

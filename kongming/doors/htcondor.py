@@ -12,8 +12,9 @@ __all__ = ["classad"]
 
 
 def classad(figures: NodeFigures, now: float) -> str:
-    """What is not known is not there: an expression on it is UNDEFINED, which meets no requirement.
-    A startd keeps what the last job printed, so ``KongmingTime`` (unix seconds) says how old it is.
+    """Format a node as a ClassAd. What is not known is not there: an expression on it is UNDEFINED,
+    which meets no requirement. A startd keeps what the last job printed, so ``KongmingTime`` (unix
+    seconds) says how old it is.
     """
     lines = [
         f"KongmingTime = {now:.0f}",

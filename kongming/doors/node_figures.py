@@ -1,4 +1,4 @@
-"""What a batch system gets of one node, before it is written as that system reads it."""
+"""Figures that a batch system gets of one node, before it is written as that system reads it."""
 
 from __future__ import annotations
 

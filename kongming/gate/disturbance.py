@@ -1,4 +1,4 @@
-"""Whether something else disturbed a measurement: reasons, each with its resource. Pure."""
+"""Evidence that something else disturbed a measurement: reasons, each with its resource. Pure."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Times = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a measurement cannot be trusted: ``resource`` is one of processes, steal, quota, heat,
-    memory-pressure, compute, memory, clock, lock, machine, noise. ``since`` is when it was first
-    seen, in UTC; ``earlier``: it was there from the first moment, so it may be older."""
+    """Reason why a measurement cannot be trusted: ``resource`` is one of processes, steal, quota,
+    heat, memory-pressure, compute, memory, clock, lock, machine, noise. ``since`` is when it was
+    first seen, in UTC; ``earlier``: it was there from the first moment, so it may be older."""
 
     resource: str
     text: str
@@ -59,7 +59,8 @@ class Reason:
 
 
 def from_signals(signals: Signals, effect: float) -> list[Reason]:
-    """What the system's own signals say of a stretch of time in which ``effect`` was to be seen."""
+    """Return what the system's own signals say of a stretch of time in which ``effect`` was to be
+    seen."""
     causes = []
     ticks = signals.seconds * TICKS_PER_S * signals.cpus
     # A stolen tick more or less is no evidence.
@@ -103,7 +104,7 @@ def usual(prints: Iterable[Times]) -> dict[str, float]:
 
 
 def from_fingerprint(times: Times, like: Times, since: str | None = None) -> list[Reason]:
-    """Where a fingerprint is slower than ``like`` by more than noise."""
+    """List where a fingerprint is slower than ``like`` by more than noise."""
     reasons = []
     for resource, (ratio, limit) in _ratios(times, like).items():
         if ratio > limit:
@@ -115,8 +116,8 @@ def from_fingerprint(times: Times, like: Times, since: str | None = None) -> lis
 
 
 def unlike(now: Times, then: Times) -> list[Reason]:
-    """Where the machine differs between two measurements, in either direction, so that what was
-    measured then is no baseline for now."""
+    """List where the machine differs between two measurements, in either direction, so that what
+    was measured then is no baseline for now."""
     reasons = []
     for resource, (ratio, limit) in _ratios(now, then).items():
         if abs(ratio) > limit:
@@ -132,8 +133,9 @@ def unlike(now: Times, then: Times) -> list[Reason]:
 def over_turns(
     turns: Sequence[tuple[str, Sequence[Reason]]], overall_reasons: Sequence[Reason]
 ) -> list[Reason]:
-    """What disturbed a measurement of several turns, each given by its start and its reasons: what
-    disturbed a quarter of them, and what the signals over all of it say (``overall_reasons``)."""
+    """Return what disturbed a measurement of several turns, each given by its start and its
+    reasons: what disturbed a quarter of them, and what the signals over all of it say
+    (``overall_reasons``)."""
     disturbances: list[Reason] = []
     by_resource: dict[str, list[tuple[int, Reason]]] = {}
     for number, (_, reasons) in enumerate(turns):

@@ -1,5 +1,5 @@
-"""Whether a machine is fit to see an effect, and which of two programs is slower, from what was
-measured on it. Pure."""
+"""Judge whether a machine is fit to see an effect, and which of two programs is slower, from what
+was measured on it. Pure."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was repeated, a surrogate or the command, with the repetitions that its noise asks for:
-    of the estimated noise, and those that may be needed (``repetitions_at_most``). Of two programs
-    it is the ratio of their times in a turn, and ``typical_s`` is None."""
+    """Subject that was repeated, a surrogate or the command, with the repetitions that its noise
+    asks for: of the estimated noise, and those that may be needed (``repetitions_at_most``). Of two
+    programs it is the ratio of their times in a turn, and ``typical_s`` is None."""
 
     name: str
     noise: Noise

@@ -59,7 +59,7 @@ _THRESHOLD = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What to see: ``effect`` (0.02: 2 % slower) with probability ``power``, while an unchanged
+    """Effect to see: ``effect`` (0.02: 2 % slower) with probability ``power``, while an unchanged
     program is called slower with probability ``false_positives`` (one-sided)."""
 
     effect: float = 0.02

@@ -24,7 +24,7 @@ MOST_TURNS = 40
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the gate is asked. ``budget_s`` bounds the measurement, ``most`` are the repetitions of
+    """Settings of the gate. ``budget_s`` bounds the measurement, ``most`` are the repetitions of
     each program that are affordable. With ``cpu`` the command is pinned to it too. ``baseline`` is
     what the command is compared with: each turn runs both, in the order of ``turn_orders``."""
 

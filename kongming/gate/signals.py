@@ -1,4 +1,5 @@
-"""What the system itself says of a stretch of time: steal, throttling, clocks, other processes."""
+"""Signals of the system itself for a stretch of time: steal, throttling, clocks, other
+processes."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class Competitor:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What disturbed a stretch of time, from the system's own signals; None where it has no such.
+    """Disturbances of a stretch of time, from the system's own signals; None where it has no such.
 
     ``steal`` is a share of the CPUs' time, ``others`` the CPUs' worth of time that processes other
     than ours used on the CPUs that we may use (``seen`` are the largest by name), ``throttled`` the

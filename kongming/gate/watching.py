@@ -36,7 +36,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What was seen around one measurement, and why it cannot be trusted: ``reasons``, if any."""
+    """Observations around one measurement, and why it cannot be trusted: ``reasons``, if any."""
 
     before: Fingerprint
     after: Fingerprint
@@ -44,7 +44,7 @@ class Stretch:
     reasons: tuple[Reason, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """What is kept next to a result, as JSON."""
+        """Return what is kept next to a result, as JSON."""
         return {
             "schema": SCHEMA,
             "machine": self.before.node.id,
@@ -92,7 +92,7 @@ class Watcher:
         return taken
 
     def unusual(self, taken: Fingerprint) -> list[Reason]:
-        """Where a fingerprint is slower than those taken so far."""
+        """List where a fingerprint is slower than those taken so far."""
         return from_fingerprint(taken.times(), usual(self._prints), taken.started_at)
 
     def begin(self) -> Opened:
@@ -114,8 +114,8 @@ class Watcher:
 
 
 def incomparable(now: Mapping[str, Any], then: object) -> list[str]:
-    """Why a result cannot be held against a baseline, from what ``Stretch.to_dict`` put next to
-    each: sentences, none where both were undisturbed and the machine was the same."""
+    """Return why a result cannot be held against a baseline, from what ``Stretch.to_dict`` put next
+    to each: sentences, none where both were undisturbed and the machine was the same."""
     if not isinstance(then, Mapping):
         return ["The baseline was measured without KONGMING."]
     try:

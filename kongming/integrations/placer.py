@@ -46,7 +46,8 @@ _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 
 
 class Place:
-    """Where one task goes: ``options`` are the framework's, empty for its default placement.
+    """Place to which one task goes: ``options`` are the framework's, empty for its default
+    placement.
 
     ``node_id`` is the node at the server, None by default placement. As a context manager, its
     end is the task's. ``end`` may be called from any thread, and again.

@@ -1,4 +1,5 @@
-"""Which node a task should get, from a ranking and from what waits there already. Pure."""
+"""Choice of the node that a task should get, from a ranking and from what waits there already.
+Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ RESOURCE = "kongming:"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What the framework can place a task on: a raylet, a worker. ``names`` are what it is called,
-    the most telling first; ``slots`` are the tasks that it runs at a time."""
+    """Part of the framework on which it can place a task: a raylet, a worker. ``names`` are what
+    it is called, the most telling first; ``slots`` are the tasks that it runs at a time."""
 
     id: str
     names: tuple[str, ...]
@@ -70,7 +71,7 @@ _RECENT_S = 30.0
 
 
 class OwnTasks:
-    """What one task of ours adds to the score of a node as long as it runs there.
+    """Amount that one task of ours adds to the score of a node as long as it runs there.
 
     Learned where a ranking shows a node with one task of ours that a recent one showed without any,
     and nothing else came or went there.

@@ -1,4 +1,4 @@
-"""Which results of pyperf can be compared: ``python -m kongming.integrations.pyperf_check FILE``.
+"""Comparable results of pyperf: ``python -m kongming.integrations.pyperf_check FILE``.
 
 For a file that was measured with ``--hook kongming``: runs that were disturbed, and the worker
 processes that an effect needs; with ``--baseline FILE`` the verdict on each benchmark.

@@ -1,4 +1,4 @@
-"""Whether a benchmark of pytest-benchmark can be compared with its baseline. Pure.
+"""Judge whether a benchmark of pytest-benchmark can be compared with its baseline. Pure.
 
 Both are what ``pytest --kongming`` keeps in ``extra_info``: the document of ``gate.watching``, and
 ``effect``, ``rounds``, ``blocks_s`` (the medians of blocks of rounds, or of takes), ``block`` (the
@@ -22,8 +22,8 @@ UNWATCHED = "It was not watched, or failed."
 
 
 def rounds_kept(data: Sequence[float], takes: Sequence[int], goal: Goal) -> dict[str, Any]:
-    """What is kept of the rounds of a benchmark, empty if nothing was timed; of several takes,
-    those that were made."""
+    """Return what is kept of the rounds of a benchmark, empty if nothing was timed; of several
+    takes, those that were made."""
     if not data:
         return {}
     seconds = takes_s(data, takes) if len(takes) > 1 else blocks(data)
@@ -48,7 +48,7 @@ def needed(document: Mapping[str, Any], goal: Goal) -> int | None:
 
 
 def withheld(document: Mapping[str, Any], then: object, goal: Goal) -> list[str]:
-    """Why a benchmark is not compared with its baseline: sentences, none where it is.
+    """Return why a benchmark is not compared with its baseline: sentences, none where it is.
 
     What was slower than the baseline by more than the effect beyond doubt needs no more rounds.
     """

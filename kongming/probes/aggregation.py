@@ -49,12 +49,13 @@ class Chunk:
 
     @property
     def plausible(self) -> bool:
-        """Whether the numbers are plausible: positive work and time, and an end after the start."""
+        """Return whether the numbers are plausible: positive work and time, and an end after the
+        start."""
         return 0.0 < self.ops < math.inf and self.ns > 0 and self.end_ns >= self.start_ns
 
 
 def within(chunk: Chunk, windows: Iterable[tuple[int, int]]) -> bool:
-    """Whether a chunk lies completely inside one of the windows (start_ns, end_ns)."""
+    """Return whether a chunk lies completely inside one of the windows (start_ns, end_ns)."""
     return any(start <= chunk.start_ns and chunk.end_ns <= end for start, end in windows)
 
 

@@ -125,7 +125,7 @@ class Microbench:
 
     @property
     def ended(self) -> bool:
-        """Whether the binary has closed its output and all of it was read."""
+        """Return whether the binary has closed its output and all of it was read."""
         return self._eof and b"\n" not in self._buffer
 
     def read(self, timeout: float | None = None) -> Event | None:

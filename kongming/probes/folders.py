@@ -69,7 +69,7 @@ def work_folder(directory: str | Path | None = None) -> Path:
 
 
 def in_memory(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """Whether files in ``folder`` are in memory (tmpfs, ramfs); False if unknown."""
+    """Return whether files in ``folder`` are in memory (tmpfs, ramfs); False if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
         path = folder.resolve()

@@ -35,7 +35,7 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who measures: ``pid`` 0, empty texts where that could not be read."""
+    """Holder of a measurement: ``pid`` 0, empty texts where that could not be read."""
 
     cpu: int
     pid: int = 0
@@ -126,7 +126,8 @@ def measuring(
 
 
 def disturbed_since(moment: float, cpus: Iterable[int] | None = None) -> Holder | None:
-    """Who else has measured on these CPUs at any time since ``moment`` (Unix seconds), or None.
+    """Return who else has measured on these CPUs at any time since ``moment`` (Unix seconds), or
+    None.
 
     Tells what was measured with ``anyway``, from both sides: from the one that holds the lock,
     those that measure there as well; from one of these, the holder.

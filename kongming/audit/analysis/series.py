@@ -40,7 +40,7 @@ class Name:
 
     @property
     def timed(self) -> bool:
-        """Whether it is a surrogate or a program, rather than a signal of the system."""
+        """Return whether it is a surrogate or a program, rather than a signal of the system."""
         return self.kind != "passive"
 
 

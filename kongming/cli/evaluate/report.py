@@ -1,4 +1,4 @@
-"""What evaluations show: progress of training, the cost of measuring, tables on the terminal, and
+"""Output of evaluations: progress of training, the cost of measuring, tables on the terminal, and
 tables, all numbers and figures in files."""
 
 from __future__ import annotations

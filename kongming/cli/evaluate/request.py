@@ -1,4 +1,4 @@
-"""What ``kongming evaluate`` was asked for: its parameters, and the settings that follow."""
+"""Request of ``kongming evaluate``: its parameters, and the settings that follow."""
 
 from __future__ import annotations
 

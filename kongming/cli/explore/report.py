@@ -1,4 +1,4 @@
-"""What commands of ``kongming explore`` print of a fitted model."""
+"""Output of commands of ``kongming explore`` of a fitted model."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _row(node: NodeReport, now: float) -> tuple[object, ...]:
 
 
 def ago(moment: float | None, now: float) -> str | None:
-    """How long ago a moment was, for a person."""
+    """Return how long ago a moment was, for a person."""
     if moment is None:
         return None
     return f"{output.format_duration(max(0.0, now - moment))} ago"

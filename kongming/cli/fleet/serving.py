@@ -1,4 +1,4 @@
-"""Who answers a command: a server, or the library over the local store."""
+"""Service that answers a command: a server, or the library over the local store."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def prediction_service(
 
 
 def asks_server(server: Server) -> bool:
-    """Whether a server is to be asked: a --store that was typed goes before KONGMING_SERVER.
+    """Return whether a server is to be asked: a --store that was typed goes before KONGMING_SERVER.
 
     Raises:
         InputError: both --server and --store were typed.
@@ -161,8 +161,8 @@ def answerer(server: Server, store_url: str | None) -> str:
 
 
 def changes_server(server: Server) -> bool:
-    """Whether a command that changes something does so at a server: only where --server was typed,
-    for what is profiled here is kept here whatever KONGMING_SERVER says.
+    """Return whether a command that changes something does so at a server: only where --server was
+    typed, for what is profiled here is kept here whatever KONGMING_SERVER says.
 
     Raises:
         InputError: both --server and --store were typed.

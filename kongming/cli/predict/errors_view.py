@@ -30,7 +30,7 @@ def size(variant: Mapping[str, Any]) -> int:
 
 
 def label(name: str) -> str:
-    """What a variant reads: all surrogates of the profile, or those of the quick suite."""
+    """Return what a variant reads: all surrogates of the profile, or those of the quick suite."""
     return "quick suite" if name == "quick" else "all measured"
 
 

@@ -1,4 +1,4 @@
-"""What of an applications file would fail at once: seen before anything is run."""
+"""Check for what of an applications file would fail at once: seen before anything is run."""
 
 from __future__ import annotations
 

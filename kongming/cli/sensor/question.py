@@ -1,4 +1,4 @@
-"""What both sensors ask of a server, and their options."""
+"""Question of both sensors to a server, and their options."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _list(logs: Any, as_json: bool) -> None:
 
 
 def document(application: Application, inspected: Inspection) -> dict[str, Any]:
-    """What --json prints."""
+    """Return what --json prints."""
     from kongming.spark.model.driver import measured_s
 
     slots = inspected.slots

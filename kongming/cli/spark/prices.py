@@ -1,4 +1,4 @@
-"""What an executor costs an hour: by a table, or without any by the executor or the core."""
+"""Price of an executor for an hour: by a table, or without any by the executor or the core."""
 
 from __future__ import annotations
 

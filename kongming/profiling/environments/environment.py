@@ -81,17 +81,18 @@ class Environment:
 
     @property
     def loaded(self) -> bool:
-        """Whether any load is co-located with the measured program."""
+        """Return whether any load is co-located with the measured program."""
         return bool(self.programs or self.levels)
 
     @property
     def shares_cpu(self) -> bool:
-        """Whether the co-located load runs on the program's own CPU."""
+        """Return whether the co-located load runs on the program's own CPU."""
         return self.loaded and self.parameters.get("seat") == "same"
 
     @property
     def in_slices(self) -> bool:
-        """Whether CPU or disk are granted in slices, so that short readings are all or nothing.
+        """Return whether CPU or disk are granted in slices, so that short readings are all or
+        nothing.
 
         The kernel refills a CPU quota and the budget of a throttled disk every 100 ms.
         """

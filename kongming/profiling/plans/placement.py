@@ -56,7 +56,7 @@ def available(node: NodeFacts, app_cpus: int = 1) -> dict[str, str | None]:
 
 
 def shares_core(node: NodeFacts, a: int, b: int) -> bool:
-    """Whether two CPUs are threads of one core: measured, else as reported by the kernel."""
+    """Return whether two CPUs are threads of one core: measured, else as reported by the kernel."""
     if a == b:
         return True
     measured = node.siblings.get(f"{min(a, b)},{max(a, b)}")
@@ -68,7 +68,8 @@ def shares_core(node: NodeFacts, a: int, b: int) -> bool:
 
 
 def shares_cache(node: NodeFacts, a: int, b: int) -> bool:
-    """Whether two CPUs share the last-level cache; if unknown, whether they share a socket."""
+    """Return whether two CPUs share the last-level cache; if unknown, whether they share a
+    socket."""
     for group in node.llc_cpus:
         if a in group or b in group:
             return a in group and b in group

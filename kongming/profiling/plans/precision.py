@@ -60,8 +60,9 @@ class Progress:
             self.solos.setdefault(run.app, []).append(math.log(run.cost))
 
     def wants(self, app: str, other: str | None, partners: Iterable[str]) -> bool:
-        """Whether another run of ``app`` next to ``other`` is called for; alone (None): whether one
-        next to any of its ``partners`` is: their slowdowns are over solo runs of that time."""
+        """Return whether another run of ``app`` next to ``other`` is called for; alone (None):
+        whether one next to any of its ``partners`` is: their slowdowns are over solo runs of that
+        time."""
         if other is None:
             return any(self.wants(app, partner, ()) for partner in partners)
         if self.target is None or self.attempts.get((app, other), 0) < LEAST:
@@ -73,8 +74,8 @@ class Progress:
         return statistics.stdev(logs) / math.sqrt(len(logs)) > self.target
 
     def wavers(self, app: str) -> bool:
-        """Whether each co-run of an application needs solo runs of its own: those so far differ
-        much, or are too few to say that they do not."""
+        """Return whether each co-run of an application needs solo runs of its own: those so far
+        differ much, or are too few to say that they do not."""
         logs = self.solos.get(app, [])
         unknown = len(logs) < STEADY
         return self.target is not None and (unknown or statistics.stdev(logs) > WAVERING)
