@@ -49,3 +49,41 @@ def test_names_say_what_a_thing_is() -> None:
         if name.strip("_").lower() in EMPTY
     ]
     assert empty == []
+
+
+QUESTIONS = frozenset(
+    ("what", "whether", "how", "which", "who", "whose", "where", "when", "why", "is", "are", "does")
+)
+"""Words that no docstring of a public name begins with: it says what is returned, done or held."""
+
+
+def public_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line and the docstring of the module and of what others may use of it."""
+    waiting: list[ast.Module | ast.ClassDef] = [tree]
+    while waiting:
+        parent = waiting.pop()
+        if docstring := ast.get_docstring(parent):
+            yield getattr(parent, "lineno", 1), docstring
+        for node in parent.body:
+            if isinstance(node, CHOSEN) and not node.name.startswith("_"):
+                if isinstance(node, ast.ClassDef):
+                    waiting.append(node)
+                elif docstring := ast.get_docstring(node):
+                    yield node.lineno, docstring
+
+
+def test_which_docstrings_are_public() -> None:
+    source = '"""M."""\nclass C:\n "C."\n def f(): "F."\n def _g(): "G."\nclass _D:\n "D."\n'
+    assert {text for _, text in public_docstrings(ast.parse(source))} == {"M.", "C.", "F."}
+
+
+def test_public_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    questions = [
+        f"{path.relative_to(ROOT)}:{line} {docstring.splitlines()[0]}"
+        for folder in ("kongming", "daemon")
+        for path in (ROOT / folder).rglob("*.py")
+        if "_pb2" not in path.name
+        for line, docstring in public_docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        if docstring.split(maxsplit=1)[0].lower() in QUESTIONS
+    ]
+    assert questions == []
