@@ -32,7 +32,7 @@ def did_you_mean(path: Path) -> str | None:
 
 
 def _alike(ending: str, wanted: str) -> bool:
-    """Whether an ending may be meant: .tml for .toml, but not .csv for .json."""
+    """Return whether an ending may be meant: .tml for .toml, but not .csv for .json."""
     return ending == wanted or difflib.SequenceMatcher(None, ending, wanted).ratio() > 0.6
 
 

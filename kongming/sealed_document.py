@@ -132,7 +132,8 @@ def _digest(text: str) -> str:
 
 
 def _is_unicode(document: Mapping[str, Any]) -> bool:
-    """Whether no text has half a surrogate pair, which JSON can write and no message can hold."""
+    """Return whether no text has half a surrogate pair, which JSON can write and no message can
+    hold."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:

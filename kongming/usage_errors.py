@@ -48,7 +48,8 @@ def _with_near_names(error: click.UsageError) -> click.UsageError:
 
 
 def _meant(error: click.UsageError) -> str:
-    """What was meant perhaps, as a sentence with a space after it; empty where no guess is near."""
+    """Return what was meant perhaps, as a sentence with a space after it; empty where no guess is
+    near."""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         group = error.ctx.command
         # Some groups are commands as well, with options of their own.

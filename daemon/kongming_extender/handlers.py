@@ -186,7 +186,7 @@ class Handlers:
         failure: _Failure,
         deadline: float,
     ) -> Answer:
-        """Which nodes are refused, with the numbers."""
+        """Return which nodes are refused, with the numbers."""
         by_name: Mapping[str, NodeScore] = {} if scores is None else scores.by_name
         candidates = {name: by_name.get(name) for name in args.names}
         # Without a model of the application its own slowdown is not known.

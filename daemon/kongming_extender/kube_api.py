@@ -143,7 +143,7 @@ class PodApi:
                 yield Event(kind, changed)
 
     def _is_absent(self, file: str) -> bool:
-        """Whether it is one that Kubernetes puts into each Pod, and this runs in none."""
+        """Return whether it is one that Kubernetes puts into each Pod, and this runs in none."""
         return bool(self._settings.api) and file.startswith(ACCOUNT) and not Path(file).exists()
 
     @asynccontextmanager

@@ -56,7 +56,7 @@ async def end(error: Exception, context: Context) -> NoReturn:
 
 
 def _public_error(error: Exception) -> Exception:
-    """What the caller gets to read."""
+    """Return what the caller gets to read."""
     if isinstance(error, StoreError):
         call = current_call.get()
         if call is not None and call.caller.role is Role.AGENT:

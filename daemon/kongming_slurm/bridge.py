@@ -225,7 +225,8 @@ class Bridge:
     def _run_times(
         self, client: Client, ranked: Mapping[str, Sequence[RankedNode]], names: Sequence[str]
     ) -> RunTimes | None:
-        """How long the ranked applications run on each node; None where this is switched off."""
+        """Return how long the ranked applications run on each node; None where this is switched
+        off."""
         settings = self._settings.times
         if not (self._sets_times or settings.advise):
             return None
@@ -251,8 +252,8 @@ class Bridge:
         )
 
     def _may_set_times(self) -> bool:
-        """Whether limits are restored at the start of a job, and would not reach into a reservation
-        that the user's limit had kept the job clear of. Raises KongmingError."""
+        """Return whether limits are restored at the start of a job, and would not reach into a
+        reservation that the user's limit had kept the job clear of. Raises KongmingError."""
         if not self._slurm.restores_limits():
             why = "times: --time-min is not set: PrologSlurmctld, which restores limits, is not set"
             self._throttle.warn("times", why)
@@ -323,7 +324,7 @@ class Bridge:
         return tuple(dict.fromkeys((*own, *slow)))
 
     def _is_overdue(self, job: PendingJob) -> bool:
-        """Whether it has waited so long that it may have any node."""
+        """Return whether it has waited so long that it may have any node."""
         longest_s = self._settings.pending.longest_s
         return bool(longest_s) and job.waited_s > longest_s
 

@@ -131,7 +131,7 @@ def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> 
 
 
 def _error_of_nodes(environment: Mapping[str, str]) -> str:
-    """Why a job that is not of this node alone says nothing of it; empty for one that is.
+    """Return why a job that is not of this node alone says nothing of it; empty for one that is.
 
     It takes as long as on the slowest of its nodes, and each of them reports it.
     """
@@ -146,8 +146,8 @@ def _error_of_nodes(environment: Mapping[str, str]) -> str:
 
 
 def _error_of_end(settings: SlurmSettings, job: str, took_s: float) -> str:
-    """Why a job whose exit status is 0 did not run to its end, or not all of the time that passed
-    on the node; empty where it did.
+    """Return why a job whose exit status is 0 did not run to its end, or not all of the time that
+    passed on the node; empty where it did.
 
     Slurm gives 0, too, for what was cancelled, preempted, put back into the queue or ended at its
     time limit. Until the epilog has ended it tells of no job more than that it is completing.

@@ -282,7 +282,7 @@ def _rows(text: str, count: int) -> list[list[str]]:
 
 
 def _usable(state: str) -> bool:
-    """Whether a node in this state may get jobs: ``mixed``, but not ``idle*``."""
+    """Return whether a node in this state may get jobs: ``mixed``, but not ``idle*``."""
     return state.rstrip("*~#!%$@^-+").upper() in _USABLE and not state.endswith("*")
 
 

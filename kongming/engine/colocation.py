@@ -123,9 +123,9 @@ class Companion:
         ]
 
     def _inflicted(self, name: str, model: Served, is_live: bool) -> Pressure:
-        """What a neighbour inflicts on the program of ``model``. Next to it on the idle node that
-        is over one idle time, the model's own, for all neighbours that were measured there: more
-        of them never press less."""
+        """Return what a neighbour inflicts on the program of ``model``. Next to it on the idle node
+        that is over one idle time, the model's own, for all neighbours that were measured there:
+        more of them never press less."""
         catalog, placement = self._fleet.catalog, model.file.placement
         at_home = None if is_live else catalog.pressure_at_home(name, placement, model)
         return catalog.pressure(name, placement, model.suite) if at_home is None else at_home
@@ -212,7 +212,7 @@ class Companion:
         return _Base(fitted(company.met, width), slots.idle[slot], awake, slot)
 
     def _met(self, model: Served, base: _Base, pressures: Sequence[Pressure]) -> Met:
-        """What a program meets where these neighbours have come to ``base``."""
+        """Return what a program meets where these neighbours have come to ``base``."""
         stacked = np.array([fitted(pressure.slowed, len(base.idle)) for pressure in pressures])
         stacked = stacked.reshape(len(pressures), len(base.idle))
         logs, _ = environment.met(base.logs, base.idle, [Phase.ADDED] * len(pressures), stacked)

@@ -303,7 +303,7 @@ class Forecaster:
         return answering.borrowed(self._fleet, subject.slot, subject.view, forecast)
 
     def _arriving(self, question: Question, subject: Subject) -> Pressure:
-        """What the newcomer presses with on residents."""
+        """Return what the newcomer presses with on residents."""
         suite = int(self._fleet.slots.suite[subject.slot])
         return self._fleet.catalog.pressure(question.app, subject.placement, suite)
 

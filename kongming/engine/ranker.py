@@ -328,7 +328,7 @@ class Ranker:
             )
 
     def _company(self, slot: int, median: Floats) -> Company:
-        """Who matters to a place, by the median of its history."""
+        """Return who matters to a place, by the median of its history."""
         fleet = self._fleet
         node_id = fleet.nodes.at(int(fleet.slots.node[slot])).facts.id
         return fleet.residents.company(
@@ -403,8 +403,8 @@ class Ranker:
         return harm
 
     def _usual(self, query: _Query, places: list[int]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """What the residents of these places meet, (n, C), for which share of time others keep a
-        CPU awake, (n,), and of which of them, (n,), that is by the median of the place's
+        """Return what the residents of these places meet, (n, C), for which share of time others
+        keep a CPU awake, (n,), and of which of them, (n,), that is by the median of the place's
         history."""
         table = self._fleet.table
         width = min(len(self._fleet.columns), self._fleet.slots.width)

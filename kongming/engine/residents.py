@@ -154,8 +154,8 @@ class Residents:
 def _pressure(
     app: str, placement: str, here: bool, suite: int, catalog: Catalog, columns: Columns
 ) -> Pressure:
-    """What one inflicts on a slot. From another last-level cache domain that is its signature
-    across sockets; where there is none, the part of its own on what the domains share."""
+    """Return what one inflicts on a slot. From another last-level cache domain that is its
+    signature across sockets; where there is none, the part of its own on what the domains share."""
     own = catalog.pressure(app, placement, suite)
     if here:
         return own

@@ -85,7 +85,7 @@ class Features:
 
 
 def _geometric(dimension: Dimension) -> bool:
-    """Whether the values of a list lie more evenly by their logarithms."""
+    """Return whether the values of a list lie more evenly by their logarithms."""
     if not dimension.values:
         return False
     grid = np.unique(dimension.grid())

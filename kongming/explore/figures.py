@@ -290,7 +290,7 @@ def _cells(dimension: Dimension) -> Floats:
 
 
 def _positions(dimension: Dimension, codes: Floats) -> Floats:
-    """Where codes are drawn: ranges of powers on a logarithm."""
+    """Return where codes are drawn: ranges of powers on a logarithm."""
     return np.log(codes) if dimension.log else codes
 
 

@@ -125,7 +125,7 @@ class SpaceModel:
         return Forecast(median, lower, upper, outside, self.failures.probability(X), ended)
 
     def _outside(self, X: Floats) -> NDArray[np.bool_]:
-        """Whether (n, p) columns are outside the ranges of the runs."""
+        """Return whether (n, p) columns are outside the ranges of the runs."""
         low, high = self._done.min(axis=0) - _MARGIN, self._done.max(axis=0) + _MARGIN
         return np.asarray(((low > X) | (high < X)).any(axis=1))
 
@@ -169,7 +169,7 @@ class SpaceModel:
 
 
 def _measured(censored: NDArray[np.bool_], least: int) -> NDArray[np.bool_]:
-    """Which (n,) are no lower bounds; all of them where fewer than ``least`` are none."""
+    """Return which (n,) are no lower bounds; all of them where fewer than ``least`` are none."""
     measured = ~censored
     return measured if measured.sum() >= least else np.ones_like(measured)
 

@@ -337,7 +337,8 @@ class DecisionTreeProfiler:
         return self._points
 
     def _cost_of_run(self, run: Run) -> float | None:
-        """What was told, else the expression, else the value; None where there is none of them."""
+        """Return what was told, else the expression, else the value; None where there is none of
+        them."""
         if run.cost is not None:
             return run.cost
         if self._price is not None:
@@ -346,7 +347,7 @@ class DecisionTreeProfiler:
         return value if value is not None and value > 0.0 else None
 
     def _costs(self) -> CostFunction | None:
-        """What points will cost, as far as that is known."""
+        """Return what points will cost, as far as that is known."""
         if self._price is not None:
             return self._price
         if self.budget_in == "runs":

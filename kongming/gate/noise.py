@@ -202,8 +202,8 @@ def _share_at_most(count: int, of: int) -> float:
 
 
 def _trims(runs: int, share: float) -> bool:
-    """Whether of so many runs, each an outlier with probability ``share``, at most ``_TAIL`` of the
-    time more are than are trimmed."""
+    """Return whether of so many runs, each an outlier with probability ``share``, at most ``_TAIL``
+    of the time more are than are trimmed."""
     trimmed = sum(
         math.comb(runs, n) * share**n * (1.0 - share) ** (runs - n)
         for n in range(int(TRIMMED * runs) + 1)

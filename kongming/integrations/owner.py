@@ -34,7 +34,7 @@ def _host(framework: str) -> str:
 
 @functools.cache
 def _namespace() -> str:
-    """Which process ids are meant: containers of one host name may have their own."""
+    """Return which process ids are meant: containers of one host name may have their own."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
@@ -43,7 +43,7 @@ def _namespace() -> str:
 
 @functools.cache
 def _boot() -> str:
-    """Which boot of the machine this is; empty where the system does not say."""
+    """Return which boot of the machine this is; empty where the system does not say."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
     except OSError:
@@ -51,7 +51,8 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in ticks since a boot: a step of the clock leaves these as is."""
+    """Return when a process started, in ticks since a boot: a step of the clock leaves these as
+    is."""
     if not _boot():
         return _started_by_clock(pid)
     try:
@@ -75,7 +76,7 @@ def _process() -> str:
 
 
 def _ended(process: str) -> bool:
-    """Whether a process of this namespace is gone; of another nothing is known."""
+    """Return whether a process of this namespace is gone; of another nothing is known."""
     pid, _, rest = process.partition(".")
     started, _, namespace = rest.rpartition(".")
     if not pid.isdigit() or namespace != _namespace():
@@ -92,7 +93,7 @@ def _ended(process: str) -> bool:
 
 
 def _hidden(pid: int) -> bool:
-    """Whether it is another user's, which /proc may hide (its option hidepid)."""
+    """Return whether it is another user's, which /proc may hide (its option hidepid)."""
     try:
         os.kill(pid, 0)
     except PermissionError:

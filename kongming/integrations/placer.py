@@ -184,7 +184,7 @@ class Placer(ABC):
 
     @abstractmethod
     def _members(self) -> Iterable[Member]:
-        """What the framework has now."""
+        """Return what the framework has now."""
 
     @abstractmethod
     def _options(self, target: Target, placed: int) -> dict[str, Any]:
@@ -314,7 +314,7 @@ class _Server(NamedTuple):
 def _connection(
     server: str | Connection | None, token: str | None, timeout_s: float
 ) -> Connection | None:
-    """How to reach the server; None where none is named. Raises InputError."""
+    """Return how to reach the server; None where none is named. Raises InputError."""
     if isinstance(server, Connection):
         return replace(server, timeout_s=timeout_s, token=token or server.token)
     target = server or os.environ.get("KONGMING_SERVER")

@@ -128,7 +128,7 @@ def choose(
 
 
 def _names(member: Member, node_of: NodeOf | None) -> Iterable[str]:
-    """What the user says a member is; its own names where that is nothing."""
+    """Return what the user says a member is; its own names where that is nothing."""
     if node_of is None:
         return member.names
     lookup = node_of.get if isinstance(node_of, Mapping) else node_of

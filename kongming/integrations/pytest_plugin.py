@@ -197,7 +197,7 @@ class _Watch:
             self._reasons.append(_failed(error))
 
     def end(self) -> dict[str, Any]:
-        """What was seen, with ``disturbed`` at least."""
+        """Return what was seen, with ``disturbed`` at least."""
         from kongming.records.errors import ProbeError
 
         document: dict[str, Any] = {"disturbed": []}

@@ -236,7 +236,7 @@ def _printable(value: object, most: int) -> str:
 
 
 def _active(cpu: int, kind: str, moment: float) -> Holder | None:
-    """Who holds the file's lock now, or held it since ``moment``."""
+    """Return who holds the file's lock now, or held it since ``moment``."""
     handle = _existing(cpu, kind)
     if handle is None:
         return None

@@ -42,7 +42,8 @@ def most_of(field: FieldDescriptor) -> int:
 
 @cache
 def _checks(descriptor: Descriptor) -> tuple[Check, ...]:
-    """What to look at in a message of this type; nothing for one that cannot be too large."""
+    """Return what to look at in a message of this type; nothing for one that cannot be too
+    large."""
     if not descriptor.file.package.startswith("kongming."):
         # Times, and messages of gRPC's own services; a JSON object is looked at as a whole, where
         # it stands.

@@ -183,8 +183,8 @@ def _shortened(message: str) -> str:
 
 
 def _way_out(message: str) -> str:
-    """What to do where there is no connection. A server that a TLS client without a certificate,
-    or a client without TLS, has called closes the connection and says nothing."""
+    """Return what to do where there is no connection. A server that a TLS client without a
+    certificate, or a client without TLS, has called closes the connection and says nothing."""
     for sign, hint in _CONNECTING.items():
         if sign in message:
             return hint

@@ -178,7 +178,7 @@ def read_context_table(
 
 
 def _has_failed(row: Row) -> bool:
-    """Whether a run failed, by its status.
+    """Return whether a run failed, by its status.
 
     Raises:
         InputError: the status is neither that of a good run nor of a failed one.
@@ -214,7 +214,7 @@ def _value(row: Row, name: str) -> str:
 
 
 def _is_not_finite(text: str) -> bool:
-    """Whether a text is a number without a value: nan, inf or 1e999."""
+    """Return whether a text is a number without a value: nan, inf or 1e999."""
     try:
         return not np.isfinite(float(text))
     except ValueError:

@@ -31,8 +31,8 @@ def gaps(application: Application) -> list[str]:
 
 
 def _numbers_without_jobs(application: Application) -> bool:
-    """Whether the jobs that are absent had no tasks: Spark 2 gives a job without partitions a
-    number and writes nothing of it (SPARK-26714), and any other would have taken stages' numbers.
+    """Return whether the jobs that are absent had no tasks: Spark 2 gives a job without partitions
+    a number and writes nothing of it (SPARK-26714), and any other would have taken stages' numbers.
     """
     stages = {stage for job in application.jobs for stage in job.stages}
     stages |= {stage.stage for stage in application.stages}

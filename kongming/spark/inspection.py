@@ -191,7 +191,8 @@ def _covered(spans: Sequence[tuple[float, float]], moments: Sequence[float]) -> 
 
 
 def _first_ends(application: Application) -> np.ndarray:
-    """When each executor's first task ended; the last place is for tasks of no known executor."""
+    """Return when each executor's first task ended; the last place is for tasks of no known
+    executor."""
     ends = np.full(len(application.executors) + 1, np.inf)
     for stage in application.stages:
         np.minimum.at(ends, stage.tasks["executor"], stage.tasks["finish_s"])

@@ -123,8 +123,8 @@ def _replayed(earlier: Estimator, size: Size) -> Replayed:
 def _share(
     earlier: Estimator, own: Replayed, running: Application, job: Job, place: int, slots: int
 ) -> float:
-    """How much of a job that runs is done: by its time, between the share of its tasks that have
-    succeeded and that with as many more as there are slots."""
+    """Return how much of a job that runs is done: by its time, between the share of its tasks that
+    have succeeded and that with as many more as there are slots."""
     stages = earlier.workload.jobs[place].stages
     expected = sum(len(earlier.workload.stages[each].lengths) for each in stages)
     finished = sum(
@@ -141,8 +141,8 @@ def _share(
 def _reached(
     replayed: Replayed, done: int, place: int, share: float | None, waited_s: float
 ) -> float:
-    """When the earlier run's replay has done as much. Where no job runs (``share`` is None) the
-    driver has worked for ``waited_s``, which takes as long at any size."""
+    """Return when the earlier run's replay has done as much. Where no job runs (``share`` is None)
+    the driver has worked for ``waited_s``, which takes as long at any size."""
     spans = replayed.job_spans
     at = float(np.sort(spans[:, 1])[done - 1]) if done else 0.0
     if share is None:

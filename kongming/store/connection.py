@@ -215,7 +215,7 @@ def _write_transaction(connection: sa.Connection) -> Iterator[sa.Connection]:
 
 
 def _migrate_if_needed(engine: sa.Engine, *, may_write: bool) -> bool:
-    """Whether there were no tables before."""
+    """Return whether there were no tables before."""
     sqlite = engine.dialect.name == "sqlite"
     with engine.connect() as connection:
         if sqlite:

@@ -43,7 +43,7 @@ def translated(url: sa.URL) -> Iterator[None]:
 
 
 def _is_about_content(error: exc.StatementError) -> bool:
-    """Whether the same statement would always fail, for what it is to write."""
+    """Return whether the same statement would always fail, for what it is to write."""
     if isinstance(error, exc.DataError | exc.IntegrityError):
         return True
     # Classes of PostgreSQL: data, constraints, and limits such as the size of an index's row.
@@ -101,7 +101,7 @@ tells it of what fails on a connection, and not where connecting itself fails.""
 
 
 def _cause(error: exc.SQLAlchemyError) -> tuple[str, str] | None:
-    """What is wrong with the store as a whole and the way out, where it is known."""
+    """Return what is wrong with the store as a whole and the way out, where it is known."""
     if isinstance(error, exc.TimeoutError):
         return "has no free connection.", "Send fewer requests at a time."
     if not isinstance(error, exc.DBAPIError):

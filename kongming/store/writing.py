@@ -41,7 +41,7 @@ def now() -> datetime:
 
 
 def _outdated(stored: sa.ColumnElement[datetime], new: sa.ColumnElement[datetime]) -> Any:
-    """Whether what is stored is of no later time, or of one that a wrong clock gave it."""
+    """Return whether what is stored is of no later time, or of one that a wrong clock gave it."""
     return sa.or_(stored <= new, stored > now() + _FUTURE)
 
 

@@ -250,7 +250,8 @@ def _groups(root: Path) -> dict[str, dict[str, float]]:
 
 
 def _is_reported(name: str) -> bool:
-    """Whether a message can hold the name: the server would refuse all that comes with it."""
+    """Return whether a message can hold the name: the server would refuse all that comes with
+    it."""
     return name.isascii() and name.isprintable() and len(name) <= _LONGEST_NAME
 
 

@@ -269,8 +269,8 @@ class Link:
         return None
 
     def _hopeless(self, code: grpc.StatusCode, batch: Sequence[Entry]) -> bool:
-        """Whether the server has often enough not coped with what this batch begins with. One of
-        several records is then looked for by sending each for itself."""
+        """Return whether the server has often enough not coped with what this batch begins with.
+        One of several records is then looked for by sending each for itself."""
         if code not in _UNFORESEEN:
             return False
         first, tries = self._tries

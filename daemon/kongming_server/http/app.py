@@ -259,8 +259,8 @@ def _gate(guard: Guard, connections: Connections) -> Any:
 def _departing(
     guard: Guard, ticket: Ticket, peer: str, answered: web.StreamResponse
 ) -> asyncio.Future[None] | None:
-    """What is done once a large answer has been sent; what is small lies with the system at once.
-    A connection that waits with it counts as idle. Raises OverloadedError."""
+    """Return a future that is done once a large answer has been sent; what is small lies with the
+    system at once. A connection that waits with it counts as idle. Raises OverloadedError."""
     body = answered.body if isinstance(answered, web.Response) else None
     size = len(body) if isinstance(body, bytes) else 0
     if size < _LARGE_BYTES or not ticket.caller.identified:

@@ -103,7 +103,7 @@ def _parsed(body: bytes, kind: type[M], batch: int) -> M:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a body, in words of JSON: neither Python's nor the parser's."""
+    """Return what is wrong with a body, in words of JSON: neither Python's nor the parser's."""
     match error:
         case json.JSONDecodeError():
             return f"it is not JSON ({error.msg}: line {error.lineno}, column {error.colno})"
@@ -127,7 +127,8 @@ def _reason(error: Exception) -> str:
 
 
 def _unknown_field(message: str, name: str, place: str) -> str:
-    """What is said of a ``name`` that the ``message`` at ``place``, as the parser has it, lacks."""
+    """Return what is said of a ``name`` that the ``message`` at ``place``, as the parser has it,
+    lacks."""
     fields = descriptor_pool.Default().FindMessageTypeByName(message).fields
     near = UnknownNameError("field", name, (field.name for field in fields))
     meant = f" (did you mean {' or '.join(near.suggestions[:2])}?)" if near.suggestions else ""

@@ -247,7 +247,7 @@ class Ingest:
                 self._room.notify_all()
 
     def _ready(self) -> list[_Key]:
-        """Whose reports can be written now, in turn: all of them once the server is about to
+        """Return whose reports can be written now, in turn: all of them once the server is about to
         end."""
         now = _now()
         return [
@@ -269,9 +269,9 @@ class Ingest:
                 await self._filled.wait()
 
     def _distance_s(self, count: int) -> float:
-        """How long the next transaction is put off: the longer, the more nodes it is worth it for;
-        and how long the next records of a node are, the longer, the more it brought. Who reports
-        alone, one record after another, waits little."""
+        """Return how long the next transaction is put off: the longer, the more nodes it is worth
+        it for; and how long the next records of a node are, the longer, the more it brought. Who
+        reports alone, one record after another, waits little."""
         return self._gather_s * min(1.0, max(_LEAST_SHARE, count / _WORTH_GATHERING))
 
     def _take(self) -> list[_Waiting]:
@@ -343,12 +343,13 @@ def _now() -> float:
 
 
 def _nodes(group: Sequence[_Waiting]) -> int:
-    """How many nodes the records of these reports are of."""
+    """Return how many nodes the records of these reports are of."""
     return len({waiting.report.records[0].node_id for waiting in group})
 
 
 def _shares(accepted: Accepted, reports: Sequence[Report]) -> list[Accepted | Exception]:
-    """What of the transaction's result is each report's. A record that came twice is one's."""
+    """Return what of the transaction's result is each report's. A record that came twice is
+    one's."""
     new = set(accepted.rows)
     refused = {(refusal.node_id, refusal.id): refusal for refusal in accepted.refused}
     shares: list[Accepted | Exception] = []

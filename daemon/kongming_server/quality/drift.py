@@ -140,7 +140,7 @@ class DriftTest:
         return self._verdict
 
     def _odds(self, score: float, token: str) -> np.ndarray:
-        """What a unit of each bet's capital becomes; the score is one of all scores then."""
+        """Return what a unit of each bet's capital becomes; the score is one of all scores then."""
         order, within = _uniforms(token)
         key = (score, order)
         rank, count = bisect_left(self._keys, key), len(self._keys)

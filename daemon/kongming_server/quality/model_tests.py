@@ -110,8 +110,8 @@ class ModelTests:
         return rows[::-1]
 
     def _witnesses(self) -> dict[str, str]:
-        """Whose word each node's is: its agent's credentials; where all have the same ones, or
-        none, each node speaks for itself."""
+        """Return whose word each node's is: its agent's credentials; where all have the same ones,
+        or none, each node speaks for itself."""
         agents = self._store.agents()
         holders = {a.node_id: str(a.document.get("bound_to") or a.node_id) for a in agents}
         if len(set(holders.values())) > 1:

@@ -367,7 +367,7 @@ class Guard:
 
 
 def _nodes_of(caller: Caller, quotas: Quotas) -> int:
-    """How many nodes an agent's credentials may have."""
+    """Return how many nodes an agent's credentials may have."""
     if not caller.nodes:
         return quotas.nodes
     return quotas.named_nodes if any(map(is_pattern, caller.nodes)) else len(caller.nodes)

@@ -155,7 +155,7 @@ class PortDescriptors:
         return int.from_bytes(port, "big") if inet else -1
 
     def _received(self, descriptor: int) -> tuple[int, bool]:
-        """How many bytes, and whether the connection is no more."""
+        """Return how many bytes, and whether the connection is no more."""
         if self._option(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO) < _BYTES_RECEIVED + 8:
             return 0, False
         (size,) = struct.unpack_from("=Q", self._answer, _BYTES_RECEIVED)

@@ -370,12 +370,13 @@ class Floods:
         return ending
 
     def _of_connections(self, connections: int, of_strangers: Iterable[int]) -> float:
-        """What so many take; ``of_strangers`` are the bytes that came over each stranger's."""
+        """Return what so many take; ``of_strangers`` are the bytes that came over each
+        stranger's."""
         opened = sum(not (self._tls and size > 0) for size in of_strangers)
         return opened * _OPENED_BYTES + (connections - opened) * _CONNECTION_BYTES
 
     def _of_ended(self, explained: float) -> float:
-        """What is explained no more since connections were ended just now."""
+        """Return what is explained no more since connections were ended just now."""
         if self._clock() - self._ended_at > _ENDED_S:
             return 0.0
         return min(max(0.0, self._explained_then - explained), _ENDED_BYTES)
@@ -398,6 +399,6 @@ class Floods:
 
 
 def _of_unread(unread: Mapping[str, int], of_an_address: int, most: int) -> int:
-    """What bytes explain that were not read, by the addresses they came from."""
+    """Return what bytes explain that were not read, by the addresses they came from."""
     parts = (min(size * _UNREAD_FACTOR, of_an_address) for size in unread.values())
     return min(sum(parts), most)

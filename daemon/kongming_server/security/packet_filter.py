@@ -73,7 +73,7 @@ def _networks(
 def _program(
     networks: Iterable[tuple[int, int]], four_bits: int, six_bits: int, match: int, other: int
 ) -> bytes:
-    """What returns ``match`` for these networks, and ``other`` for all else."""
+    """Return what returns ``match`` for these networks, and ``other`` for all else."""
     mask = _ALL << (32 - four_bits) & _ALL
     high, low = divmod(((1 << 64) - 1) >> (64 - six_bits) << (64 - six_bits), 1 << 32)
     four: list[_Step] = [(_LOAD_WORD, 0, 0, _NETWORK + 12), (_AND, 0, 0, mask)]

@@ -180,7 +180,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         return ttl_s
 
     def _forecast(self, resident: Resident, *, reserved: bool) -> Forecast | None:
-        """What is predicted for it; None where there is no answer."""
+        """Return what is predicted for it; None where there is no answer."""
         question = Question(
             app=resident.app,
             node=resident.node_id,

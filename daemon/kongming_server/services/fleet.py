@@ -374,7 +374,7 @@ def _quota_of(node_id: str, known: Agent | None) -> str:
 
 
 def _bringing(agent: Agent) -> str:
-    """Who brings an agent's reports: whose node it is, or the node where callers are not
+    """Return who brings an agent's reports: whose node it is, or the node where callers are not
     authenticated."""
     return agent.bound_to or agent.facts.id
 
@@ -385,8 +385,8 @@ async def _let_others(number: int) -> None:
 
 
 def _is_requested(agent: Agent, record: Run | Signature) -> bool:
-    """Whether an operator or a server asked for it, so that models may learn from it. Agents and
-    schedulers report what they like; where callers are not authenticated, all are operators."""
+    """Return whether an operator or a server asked for it, so that models may learn from it. Agents
+    and schedulers report what they like; where callers are not authenticated, all are operators."""
     return spoken_by_an_operator() or agent.was_asked(record.campaign, record.app)
 
 

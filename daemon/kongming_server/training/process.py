@@ -218,7 +218,7 @@ class _Worker:
 
 
 def _fitting(setup: Mapping[str, Any]) -> tuple[Fit, int]:
-    """What fits a model, and how many it fits at a time."""
+    """Return what fits a model, and how many it fits at a time."""
     if not setup["dask"]:
         from kongming_server.training.fitting import fit_text
 

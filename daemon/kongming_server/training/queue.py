@@ -267,7 +267,7 @@ class Training:
         return self._store_
 
     def _seen(self, row: StoredOperation) -> Operation:
-        """What the store says of another server's, or of one of long ago."""
+        """Return what the store says of another server's, or of one of long ago."""
         return Operation.from_stored(row).abandoned(self._now(), _SILENT_AFTER_S)
 
     def _begin_next(self) -> None:
@@ -386,7 +386,7 @@ class Training:
         self.trained(outcome)
 
     def _read(self, outcome: Outcome) -> tuple[persist.ModelFile | None, bool]:
-        """What was trained, None where it was deleted in the meantime, and whether it is in
+        """Return what was trained, None where it was deleted in the meantime, and whether it is in
         service: an operator may have chosen another version since it was promoted."""
         key = (outcome.app, outcome.placement)
         document = self._store.model(*key, version=outcome.version)
@@ -405,7 +405,7 @@ class Training:
             await asyncio.sleep(TOLD_EVERY_S)
 
     def _cancel_requested(self, operation_id: str) -> bool:
-        """Whether another server was asked to cancel it."""
+        """Return whether another server was asked to cancel it."""
         self._write(operation_id)
         return self._store.operation(f"{operation_id}/{_CANCEL}") is not None
 
@@ -457,7 +457,8 @@ class Training:
             self._metrics.training.labels("running").set(len(self._at_work))
 
     def _is_dead(self, owner: str) -> bool:
-        """Whether a server that worked on something was on this machine and is there no more."""
+        """Return whether a server that worked on something was on this machine and is there no
+        more."""
         host, _, rest = owner.partition("/")
         pid, _, _ = rest.partition("/")
         if host != socket.gethostname() or not pid.isdigit() or owner == self.owner:

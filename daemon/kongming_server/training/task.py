@@ -133,7 +133,8 @@ def _outdated(
     changed_at: float | None,
     since: float | None,
 ) -> bool:
-    """Whether the program drifts, and this model knows no more of that than the one in service."""
+    """Return whether the program drifts, and this model knows no more of that than the one in
+    service."""
     if changed_at is None or incumbent is None:
         return False
     return document["identity"] == incumbent.get("identity") and (
@@ -142,7 +143,7 @@ def _outdated(
 
 
 def _learnt(document: Mapping[str, Any], runs: Sequence[Run]) -> bool:
-    """Whether this model was trained on just these runs."""
+    """Return whether this model was trained on just these runs."""
     try:
         known = int(document["runs"]["total"]) + len(document["runs"]["dropped"])
         identity, suite = document["identity"], document["suite_version"]

@@ -45,7 +45,7 @@ Findings = list[tuple[str, str]]
 
 
 def _short(machines: Sequence[Row]) -> Findings:
-    """What the longest recording is too short for."""
+    """Return what the longest recording is too short for."""
     longest_s = 3600.0 * max((row["hours"] for row in machines), default=0.0)
     limit_s, cannot = next(
         ((limit_s, cannot) for limit_s, cannot in _TOO_SHORT if longest_s < limit_s), (0.0, "")

@@ -120,7 +120,7 @@ def _register(
 
 
 def _registered(path: Path, held: Held) -> dict[str, Any]:
-    """What the table states of a pre-registration."""
+    """Return what the table states of a pre-registration."""
     from kongming.campaigns.preregistration import registered, statement
 
     first = min((run.started_at for run in held.runs), default=None)

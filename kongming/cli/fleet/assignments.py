@@ -166,9 +166,9 @@ def _name_of(service: RemoteService, node_id: str) -> str:
 
 
 def _of_unknown(service: RemoteService, app: str) -> list[str]:
-    """What to say of an application that the server does not know. A scheduler may hold a place for
-    one before its first profile, but by hand it is most likely a slip of the pen. Nothing is said
-    where the caller may not list applications."""
+    """Return what to say of an application that the server does not know. A scheduler may hold a
+    place for one before its first profile, but by hand it is most likely a slip of the pen. Nothing
+    is said where the caller may not list applications."""
     try:
         known = [report.name for report in service.applications()]
     except KongmingError:

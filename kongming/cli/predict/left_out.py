@@ -73,7 +73,7 @@ def _by_reason(ranking: Ranking, candidates: Sequence[NodeReport]) -> dict[str, 
 
 
 def _reason(report: NodeReport) -> str:
-    """What a node shows itself, in the order in which a ranking looks at it; else empty."""
+    """Return what a node shows itself, in the order in which a ranking looks at it; else empty."""
     if report.state in OUT_OF_SERVICE:
         return report.state
     if report.last_fingerprint_at is None:

@@ -386,7 +386,8 @@ def _inputs(
     ratio: float | None,
     other: tuple[Path, float] | None,
 ) -> tuple[InputGrowth, Application]:
-    """How the time grows with the input, and the other sample's run, which it is learned from."""
+    """Return how the time grows with the input, and the other sample's run, which it is learned
+    from."""
     from kongming.records.errors import CannotAnswerError
     from kongming.spark.finished_runs import require_finished
     from kongming.spark.model.corrections.input_growth import learn_input_growth

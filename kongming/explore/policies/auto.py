@@ -199,7 +199,7 @@ def _most_removed(
 
 
 def _spans_decades(values: Floats) -> bool:
-    """Whether logarithms are modelled, so that a cliff does not hide all else."""
+    """Return whether logarithms are modelled, so that a cliff does not hide all else."""
     return bool(len(values) and values.min() > 0.0 and values.max() > _DECADES * values.min())
 
 
@@ -217,7 +217,8 @@ def _share(values: Floats) -> Floats:
 
 
 def _local(runs: Floats, misses: Floats, points: Floats) -> Floats:
-    """How much the model errs near each point, as a multiple of its mean, from 1/2 upwards."""
+    """Return how much the model errs near each point, as a multiple of its mean, from 1/2
+    upwards."""
     away, near = cKDTree(runs).query(points, k=min(_NEAREST, len(runs)))
     away, near = np.atleast_2d(away.T).T, np.atleast_2d(near.T).T
     closeness = 1.0 / (away + 1e-3)

@@ -126,7 +126,8 @@ class _Search:
         return scores
 
     def hinges(self, normals: Floats, offsets: Floats) -> tuple[Floats, Floats]:
-        """Where the lines of the two sides meet: the kink of a function that is continuous."""
+        """Return where the lines of the two sides meet: the kink of a function that is
+        continuous."""
         slopes = self.moments.slopes(self.sides(normals, offsets))
         difference = slopes[:, 0] - slopes[:, 1]
         length = np.linalg.norm(difference[:, 1:], axis=1)
@@ -139,15 +140,15 @@ class _Search:
         )
 
     def is_hinge(self, normal: Floats, offset: float) -> bool:
-        """Whether the lines of both sides meet within the gap between them."""
+        """Return whether the lines of both sides meet within the gap between them."""
         met, at = self.hinges(normal[None], np.array([offset]))
         before, after = self.sides(normal[None], np.array([offset])), self.sides(met, at)
         return bool((before == after).all() or (before != after).all())
 
 
 def _slope_directions(U: Floats, y: Floats, live: np.ndarray) -> Floats:
-    """Where the function rises, and where the line through all samples errs: of a function of a
-    weighted sum, both are directions of its weights."""
+    """Return where the function rises, and where the line through all samples errs: of a function
+    of a weighted sum, both are directions of its weights."""
     directions = []
     target = y - y.mean()
     for _ in range(2):

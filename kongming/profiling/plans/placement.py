@@ -81,7 +81,7 @@ def _socket(node: NodeFacts, cpu: int) -> int:
 
 
 def _related(node: NodeFacts, placement: str, first: int, neighbour: int) -> bool:
-    """Whether ``neighbour`` has this placement relative to the application's first CPU."""
+    """Return whether ``neighbour`` has this placement relative to the application's first CPU."""
     match placement:
         case "same-core":
             return neighbour == first

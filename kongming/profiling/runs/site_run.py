@@ -53,7 +53,8 @@ def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> 
 
 
 def _timed(app: Application) -> dict[str, Any]:
-    """What the processor time of a run is of, where it is not that of one CPU of a program."""
+    """Return what the processor time of a run is of, where it is not that of one CPU of a
+    program."""
     kind = {} if app.kind == "batch" else {APP_KIND: app.kind}
     cpus = {} if app.cpus == 1 else {APP_CPUS: app.cpus}
     return {**kind, **cpus}

@@ -114,7 +114,7 @@ def choose_terms(runs: Runs, requested: Terms, items: float | None) -> ChosenTer
 
 
 def _better(errors: Floats, others: Floats) -> bool:
-    """Whether ``errors`` are lower by ``GAIN`` and by more than one standard error."""
+    """Return whether ``errors`` are lower by ``GAIN`` and by more than one standard error."""
     gain = others - errors
     mean = float(gain.mean())
     if mean <= NOTHING or mean < GAIN * float(others.mean()):

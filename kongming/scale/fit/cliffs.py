@@ -97,7 +97,8 @@ def find_edge(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
 
 
 def _within_reach(inner: Runs, outer: Points) -> bool:
-    """Whether the terms that are fitted to the inner runs can predict the outer machine counts."""
+    """Return whether the terms that are fitted to the inner runs can predict the outer machine
+    counts."""
     counts = np.unique(inner.points.machines)
     low, high = float(outer.machines.min()), float(outer.machines.max())
     return bool(
@@ -108,7 +109,8 @@ def _within_reach(inner: Runs, outer: Points) -> bool:
 
 
 def _missed(runs: Runs, inner: Runs, fit: ErnestFit) -> bool:
-    """Whether the same terms, fitted to all runs, miss some as they miss none of the inner ones."""
+    """Return whether the same terms, fitted to all runs, miss some as they miss none of the inner
+    ones."""
     every = fit_ernest(runs, fit.terms, fit.items, relative=True)
     worst, usual = (
         float(np.max(np.abs(np.log(each.predict(of.configurations) / of.typical))))
@@ -120,8 +122,8 @@ def _missed(runs: Runs, inner: Runs, fit: ErnestFit) -> bool:
 def _predicted_piecewise(
     runs: Runs, outer: Integers, terms: Sequence[Term], items: float | None
 ) -> bool:
-    """Whether a piecewise fit predicts each of the outer configurations when it is left out: then
-    the cliff is at a lower load, with enough runs beyond it."""
+    """Return whether a piecewise fit predicts each of the outer configurations when it is left out:
+    then the cliff is at a lower load, with enough runs beyond it."""
     for configuration in outer:
         fit = fit_piecewise(runs.without([configuration]), terms, items)
         if fit is None:

@@ -107,7 +107,8 @@ class _Queue:
         self._waiting = still_waiting
 
     def _reservation(self, now: float) -> tuple[float, int]:
-        """When the first job that waits can start as planned, and the processors left over then."""
+        """Return when the first job that waits can start as planned, and the processors left over
+        then."""
         planned = self._planned
         while planned[0][0] <= now:
             # It runs longer than planned.

@@ -89,7 +89,7 @@ def speculation_of(application: Application, attempt: StageAttempt) -> Speculati
 
 
 def _just_freed(tasks: np.ndarray, place: int) -> bool:
-    """Whether a slot of the task's executor had become free right before its launch."""
+    """Return whether a slot of the task's executor had become free right before its launch."""
     moment = tasks["launch_s"][place]
     ends = tasks["finish_s"][tasks["executor"] == tasks["executor"][place]]
     return bool(((ends <= moment) & (ends > moment - SLACK_S)).any())

@@ -377,7 +377,7 @@ def _first(tasks: np.ndarray, slots: SlotCounts) -> Mask:
 
 
 def _readers(attempts: Sequence[StageAttempt]) -> list[bool]:
-    """Whether each stage reads what an earlier one persisted."""
+    """Return whether each stage reads what an earlier one persisted."""
     persisted: set[int] = set()
     readers = []
     for attempt in attempts:

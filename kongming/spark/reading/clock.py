@@ -119,7 +119,8 @@ class DriverClock:
         self.last_ms = max(self.last_ms, moment)
 
     def _undone_by(self, ahead_ms: int) -> int:
-        """How many of the last steps a step forward undoes: the latest alone, or all of them."""
+        """Return how many of the last steps a step forward undoes: the latest alone, or all of
+        them."""
         if ahead_ms > STEP_MS and self._confirmed:
             latest = self._confirmed[-1].ms
             for count, back in ((1, latest), (len(self._confirmed), self._total_ms)):

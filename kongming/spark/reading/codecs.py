@@ -121,7 +121,7 @@ def _zstd(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _lz4_frame(file: BinaryIO) -> Iterator[bytes]:
-    """What the program lz4 writes; Spark itself does not."""
+    """Return what the program lz4 writes; Spark itself does not."""
     import cramjam
 
     try:

@@ -483,14 +483,14 @@ _JOB_PROPERTIES = {
 
 
 def _identity(start: events.ApplicationStart) -> tuple[object, ...]:
-    """What differs between two applications, and two attempts of one."""
+    """Return what differs between two applications, and two attempts of one."""
     if start.app_id is None:
         return start.app_name, start.timestamp
     return start.app_id, start.app_attempt_id
 
 
 def _fits(numbers: tuple[int, int, int]) -> bool:
-    """Whether a task may have this index, partition and attempt."""
+    """Return whether a task may have this index, partition and attempt."""
     *places, attempt = numbers
     return all(-1 <= place < 1 << 31 for place in places) and 0 <= attempt < 1 << 15
 

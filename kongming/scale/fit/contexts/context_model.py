@@ -293,8 +293,8 @@ class ContextModel:
         return len({context[place] for context in self.contexts}) > 1
 
     def _beyond(self, place: int, value: Value) -> float:
-        """How far a number is outside those that were run: in logs, or in standard deviations of a
-        column without logs."""
+        """Return how far a number is outside those that were run: in logs, or in standard
+        deviations of a column without logs."""
         column = self.columns[place]
         if column.names:
             return 0.0

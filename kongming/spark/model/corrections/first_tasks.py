@@ -161,7 +161,7 @@ def _difference(stage: StageWork) -> tuple[float, float] | None:
 
 
 def _pooled(known: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """What the stages have in common, and the variance between them."""
+    """Return what the stages have in common, and the variance between them."""
     if not known:
         return 0.0, TINY
     values = np.array([value for value, _ in known])
