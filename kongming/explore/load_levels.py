@@ -6,7 +6,7 @@ levels, whose covariance is that of the programs measured before (weighted by ho
 this one, and shrunk towards one that knows only resources and intensities), says by how much each
 level would reduce the variance that is left over all of them. Pure.
 
-The profiler's policies learn from the runs of a single program, of which there are few or none here.
+The profiler's policies learn from the runs of one program, of which there are few or none here.
 """
 
 from __future__ import annotations

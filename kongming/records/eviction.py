@@ -84,8 +84,8 @@ def _medians_of_others(runs: Sequence[Run]) -> dict[str, float]:
 
 
 class Watch:
-    """What the runs of a campaign read so far: whether the files of the newest had left the page
-    cache, so that it is taken again."""
+    """Bytes that the runs of a campaign read so far: whether the files of the newest had left the
+    page cache, so that it is taken again."""
 
     def __init__(self) -> None:
         self._seen: dict[str, list[Run]] = {}
