@@ -23,7 +23,10 @@ SOURCES = (
     *sorted(Path(*kongming.explore.__path__).rglob("*.py")),
     *(
         HERE / f"{name}.py"
-        for name in ("peer_runs", "select_points", "program_worlds", "measured_worlds")
+        for name in (
+            *("peer_runs", "select_points", "program_worlds"),
+            *("measured_worlds", "learners", "fit_learners"),
+        )
     ),
 )
 """What a result depends on in addition to its arguments, which include the world."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.explore.fit_learners import best_error
 from benchmarks.explore.functions import world
 from benchmarks.explore.measured_worlds import NAMES, columns, measured_worlds
 from benchmarks.explore.select_points import gp_variance, sobol, with_value
+from kongming.explore.tree import ObliqueModelTree
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "explore"
 
@@ -43,6 +46,18 @@ def test_a_failed_run_has_no_value_and_is_not_repeated(policy: object) -> None:
     assert len(with_value(y, known)) < len(known)
     chosen = policy(X, y, known, 6, 0)  # type: ignore[operator]
     assert len({*chosen, *known}) == 18
+
+
+def test_the_settings_that_err_least_are_taken() -> None:
+    at = world("EXPABS", 2)
+    _, X = columns(at)
+    rows = np.random.default_rng(0).choice(len(X), 60, replace=False)
+    line = partial(ObliqueModelTree, min_samples_leaf=60)
+    tree = partial(ObliqueModelTree, random_state=0)
+    alone, both = (
+        best_error(variants, X, at.table.values, rows, 0) for variants in ([line], [line, tree])
+    )
+    assert both < 0.1 * alone
 
 
 def test_table_6() -> None:
