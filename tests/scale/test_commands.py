@@ -101,6 +101,22 @@ def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert [row["machines"] for row in curve["curve"]] == [1, 8, 64] * 2
 
 
+def test_the_output_says_which_form_has_the_terms(kongming: Kongming, tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    write_runs(table, measured(published("regression"), grid((1, 2, 4, 8), (0.05, 0.1)), 0.03))
+    report = answer(kongming, "fit", table)
+    weights = {entry["form"]: entry["weight"] for entry in report["stack"]}
+    assert list(weights.values()) == sorted(weights.values(), reverse=True)
+    assert report["terms_form"] == "cliff"
+    shown = kongming("scale", "fit", table).stdout
+    assert f"term of cliff ({100 * weights['cliff']:.0f} % of the weight)" in shown
+    # Forms come first, by their weights; the terms of a kind that is fitted alone are its own.
+    assert shown.index(next(iter(weights))) < shown.index("term of")
+    alone = answer(kongming, "fit", table, "--model", "ernest")
+    assert alone["terms_form"] is None
+    assert "term of" not in kongming("scale", "fit", table, "--model", "ernest").stdout
+
+
 def test_fewer_machines_than_were_run_are_not_advised(kongming: Kongming, tmp_path: Path) -> None:
     table, model = tmp_path / "runs.csv", tmp_path / "model.json"
     table.write_text("machines,seconds\n4,50\n8,30\n12,25\n")

@@ -289,10 +289,10 @@ def _show(model: ScaleModel) -> None:
         f"Model of {model.label}: {report['runs']} runs of {report['configurations']} "
         f"configurations, {report['model']}"
     )
-    rows = [(key, f"{value:.6g}") for key, value in report["terms"].items()]
     console.print(title, markup=False)
-    console.print(output.table(("term", "seconds"), rows, right=("seconds",)))
     _show_stack(report)
+    rows = [(key, f"{value:.6g}") for key, value in report["terms"].items()]
+    console.print(output.table((_terms_title(report), "seconds"), rows, right=("seconds",)))
     errors = [
         ("this model, leave one out", report["loo_error_pct"]),
         ("with the choice of its weights (nested)", report["nested_error_pct"]),
@@ -322,6 +322,18 @@ def _show(model: ScaleModel) -> None:
     console.print()
 
 
+def _terms_title(report: Mapping[str, Any]) -> str:
+    """Return the title of the terms: those of a stack are of one of its forms."""
+    from kongming.scale.fit.stack import BACKBONE
+
+    for entry in report["stack"] or ():
+        # Files of earlier versions do not name the form.
+        if entry["form"] == report.get("terms_form", BACKBONE):
+            weight = per_cent(100 * entry["weight"], ".0f")
+            return f"term of {entry['form']} ({weight} of the weight)"
+    return "term"
+
+
 def _show_stack(report: Mapping[str, Any]) -> None:
     """Print the forms of a stack with their weights at the largest machine count and beyond it."""
     if not report["stack"]:
@@ -333,7 +345,7 @@ def _show_stack(report: Mapping[str, Any]) -> None:
             per_cent(100 * entry["weight_beyond"], ".0f"),
             None if entry["loo_error_pct"] is None else per_cent(entry["loo_error_pct"]),
         )
-        for entry in report["stack"]
+        for entry in sorted(report["stack"], key=lambda entry: -entry["weight"])
     ]
     columns = ("form", "weight", "twice the machines", "error")
     output.console().print(output.table(columns, rows, right=columns[1:]))

@@ -17,7 +17,7 @@ from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.nearest import fit_amdahl, fit_nearest
 from kongming.scale.fit.spread import CALIBRATED_AT, Spread, measure_spread
-from kongming.scale.fit.stack import FOLDS, StackFit, fit_stack
+from kongming.scale.fit.stack import BACKBONE, FOLDS, StackFit, fit_stack
 from kongming.scale.fit.stack_spread import StackSpread, measure_stack_spread
 from kongming.scale.fit.terms import DEFAULT, SETUP, Term, Terms, term
 from kongming.scale.fit.validation import (
@@ -149,6 +149,7 @@ def _fit(
     _warn(warnings, runs, backbone, judged.scores.mean_pct, noise, settings, has_scale)
     report: dict[str, Any] = {
         "terms": _coefficients(backbone),
+        "terms_form": BACKBONE if stacked else None,
         "terms_reason": chosen.reason,
         "model": fit.kind,
         "model_reason": judged.reason,
