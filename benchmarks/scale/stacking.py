@@ -1,11 +1,14 @@
 """Generated tables: the stack next to each of its forms, and one model over contexts.
 
-    python benchmarks/scale/stacking.py [--tables 300] [--contexts 40] [--seed 100000] [--simulated]
+    python benchmarks/scale/stacking.py [--tables 300] [--contexts 40] [--own-runs 0]
+        [--seed 100000] [--simulated]
 
 Prints one JSON document. For each table (``generated.py``) its largest machine counts (one, a
 third, half of them) and single counts are left out and predicted; an error is the mean of
 |predicted / measured - 1| at what was left out. The factors of the stack were chosen with seeds
-below 50000 of ``generated.py``: prove it with others, or with ``--simulated``.
+below 50000 of ``generated.py``: prove it with others, or with ``--simulated``. ``--own-runs`` takes
+so many tables, and predicts the same left-out machine counts of a context from all other contexts
+and none, one, up to five of its own configurations.
 """
 
 from __future__ import annotations
@@ -52,6 +55,10 @@ SINGLE = ("largest_of_one", "smallest_of_one", "between_of_one")
 MORE = 2
 """The questions of ``SINGLE`` are repeated for so many more contexts of a table, drawn again: what
 is worse in one question of twenty takes many to show."""
+
+MOST_OWN, CONTEXTS_OF_TABLE, LEAST_COUNTS = 5, 3, 4
+"""Own configurations of a context that is predicted with few, contexts of a table that are, and the
+minimum number of machine counts of each."""
 
 ENDS = ("lower", "upper")
 LEAST_ERROR = 0.005
@@ -211,7 +218,7 @@ def of_contexts(jobs: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
             of_another = context_questions(complete, np.random.default_rng([seed + number, more]))
             splits += [(kind, learn) for kind, learn in of_another if kind in SINGLE]
         for kind, learn in splits:
-            model = _fitted(complete, learn)
+            model = fitted_part(complete, learn)
             of_table = [
                 judge_context(model, complete, learn, i)
                 for i in np.unique(complete.owner[~learn]).tolist()
@@ -275,12 +282,68 @@ def context_questions(
     ]
 
 
+def own_runs_questions(
+    complete: ContextTable, random: np.random.Generator, most: int = CONTEXTS_OF_TABLE
+) -> list[tuple[int, Floats, list[NDArray[np.bool_]]]]:
+    """Return at most so many contexts by number, each with a third of its machine counts, which are
+    predicted, and the runs to learn from: with none, one, two, ... configurations of its own, which
+    are drawn at random; each is among the next ones."""
+    machines, splits = complete.runs.points.machines, []
+    for i in random.permutation(len(complete.contexts)).tolist():
+        own = complete.owner == i
+        counts = random.permutation(np.unique(machines[own]))
+        if len(counts) < LEAST_COUNTS or len(splits) == most:
+            continue
+        left, rest = np.split(counts, [len(counts) // 3])
+        learn = [~own | np.isin(machines, rest[:k]) for k in range(min(MOST_OWN, len(rest)) + 1)]
+        splits.append((i, left, learn))
+    return splits
+
+
+def of_own_runs(jobs: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
+    """Compare the errors of the same left-out configurations by the number of own ones, with those
+    without any: ``over_none`` is the ratio, by context."""
+    rows: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
+    for number, each in enumerate(jobs):
+        complete = context_table(each)
+        random = np.random.default_rng([seed + number, 2])
+        for i, left, learns in own_runs_questions(complete, random):
+            judged = (complete.owner == i) & np.isin(complete.runs.points.machines, left)
+            none = 0.0
+            for own, learn in enumerate(learns):
+                error = judge_context(fitted_part(complete, learn), complete, learn, i, judged)
+                none = error["stack"] if own == 0 else none
+                rows[own].append((error["stack"], none, error["held"]))
+    document: dict[str, Any] = {}
+    for own, each_row in sorted(rows.items()):
+        errors, without, held = np.array(each_row).T
+        ratio = (errors + LEAST_ERROR) / (without + LEAST_ERROR)
+        document[str(own)] = {
+            "contexts": len(errors),
+            "mean_pct": 100.0 * float(errors.mean()),
+            "median_pct": 100.0 * float(np.median(errors)),
+            "mean_pct_of_none": 100.0 * float(without.mean()),
+            "over_none": {
+                "geometric_mean": float(np.exp(np.mean(np.log(ratio)))),
+                "p95": float(np.quantile(ratio, 0.95)),
+            },
+            "coverage": float(held.mean()),
+        }
+    return document
+
+
 def judge_context(
-    model: ContextModel, complete: ContextTable, learn: NDArray[np.bool_], i: int
+    model: ContextModel,
+    complete: ContextTable,
+    learn: NDArray[np.bool_],
+    i: int,
+    judged: NDArray[np.bool_] | None = None,
 ) -> dict[str, float]:
-    """Return the errors of the model and of relative Ernest on one context's left-out runs."""
+    """Return the errors of the model and of relative Ernest on one context's left-out runs, or
+    those of them that are ``judged``."""
     own = complete.owner == i
-    training, left = complete.runs.take(own & learn), complete.runs.take(own & ~learn)
+    training = complete.runs.take(own & learn)
+    left = complete.runs.take(own & ~learn if judged is None else judged)
     points = left.configurations
     at = model.at(dict(zip(complete.columns, map(show, complete.contexts[i]), strict=True)))
     answers = [at.predict(each) for each in points.configurations()]
@@ -294,7 +357,8 @@ def judge_context(
     return error
 
 
-def _fitted(complete: ContextTable, learn: Any) -> Any:
+def fitted_part(complete: ContextTable, learn: NDArray[np.bool_]) -> ContextModel:
+    """Fit some of the runs; contexts without any are left out."""
     owner = complete.owner[learn]
     present = sorted(set(owner.tolist()))
     renumbered = np.array([present.index(i) for i in owner.tolist()])
@@ -312,12 +376,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=int, default=300)
     parser.add_argument("--contexts", type=int, default=40)
+    parser.add_argument("--own-runs", type=int, default=0)
     parser.add_argument("--seed", type=int, default=100_000)
     parser.add_argument("--simulated", action="store_true", help="tables of simulated.py")
     options = parser.parse_args()
     source = simulated if options.simulated else generated
     document: dict[str, Any] = {"seed": options.seed, "made_by": source.__name__}
-    seeds = range(options.seed, options.seed + max(options.tables, options.contexts))
+    seeds = range(
+        options.seed, options.seed + max(options.tables, options.contexts, options.own_runs)
+    )
     with threadpool_limits(1, user_api="blas"):
         if options.tables:
             tables = (source.table(each) for each in seeds[: options.tables])
@@ -325,6 +392,9 @@ def main() -> None:
         if options.contexts:
             jobs = (source.contexts(each) for each in seeds[: options.contexts])
             document["contexts"] = of_contexts(jobs, options.seed)
+        if options.own_runs:
+            jobs = (source.contexts(each) for each in seeds[: options.own_runs])
+            document["own_runs"] = of_own_runs(jobs, options.seed)
     print(json.dumps(document, indent=2))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.scale.generated import contexts
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.fit import model_file
 from kongming.scale.fit.context_spread import ContextSpread
@@ -560,3 +561,39 @@ def test_next_prints_the_experiment_its_context_and_why_it_extrapolates(
     assert (wide["stop"], wide["next"]) == (True, None)
     # So few runs that the width of the interval is random.
     assert not _next_document(prediction, chosen, 0.3, (), settled=False)["stop"]
+
+
+def test_a_few_runs_of_a_context_do_not_make_it_worse_than_none() -> None:
+    """The same left-out counts, from all other contexts and none, two or three configurations."""
+    ratios: dict[int, list[float]] = {2: [], 3: []}
+    for seed in range(27_000, 27_008):
+        job = contexts(seed)
+        rows = list(zip(*job.columns.values(), strict=True))
+        values = tuple(dict.fromkeys(rows))
+        owner = np.array([values.index(row) for row in rows])
+        machines = job.runs.points.machines
+        random = np.random.default_rng([seed, 2])
+        for i in random.permutation(len(values)).tolist():
+            counts = random.permutation(np.unique(machines[owner == i]))
+            if len(counts) >= 4:
+                break
+        left, rest = np.split(counts, [len(counts) // 3])
+        judged = job.runs.take((owner == i) & np.isin(machines, left))
+        errors = {}
+        for k in (0, *ratios):
+            learn = (owner != i) | np.isin(machines, rest[:k])
+            table = ContextTable(
+                job.runs.take(learn), tuple(job.columns), values, owner[learn], type_column="type"
+            )
+            if k == 0:
+                others = tuple(each for each in values if each != values[i])
+                number = np.array([others.index(values[j]) for j in owner[learn].tolist()])
+                table = replace(table, contexts=others, owner=number)
+            model = fit_contexts(table, Settings(read_terms("default", items=None)))
+            predicted = model.fit_at(values[i]).predict(judged.configurations)
+            errors[k] = float(np.mean(np.abs(predicted / judged.typical - 1.0))) + 0.005
+        for k, each in ratios.items():
+            each.append(np.log(errors[k] / errors[0]))
+    # Two were 1.6 times worse than none when the own fit was the anchor.
+    for each in ratios.values():
+        assert np.exp(np.mean(each)) <= 1.0

@@ -273,8 +273,8 @@ def _show_contexts(model: ContextModel) -> None:
     fixed = report["fixed_time"]
     if fixed is not None:
         console.print(
-            f"Fixed time of all contexts: {fixed['seconds']:.3g} s per run, for those without runs "
-            "at two machine counts.",
+            f"Fixed time of all contexts: {fixed['seconds']:.3g} s per run, for those with few "
+            "configurations.",
             markup=False,
         )
     for text in report["warnings"]:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.scale.fit.contexts.context_cliff import ContextCliff, step_at, steps
 from kongming.scale.fit.contexts.context_common import Together, fit_common
-from kongming.scale.fit.contexts.context_own import LEAST, OwnFits, fit_own, places_in
+from kongming.scale.fit.contexts.context_few import FEW, Compared, subsets
+from kongming.scale.fit.contexts.context_own import LEAST, REACH, OwnFits, fit_own, places_in
 from kongming.scale.fit.contexts.context_process import Process
 from kongming.scale.fit.validation import folds_of, largest_out
 from kongming.scale.points import Integers, Runs
@@ -37,7 +38,9 @@ def compare_own(
     counts = np.unique(data.points.machines)
     ends = float(counts[0]), float(counts[-1])
     alone = process.left_out_each()
-    rows: list[tuple[Floats, Floats, Floats, Integers, Integers]] = []
+    rows: list[Compared] = []
+    numbers: list[Integers] = []
+    drawn: list[Compared] = []
     starts = np.concatenate([[0], np.cumsum([part.count for part in parts])])
 
     def compare(
@@ -50,13 +53,27 @@ def compare_own(
         cliff: ContextCliff | None,
     ) -> None:
         """``common`` (n,) logs of the common model's prediction over the typical time."""
+        compared = own_and_common(i, training, left, common, ends, cliff)
+        if compared is not None:
+            rows.append(compared)
+            numbers.append(at)
+
+    def own_and_common(
+        i: int,
+        training: Runs,
+        left: Runs,
+        common: Floats,
+        ends: tuple[float, float],
+        cliff: ContextCliff | None,
+    ) -> Compared | None:
         fit = fit_own(training, terms, items)
-        if fit is not None:
-            points = left.configurations
-            needed = np.log(left.typical / fit.predict(points))
-            step = step_at(cliff, data.contexts[i])
-            places = places_in(points, training.configurations, ends, step)
-            rows.append((places, common + needed, needed, np.full(len(points), i), at))
+        if fit is None:
+            return None
+        points = left.configurations
+        needed = np.log(left.typical / fit.predict(points))
+        step = step_at(cliff, data.contexts[i])
+        places = places_in(points, training.configurations, ends, step)
+        return Compared(places, np.full(len(points), i), common + needed, needed)
 
     for i, part in enumerate(parts):
         own = place[starts[i] : starts[i + 1]]
@@ -104,14 +121,40 @@ def compare_own(
         left = smallest & (data.inputs.owner % GROUPS == group)
         if left.any() and len(np.unique(data.points.machines[~left])) > 1:
             refit(left, ends)
+    # Contexts are predicted from as few of their configurations as others have.
+    for few in _few(parts):
+        for i, part in enumerate(parts):
+            own = place[starts[i] : starts[i + 1]]
+            for chosen in [] if (own < 0).any() else subsets(few, part.count, i):
+                rest = np.setdiff1d(np.arange(part.count), chosen)
+                common = -process.left_out_fold(own[rest])[0]
+                training, left_out = part.within(chosen), part.within(rest)
+                compared = own_and_common(i, training, left_out, common, ends, cliff)
+                if compared is not None:
+                    drawn.append(compared)
     fits = tuple(fit_own(part, terms, items) for part in parts)
+    configurations = np.array([part.count for part in parts])
     if not rows:
-        return OwnFits.untested(fits), alone
-    places, way, needed, owner, at = (np.concatenate(each) for each in zip(*rows, strict=True))
-    own_fits = OwnFits(fits, places, owner, way, needed)
+        return OwnFits.untested(fits, configurations), alone
+    every, at = Compared.joined(rows, len(REACH)), np.concatenate(numbers)
+    own_fits = OwnFits(
+        fits,
+        every.places,
+        every.owner,
+        every.way,
+        every.needed,
+        configurations,
+        Compared.joined(drawn, len(REACH)),
+    )
     residuals, variances = (each.copy() for each in alone)
-    drawn, unsure = own_fits.left_out()
+    answered, unsure = own_fits.left_out()
     single = at >= 0
-    residuals[at[single]] = drawn[single]
+    residuals[at[single]] = answered[single]
     variances[at[single]] += unsure[single]
     return own_fits, (residuals, variances)
+
+
+def _few(parts: Sequence[Runs]) -> list[int]:
+    """Return the numbers of configurations of contexts that have few, and without one of them."""
+    counts = {part.count for part in parts if part.count < FEW}
+    return sorted(few for few in counts | {count - 1 for count in counts} if few >= LEAST)

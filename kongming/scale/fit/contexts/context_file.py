@@ -11,12 +11,13 @@ from kongming.arrays import Floats
 from kongming.scale.context_columns import Column, Value
 from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.contexts.context_cliff import ContextCliff
+from kongming.scale.fit.contexts.context_few import Compared
 from kongming.scale.fit.contexts.context_fixed import FixedTime
 from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_own import REACH, OwnFits
 from kongming.scale.fit.contexts.context_process import START, Inputs, Process
 from kongming.scale.fit.fit_file import read_ernest, read_floats, read_ranges
-from kongming.scale.points import Points
+from kongming.scale.points import Integers, Points
 from kongming.sealed_document import finite, positive
 
 
@@ -74,7 +75,7 @@ def read_context(document: Mapping[str, Any]) -> ContextModel:
         points=points,
         trend=read_ernest(document["trend"]),
         cliff=_cliff(document.get("cliff"), columns),
-        own=_own(document.get("own"), len(contexts)),
+        own=_own(document.get("own"), np.bincount(owner, minlength=len(contexts))),
         process=_process(document, inputs),
         center=center,
         ranges=read_ranges(document["ranges"]),
@@ -137,11 +138,34 @@ def _cliff(document: Mapping[str, Any] | None, columns: tuple[Column, ...]) -> C
     return ContextCliff(over, under, by, ends, finite(document["jump"]))
 
 
-def _own(document: Mapping[str, Any] | None, contexts: int) -> OwnFits:
+def _own(document: Mapping[str, Any] | None, counts: Integers) -> OwnFits:
     """Files of earlier models over contexts have no fits of each alone."""
+    contexts = len(counts)
     if document is None:
-        return OwnFits.untested((None,) * contexts)
+        return OwnFits.untested((None,) * contexts, counts)
     fits = tuple(None if fit is None else read_ernest(fit) for fit in document["fits"])
+    if len(fits) != contexts:
+        raise ValueError("own")
+    left_out = _compared(document, contexts)
+    drawn = None
+    if "drawn" in document:
+        # Files of earlier models compare no contexts with few configurations.
+        drawn = _compared(document["drawn"], contexts)
+        counts = np.array(document["counts"], dtype=np.intp)
+        if len(counts) != contexts:
+            raise ValueError("counts")
+    return OwnFits(
+        fits,
+        left_out.places,
+        left_out.owner,
+        left_out.way,
+        left_out.needed,
+        counts,
+        drawn or Compared.joined((), len(REACH)),
+    )
+
+
+def _compared(document: Mapping[str, Any], contexts: int) -> Compared:
     owner = np.array(document["owner"], dtype=np.intp)
     places = read_floats(document["places"])
     places = places.reshape(-1, places.size // len(owner) if len(owner) else len(REACH))
@@ -149,11 +173,13 @@ def _own(document: Mapping[str, Any] | None, contexts: int) -> OwnFits:
         # Files of earlier models do not tell the step across a cliff.
         places = np.column_stack([places, np.zeros(len(owner))])
     way, needed = read_floats(document["way"]), read_floats(document["needed"])
-    if len(fits) != contexts or {len(places), len(owner), len(way)} != {len(needed)}:
+    if {len(places), len(owner), len(way)} != {len(needed)}:
+        raise ValueError("own")
+    if len(owner) and not 0 <= owner.min() <= owner.max() < contexts:
         raise ValueError("own")
     if places.shape[1] != len(REACH):
         raise ValueError("places")
-    return OwnFits(fits, places, owner, way, needed)
+    return Compared(places, owner, way, needed)
 
 
 def _column(document: Mapping[str, Any]) -> Column:

@@ -3,8 +3,8 @@
 The model over contexts multiplies: a context has its own level, by which all of its terms are
 longer. Starting takes as long for a small input as for a large one, and a level that is right for
 the work is wrong for it. So the terms, the cliff and the process are fitted once more, to the times
-without a fixed one, and taken where that lessens the errors of what was left out. A context with a
-fit of its own has an intercept of its own, and is answered as if there were no fixed time.
+without a fixed one, and taken where that lessens the errors of what was left out. A context with
+more than a few configurations has an intercept of its own, and is answered as if there were none.
 """
 
 from __future__ import annotations

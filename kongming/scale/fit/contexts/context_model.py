@@ -27,6 +27,7 @@ from kongming.scale.fit.contexts.context_fixed import FixedTime
 from kongming.scale.fit.contexts.context_own import (
     Furthest,
     OwnFits,
+    averaged_variance,
     away_from,
     disagreement,
     places_in,
@@ -83,11 +84,19 @@ class Own:
     furthest: Furthest
     chance: float
 
+    @property
+    def few(self) -> bool:
+        """Tell whether the answer is the average with the common model (``context_few``)."""
+        return self.fits.few(self.owner)
+
     def draw(self, points: Points, common: Floats) -> tuple[Floats, Floats]:
         """Draw logs (n,) of the common model's predictions towards the own fit's, and return the
         variance (n,) that their distance stands for as well."""
         way = common - np.log(self.fit.predict(points))
         places = places_in(points, self.points, self.ends, self.step)
+        if self.few:
+            share = away_from(points, self.points) * self.fits.share_of_own(places, self.owner)
+            return common - share * way, averaged_variance(way, share)
         step = self.fits.step(places, self.owner, way, self.furthest)
         away = away_from(points, self.points)
         untaken = away * (way - step)
@@ -192,8 +201,8 @@ class ContextFit:
 class ContextModel:
     """Model of a job over its ``contexts``. ``points`` (n,) are the configurations that were run,
     each in the context ``process.inputs.owner``. ``known`` and ``new``: the spread in contexts with
-    and without runs. ``fixed`` answers contexts without a fit of their own, if all contexts have
-    a fixed time; but not a context of which a run lies outside what it says of that run (the
+    and without runs. ``fixed`` answers contexts with few configurations or none, if all contexts
+    have a fixed time; but not a context of which a run lies outside what it says of that run (the
     interval of ``CALIBRATED_AT``), which is answered as if there were none. ``type_column`` is the
     column of machine types, if one is named."""
 
@@ -249,7 +258,7 @@ class ContextModel:
             beyond,
             float(np.sum((encode(self.columns, [context])[0] - numbers) ** 2)),
         )
-        if own is not None or self.fixed is None:
+        if self.fixed is None or (own is not None and not own.few):
             return fit
         above = replace(
             fit,
@@ -266,7 +275,7 @@ class ContextModel:
         if not mine.any():
             return False
         points = self.points.take(mine)
-        answer = fit.answer(points)
+        answer = replace(fit, own=None).answer(points)
         away = np.abs(np.log(fit.seconds(points, fit.process.values[mine]) / answer.seconds))
         limit = stdtrit(spread.freedom, 0.5 + CALIBRATED_AT / 2) * spread.of(answer)
         return bool((away > limit).any())

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.scale.fit.contexts.context_cliff import JUMP, Step
+from kongming.scale.fit.contexts.context_few import FEW, Compared, share_of_own
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.low_end import CHANCE
 from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way, standard_error
@@ -84,24 +86,36 @@ class Furthest:
 class OwnFits:
     """``fits`` (contexts,) are None for those with too few runs; ``places`` (n, 5) as in ``REACH``
     of what was left out of the contexts ``owner`` (n,); ``way`` and ``needed`` (n,) are logs of the
-    common model's prediction and of the typical time over the own fit's prediction."""
+    common model's prediction and of the typical time over the own fit's prediction. ``counts``
+    (contexts,) are the numbers of their configurations; ``drawn`` is what was left out of contexts
+    that were predicted from as few configurations as another has."""
 
     fits: tuple[ErnestFit | None, ...]
     places: Floats
     owner: Integers
     way: Floats
     needed: Floats
+    counts: Integers
+    drawn: Compared
 
     @classmethod
-    def untested(cls, fits: tuple[ErnestFit | None, ...]) -> OwnFits:
+    def untested(cls, fits: tuple[ErnestFit | None, ...], counts: Integers) -> OwnFits:
         """Of which nothing was left out."""
-        none = np.empty(0)
-        return cls(fits, np.empty((0, len(REACH))), np.empty(0, np.intp), none, none)
+        none = Compared.joined((), len(REACH))
+        return cls(fits, none.places, none.owner, none.way, none.needed, counts, none)
 
     def step(self, places: Floats, owner: int, way: Floats, furthest: Furthest) -> Floats:
         """(m,) how much of the ``way`` (m,) is taken at ``places`` (m, 5) of a context."""
         near = self._near(places, np.full(len(places), owner))
         return self._step(near, places, way, furthest)
+
+    def few(self, owner: int) -> bool:
+        """Tell whether a context is answered by the average."""
+        return bool(self.counts[owner] < FEW)
+
+    def share_of_own(self, places: Floats, owner: int) -> Floats:
+        """(m,) share of the own fit in the average at ``places`` (m, 5) of a context."""
+        return self._share_of_own(self._near(places, np.full(len(places), owner)), places, owner)
 
     def left_out(self) -> tuple[Floats, Floats]:
         """Return logs (n,) of typical over predicted time of what was left out, learnt from all
@@ -109,7 +123,14 @@ class OwnFits:
         near = self._near(self.places, self.owner)
         np.fill_diagonal(near, 0.0)
         step = self._step(near, self.places, self.way, self.furthest())
-        return self.needed - step, disagreement(self.way, step)
+        unsure = disagreement(self.way, step)
+        for i in np.flatnonzero(self.counts < FEW).tolist():
+            mine = np.flatnonzero(self.owner == i)
+            if len(mine):
+                share = self._share_of_own(near[mine], self.places[mine], i)
+                step[mine] = (1.0 - share) * self.way[mine]
+                unsure[mine] = averaged_variance(self.way[mine], share)
+        return self.needed - step, unsure
 
     def furthest(self) -> Furthest:
         """Return how far from the own fit answers may be."""
@@ -138,10 +159,17 @@ class OwnFits:
         lost = np.where(between, 1.0, INDISTINCT)
         return distinct(step, lost * error_left(near, self.way, self.needed, share))
 
+    def _share_of_own(self, near: Floats, places: Floats, owner: int) -> Floats:
+        """As ``share_of_own``, by the nearness (m, n) of what was left out besides ``drawn``."""
+        others = self.drawn.owner != owner
+        of_drawn = _nearness(places, self.drawn.places, np.ones((len(places), len(others)), bool))
+        compared = Compared.joined(
+            [Compared(self.places, self.owner, self.way, self.needed), self.drawn], len(REACH)
+        )
+        return share_of_own(np.hstack([near, of_drawn * others]), compared)
+
     def _near(self, places: Floats, owner: Integers) -> Floats:
-        steps = (places[:, None, :] - self.places[None, :, :]) / np.array(REACH)
-        apart = np.sum(steps**2, axis=2) + OTHER * (owner[:, None] != self.owner[None, :])
-        return np.asarray(1.0 / (1.0 + apart))
+        return _nearness(places, self.places, owner[:, None] != self.owner[None, :])
 
     def document(self) -> dict[str, Any]:
         return {
@@ -150,7 +178,22 @@ class OwnFits:
             "owner": self.owner.tolist(),
             "way": self.way.tolist(),
             "needed": self.needed.tolist(),
+            "counts": self.counts.tolist(),
+            "drawn": self.drawn.document(),
         }
+
+
+def _nearness(places: Floats, left_out: Floats, other: NDArray[np.bool_]) -> Floats:
+    """(m, n) nearness of places (m, 5) to what was ``left_out`` (n, 5), also of ``other`` (m, n)
+    contexts."""
+    steps = (places[:, None, :] - left_out[None, :, :]) / np.array(REACH)
+    return np.asarray(1.0 / (1.0 + np.sum(steps**2, axis=2) + OTHER * other))
+
+
+def averaged_variance(way: Floats, share: Floats) -> Floats:
+    """(n,) variance (of logs) of an average with the ``share`` (n,) of an own fit that is ``way``
+    (n,) from the common model: either may be right."""
+    return np.asarray(share * (1.0 - share) * np.minimum(np.abs(way), WIDEST_APART) ** 2)
 
 
 def disagreement(way: Floats, step: Floats) -> Floats:
