@@ -43,7 +43,7 @@ SERVER_NAME, EXTENDER_NAME = "kongming-server.kongming.svc", "kongming-extender.
 CHANGING_REASONS = """
 import itertools
 from kongming_extender import policy
-from kongming_extender.main import main
+from kongming_extender.extender_command import main
 count = itertools.count(147)
 policy.reason = lambda refusal, app, limit: f"{app} would take {next(count) / 100:.2f} times here"
 main()
@@ -160,7 +160,11 @@ class Extender:
         """Request a token and start it, once the manifests are applied."""
         self._token.touch(mode=0o600)
         self._token.write_text(service_account_token(self._api))
-        program = ["-c", CHANGING_REASONS] if changing_reasons else ["-m", "kongming_extender.main"]
+        program = (
+            ["-c", CHANGING_REASONS]
+            if changing_reasons
+            else ["-m", "kongming_extender.extender_command"]
+        )
         command = [sys.executable, *program, "--config", str(self._config)]
         self._program = Program("extender", command, self.log, PYTHONPATH=python_path())
         self._program.wait_for(self.is_ready)

@@ -38,7 +38,7 @@ from typing import Any
 import grpc
 from aiohttp import web
 from kongming_extender import app as extender_app
-from kongming_extender.config import Config, Extender, Pods, Server
+from kongming_extender.extender_config import Config, Extender, Pods, Server
 
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, predictor_pb2, predictor_pb2_grpc
 

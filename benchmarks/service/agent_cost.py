@@ -55,7 +55,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as state:
-        command = [sys.executable, "-m", "kongming_agent.main", "--state", state]
+        command = [sys.executable, "-m", "kongming_agent.agent_command", "--state", state]
         command += ["--metrics", f"127.0.0.1:{port}", "--server", options.server]
         if options.config is not None:
             command += ["--config", str(options.config)]

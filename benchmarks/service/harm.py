@@ -38,7 +38,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from kongming_agent import config
+from kongming_agent import agent_config as config
 from kongming_agent.probing import signals
 from kongming_agent.probing.prober import Prober, domains_of
 from kongming_agent.probing.schedule import Probe

@@ -20,7 +20,8 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from kongming_server import interceptors, main
+from kongming_server import interceptors
+from kongming_server import server_command as main
 from kongming_server.decoding import Decoder
 from kongming_server.ingest.write import Ingest
 from kongming_server.services import fleet

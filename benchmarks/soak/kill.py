@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from benchmarks.soak.crowd import Crowd
 
 REAL = (
-    f"{sys.executable} -m kongming_server.main --listen 127.0.0.1:{{port}} "
+    f"{sys.executable} -m kongming_server.server_command --listen 127.0.0.1:{{port}} "
     "--http 127.0.0.1:0 --store {store} --config {folder}/server.toml"
 )
 SETTINGS = """
@@ -112,7 +112,7 @@ class Soak:
                 self._server.format(folder=self.folder, port=self.port, store=self._store)
             ),
             "agent": [
-                *(sys.executable, "-m", "kongming_agent.main"),
+                *(sys.executable, "-m", "kongming_agent.agent_command"),
                 *("--server", f"127.0.0.1:{reached}", "--state", str(self.folder)),
                 *("--config", str(self.folder / "agent.toml"), "--metrics", ""),
                 *(() if self.token_file is None else ("--token-file", str(self.token_file))),

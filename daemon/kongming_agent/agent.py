@@ -25,7 +25,7 @@ from kongming.quantities import count
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import Fingerprint
 from kongming.systemd import Notifier
-from kongming_agent.config import Settings
+from kongming_agent.agent_config import Settings
 from kongming_agent.knowledge import Knowledge
 from kongming_agent.probing import signals
 from kongming_agent.probing.budget import Cost

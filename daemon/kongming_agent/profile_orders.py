@@ -174,6 +174,6 @@ class Campaigns:
 
 def profile_command(config: Path | None, state: Path) -> list[str]:
     """Return the command that starts a requested campaign."""
-    command = [sys.executable, "-m", "kongming_agent.main", "profile", "--requested"]
+    command = [sys.executable, "-m", "kongming_agent.agent_command", "profile", "--requested"]
     command += ["--state", str(state)]
     return command if config is None else [*command, "--config", os.fspath(config)]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kongming.campaigns.journal import CampaignBusyError, Journal, JournalEntry
 from kongming.records.errors import InputError, StoreError
 from kongming.records.run import Run, Signature
-from kongming_agent.config import Settings
+from kongming_agent.agent_config import Settings
 from kongming_agent.reporting.spool import DuplicateError, Spool
 
 if TYPE_CHECKING:

@@ -6,4 +6,4 @@ from kongming import process
 
 
 def main() -> None:
-    process.start("kongming-agent", "kongming_agent.main", "agent")
+    process.start("kongming-agent", "kongming_agent.agent_command", "agent")

@@ -29,7 +29,7 @@ from kongming.rpc.connections import Connections
 from kongming.rpc.listener import Listener, connections_allowed, peer_of
 from kongming.settings import split_address
 from kongming_extender import tls
-from kongming_extender.config import Config
+from kongming_extender.extender_config import Config
 from kongming_extender.handlers import Handlers
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_state import PodState

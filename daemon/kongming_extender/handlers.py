@@ -18,8 +18,8 @@ from kongming.quantities import per_cent
 from kongming.records.errors import CannotAnswerError, KongmingError
 from kongming_extender import policy
 from kongming_extender.answers import Answer, LastAnswers
-from kongming_extender.config import Config
 from kongming_extender.coverage import Coverage
+from kongming_extender.extender_config import Config
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_state import PodState
 from kongming_extender.pods import SHOWN_CHARACTERS, Demand, Pod, demand_of, pod_of

@@ -23,8 +23,8 @@ import orjson
 
 from kongming.records.errors import AccessError, InputError, UnavailableError
 from kongming.rpc.channel import read_token
-from kongming_extender.config import ACCOUNT
-from kongming_extender.config import Pods as Settings
+from kongming_extender.extender_config import ACCOUNT
+from kongming_extender.extender_config import Pods as Settings
 
 _CONNECT_S = 10.0
 _LIST_S = 60.0

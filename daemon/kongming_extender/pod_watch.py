@@ -11,7 +11,7 @@ from kongming_scheduling.log_throttle import LogThrottle
 
 from kongming.backoff import Backoff
 from kongming.records.errors import KongmingError
-from kongming_extender.config import Pods as Settings
+from kongming_extender.extender_config import Pods as Settings
 from kongming_extender.kube_api import GoneError, InterruptedWatchError, PodApi
 from kongming_extender.metrics import Metrics
 from kongming_extender.pods import Pod, pod_of

@@ -18,7 +18,7 @@ from kongming.records.errors import AccessError, KongmingError, UnknownNameError
 from kongming.records.questions import DEFAULT_PLACEMENT
 from kongming.records.run import Run
 from kongming.rpc import calls
-from kongming_extender.config import Assignments as Settings
+from kongming_extender.extender_config import Assignments as Settings
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_state import Changes, PodState, Update, is_guess
 from kongming_extender.pods import Pod

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.records.errors import AccessError, InputError
-from kongming_extender.config import Security
+from kongming_extender.extender_config import Security
 
 _log = logging.getLogger(__name__)
 

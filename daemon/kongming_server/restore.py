@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from kongming.engine.load.models import widenings
-from kongming.engine.load.nodes import (
+from kongming.engine.load.stored_nodes import (
     current_assignments,
     newest_references,
     recent_fingerprints,

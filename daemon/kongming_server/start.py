@@ -6,4 +6,4 @@ from kongming import process
 
 
 def main() -> None:
-    process.start("kongming-server", "kongming_server.main", "server")
+    process.start("kongming-server", "kongming_server.server_command", "server")

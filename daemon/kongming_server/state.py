@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from kongming.engine.assignments import AssignmentBook, Resident
 from kongming.engine.engine import Engine
-from kongming.engine.load.nodes import resident_of, stored_assignment
+from kongming.engine.load.stored_nodes import resident_of, stored_assignment
 from kongming.engine.settings import Purpose, Settings
 from kongming.records.errors import StoreError, UnknownNameError
 from kongming.records.fingerprint import Fingerprint, NodeFacts

@@ -28,7 +28,7 @@ from kongming.records.answers import (
 from kongming.records.errors import KongmingError, UnavailableError
 from kongming.records.questions import Question, RankQuestion
 from kongming_slurm import policy, ranking_file, time_limits
-from kongming_slurm.config import Settings
+from kongming_slurm.bridge_config import Settings
 from kongming_slurm.hooks import job_of_assignment
 from kongming_slurm.hostlist import MAX_NODES, expand
 from kongming_slurm.ranking_file import NEVER, RankingFile, RunTimes

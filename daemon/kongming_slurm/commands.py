@@ -17,7 +17,7 @@ from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
 from kongming.settings import as_file, load
 from kongming_slurm import hooks
-from kongming_slurm.config import Settings
+from kongming_slurm.bridge_config import Settings
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _CONFIG = click.option("--config", "file", type=_FILE, help="Settings, as TOML.")

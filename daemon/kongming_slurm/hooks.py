@@ -23,8 +23,8 @@ from kongming_slurm.tags import tag
 
 if TYPE_CHECKING:
     from kongming.rpc.handover import Report
-    from kongming_slurm.config import Hooks
-    from kongming_slurm.config import Slurm as SlurmSettings
+    from kongming_slurm.bridge_config import Hooks
+    from kongming_slurm.bridge_config import Slurm as SlurmSettings
 
 Hook = Literal["prolog", "epilog"]
 
@@ -102,7 +102,7 @@ def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> 
     if job_tag is None:
         return
     from kongming.settings import load
-    from kongming_slurm.config import Settings
+    from kongming_slurm.bridge_config import Settings
 
     settings = load(Settings, config)
     hooks = settings.hooks

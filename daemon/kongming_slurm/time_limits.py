@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from kongming.records.answers import ApplicationReport, Forecast, RankedNode
-from kongming_slurm.config import Times
+from kongming_slurm.bridge_config import Times
 from kongming_slurm.slurm_commands import LimitedJob
 
 _KNOWN_SHARE = 0.5

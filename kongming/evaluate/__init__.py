@@ -4,7 +4,7 @@ Scoring is pure: measurements and predictions go in, a JSON document comes out, 
 figures are rendered from that document. Nothing here measures or stores.
 """
 
-from kongming.evaluate.nodes import score_environments
+from kongming.evaluate.node_scores import score_environments
 from kongming.evaluate.pairs import pressures, score_pairs
 from kongming.evaluate.records import (
     EnvironmentMeasurement,

@@ -67,7 +67,7 @@ def agent_process(tmp_path: Path, fake: Path) -> Iterator[Agent]:
         file.write_text(settings)
         with (tmp_path / "agent.log").open("ab") as log:
             process = warm_start.start(
-                "kongming_agent.main",
+                "kongming_agent.agent_command",
                 *("--config", file, "--metrics", "", *arguments),
                 cwd=tmp_path,
                 stdout=log,

@@ -15,8 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kongming_agent import main
-from kongming_agent.config import Files, Profile, Settings
+from kongming_agent import agent_command as main
+from kongming_agent.agent_config import Files, Profile, Settings
 from kongming_agent.profiling import profile_allowed
 from kongming_agent.reporting.metrics import METRICS, PREFIX
 from kongming_agent.reporting.spool import Spool
@@ -39,7 +39,9 @@ command = "sleep 0.01"
 
 
 def once(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return warm_start.run("kongming_agent.main", "--once", "--metrics", "", *arguments, timeout=60)
+    return warm_start.run(
+        "kongming_agent.agent_command", "--once", "--metrics", "", *arguments, timeout=60
+    )
 
 
 def test_once_takes_and_delivers_a_fingerprint(fleet: tuple[Fleet, str], fake: Path) -> None:
@@ -84,7 +86,7 @@ def test_nothing_heavy_is_loaded_and_memory_stays_small(
 ) -> None:
     script = (
         "import json, sys\n"
-        "from kongming_agent import main\n"
+        "from kongming_agent import agent_command as main\n"
         "from kongming_agent.reporting import status as process_status\n"
         f"status = main.run(['--once', '--metrics', '', '--server', {fleet[1]!r}])\n"
         "print(json.dumps([status, process_status.pss_bytes(), sorted(sys.modules)]))\n"
@@ -263,7 +265,9 @@ def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(
                 f"placement = 'same-core'\nminutes = {minutes}\n"
             )
             arguments = ("profile", "nap", "--config", file, "--state", tmp_path, "--json")
-            documents.append(json.loads(warm_start.run("kongming_agent.main", *arguments).stdout))
+            documents.append(
+                json.loads(warm_start.run("kongming_agent.agent_command", *arguments).stdout)
+            )
         _, brief, last = documents
         # However short the time is, each command goes on by a step.
         assert (brief["complete"], brief["runs"]) == (False, 1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kongming_agent import config
+from kongming_agent import agent_config as config
 
 from kongming import settings as declared
 from kongming.records.errors import InputError

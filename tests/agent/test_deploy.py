@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from kongming_agent import config
+from kongming_agent import agent_config as config
 
 from kongming import settings as declared
 from tests.agent.conftest import ROOT

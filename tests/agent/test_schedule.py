@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 
 import pytest
-from kongming_agent.config import Budget, Probing
+from kongming_agent.agent_config import Budget, Probing
 from kongming_agent.probing.budget import Cost
 from kongming_agent.probing.schedule import Probe, Schedule, Wait
 

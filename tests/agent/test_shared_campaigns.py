@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kongming_agent.config import Files, Profile, Settings
+from kongming_agent.agent_config import Files, Profile, Settings
 from kongming_agent.profiling import SpoolSink, profile_allowed
 from kongming_agent.reporting.spool import Spool
 
@@ -272,7 +272,7 @@ def test_a_campaign_of_the_agent_loads_nothing_that_models_or_stores(
     )
     script = (
         "import json, sys\n"
-        "from kongming_agent import main\n"
+        "from kongming_agent import agent_command as main\n"
         "main.run(['profile', 'nap', '--config', 'agent.toml', '--state', '.', '--json'])\n"
         "print(json.dumps(sorted(sys.modules)))\n"
     )

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kongming_agent import main
+from kongming_agent import agent_command as main
 from kongming_agent.reporting.metrics import Exporter
 
 from tests.server.process import eventually

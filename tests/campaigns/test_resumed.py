@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kongming_agent import main as agent
+from kongming_agent import agent_command as agent
 from kongming_agent import profiling
 
 from kongming.campaigns.adaptive_levels import LevelChooser

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kongming_agent import config as agent_config
+from kongming_agent import agent_config as agent_config
 from kongming_agent.reporting import metrics as agent_metrics
 from kongming_server import metrics as server_metrics
 from kongming_server import settings as server_settings

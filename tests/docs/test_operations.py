@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from kongming_agent import config as agent_config
+from kongming_agent import agent_config as agent_config
 from kongming_agent.reporting import metrics as agent_metrics
 from kongming_extender.metrics import DECLARED as EXTENDER_METRICS
 from kongming_extender.metrics import PREFIX

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
-from kongming_extender.config import Pods as Settings
+from kongming_extender.extender_config import Pods as Settings
 
 from tests.kubernetes.clusters import compact
 

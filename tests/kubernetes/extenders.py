@@ -10,7 +10,7 @@ from typing import Any, Self
 import aiohttp
 import orjson
 from kongming_extender.app import App
-from kongming_extender.config import Config
+from kongming_extender.extender_config import Config
 
 from tests.kubernetes import clusters
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kongming_extender import config, metrics, pods
+from kongming_extender import extender_config as config
+from kongming_extender import metrics, pods
 
 from kongming import settings as declared
 from tests.docs.marked_tables import replaced, table

@@ -16,8 +16,8 @@ from urllib.request import urlopen
 
 import aiohttp
 import pytest
-from kongming_extender import config as settings
-from kongming_extender.main import run
+from kongming_extender import extender_config as settings
+from kongming_extender.extender_command import run
 from kongming_server.security.certificates import init_tls
 
 from kongming import settings as declared
@@ -248,7 +248,7 @@ def test_the_command_serves_among_idle_strangers_and_ends_without_numerical_libr
         "import resource\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({handles}, {handles}))\n"
         "import sys, threading\n"
-        "from kongming_extender.main import run\n"
+        "from kongming_extender.extender_command import run\n"
         "status = run(sys.argv[1:])\n"
         "heavy = {'numpy', 'sqlalchemy', 'kongming.store', 'kongming.learning'}\n"
         "heavy |= {'kongming_server'}\n"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from kongming_extender import config as settings
-from kongming_extender.main import cli
+from kongming_extender import extender_config as settings
+from kongming_extender.extender_command import cli
 
 from kongming import settings as declared
 from tests.docs import commands

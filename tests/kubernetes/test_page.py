@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from kongming_extender import config, metrics
+from kongming_extender import extender_config as config
+from kongming_extender import metrics
 
 from kongming import settings as declared
 from tests.docs import commands

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kongming_extender import pod_watch
-from kongming_extender.config import Pods as Settings
+from kongming_extender.extender_config import Pods as Settings
 from kongming_extender.kube_api import PodApi
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_watch import PodWatch

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kongming_extender.config import Assignments
+from kongming_extender.extender_config import Assignments
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_state import PodState
 from kongming_extender.sync import AssignmentSync

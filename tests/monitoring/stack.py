@@ -169,7 +169,7 @@ def _agent(folder: Path, server: ServerProcess, token: Path, undo: ExitStack) ->
     _start(
         folder,
         undo,
-        "kongming_agent.main",
+        "kongming_agent.agent_command",
         *("--config", config, "--server", server.grpc, "--token-file", token),
         *("--metrics", address, "--name", "real", "--state", folder / "agent"),
         env={"KONGMING_MICROBENCH": str(fake), "KONGMING_DIR": str(folder / "io")},
@@ -182,7 +182,7 @@ def _extender(folder: Path, server: ServerProcess, token: Path, undo: ExitStack)
     _start(
         folder,
         undo,
-        "kongming_extender.main",
+        "kongming_extender.extender_command",
         *("--listen", address, "--server", server.grpc, "--token-file", token, "--no-pods"),
     )
     return address

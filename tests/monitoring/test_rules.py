@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from kongming_agent.config import Metrics as AgentMetrics
-from kongming_extender.config import Extender
+from kongming_agent.agent_config import Metrics as AgentMetrics
+from kongming_extender.extender_config import Extender
 from kongming_server.settings import Server
 
 from tests import system

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from kongming_extender.config import Ranking as Settings
+from kongming_extender.extender_config import Ranking as Settings
 from kongming_scheduling.ranking_cache import RankingCache, RankingKey
 
 from kongming.records.answers import RankedNode, Ranking

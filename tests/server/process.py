@@ -36,7 +36,7 @@ class ServerProcess:
     ``log``.
     """
 
-    module = "kongming_server.main"
+    module = "kongming_server.server_command"
 
     def __init__(
         self,

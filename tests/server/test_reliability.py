@@ -13,7 +13,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from kongming_server import config
+from kongming_server import server_config as config
 from kongming_server.app import App
 from kongming_server.clock import SteadyClock
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kongming_server import config
+from kongming_server import server_config as config
 from kongming_server.clock import SteadyClock
 from kongming_server.metrics import Metrics
 from kongming_server.restore import Restore

@@ -125,7 +125,7 @@ class SlurmCluster:
         _write_script(
             run,
             f'#!/bin/sh\nPYTHONPATH="{python_path()}" exec "{sys.executable}" '
-            '-m kongming_slurm.main "$@"\n',
+            '-m kongming_slurm.bridge_commands "$@"\n',
         )
         for hook in ("prolog", "epilog"):
             paths = {"/usr/bin/kongming-slurm": run, "/etc/kongming/slurm.toml": hooks}

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kongming_agent.config import Node as NodeSettings
+from kongming_agent.agent_config import Node as NodeSettings
 from kongming_agent.probing.prober import Prober
 from kongming_agent.probing.schedule import Probe
 from kongming_agent.reporting.spool import Spool
@@ -157,7 +157,7 @@ class SlurmFleet:
 
     def start_bridge(self) -> None:
         self.slurm.python(
-            *("bridge", "kongming_slurm.main", "bridge", "--server", self.server.grpc),
+            *("bridge", "kongming_slurm.bridge_commands", "bridge", "--server", self.server.grpc),
             *("--config", str(self.hooks)),
         )
 
@@ -165,7 +165,7 @@ class SlurmFleet:
         settings = self.folder / f"agent-{name}.toml"
         settings.write_text(AGENT.format(server=self.server.grpc, name=name, folder=self.folder))
         self.slurm.python(
-            *(f"agent-{name}", "kongming_agent.main", "--config", str(settings)),
+            *(f"agent-{name}", "kongming_agent.agent_command", "--config", str(settings)),
             cpu=self.cpus[name],
         )
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from kongming_slurm import config
+from kongming_slurm import bridge_config as config
 from kongming_slurm.bridge import Bridge
 from kongming_slurm.slurm_commands import Slurm
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kongming_slurm import config, ranking_file
+from kongming_slurm import bridge_config as config
+from kongming_slurm import ranking_file
 from kongming_slurm.bridge import Bridge, least_slowdowns, slowdowns
 from kongming_slurm.policy import excluded
 from kongming_slurm.ranking_file import NEVER, RunTimes

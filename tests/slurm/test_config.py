@@ -6,7 +6,8 @@ import re
 import tomllib
 
 import pytest
-from kongming_slurm import commands, config
+from kongming_slurm import bridge_config as config
+from kongming_slurm import commands
 
 from kongming import settings as declared
 from kongming.records.errors import InputError

@@ -176,7 +176,14 @@ def test_the_epilog_does_not_wait_for_how_the_job_ended(settings: Path) -> None:
     for hook in ("prolog", "epilog"):
         # Its output ends with it: the process that it leaves behind holds none of it.
         done = subprocess.run(
-            [sys.executable, "-m", "kongming_slurm.main", hook, "--config", str(settings)],
+            [
+                sys.executable,
+                "-m",
+                "kongming_slurm.bridge_commands",
+                hook,
+                "--config",
+                str(settings),
+            ],
             env=os.environ | JOB | {"PYTHONPATH": python_path()},
             capture_output=True,
             timeout=60,
@@ -222,7 +229,7 @@ def test_jobs_of_assignments() -> None:
 
 def test_the_command_loads_nothing_that_is_slow(settings: Path) -> None:
     program = (
-        "import sys; from kongming_slurm.main import run; status = run(sys.argv[1:]); "
+        "import sys; from kongming_slurm.bridge_commands import run; status = run(sys.argv[1:]); "
         "heavy = {'grpc', 'click', 'numpy', 'rich'} & set(sys.modules); "
         "print(status, sorted(heavy))"
     )

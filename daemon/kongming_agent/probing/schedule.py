@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kongming.quantities import per_cent
-from kongming_agent.config import Budget, Probing
+from kongming_agent.agent_config import Budget, Probing
 from kongming_agent.probing.budget import DAY_S, HOUR_S, Bucket, Cost, Recent
 from kongming_agent.probing.features import Lately, features, step
 

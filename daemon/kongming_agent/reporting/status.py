@@ -9,7 +9,7 @@ from typing import Any
 
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.moments import unix
-from kongming_agent.config import Settings
+from kongming_agent.agent_config import Settings
 from kongming_agent.probing import references as idle
 from kongming_agent.probing.budget import Cost
 from kongming_agent.probing.estimate import Errors

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from kongming.engine.assignments import AssignmentBook, Resident
-from kongming.engine.load.nodes import resident_of
+from kongming.engine.load.stored_nodes import resident_of
 from kongming.records.answers import Assignment, Forecast
 from kongming.records.errors import AccessError, InputError, KongmingError, UnknownNameError
 from kongming.records.questions import Question

@@ -257,7 +257,7 @@ def command(
     if instances:
         _refuse_measuring()
         require("kongming evaluate", "predict", "pyarrow")
-        from kongming.cli.evaluate.nodes import evaluate_instances
+        from kongming.cli.evaluate.evaluate_nodes import evaluate_instances
         from kongming.process_pool import available_cpus
 
         return evaluate_instances(
@@ -298,7 +298,7 @@ def command(
         from kongming.cli.evaluate.pairs import evaluate_pairs
 
         return evaluate_pairs(request)
-    from kongming.cli.evaluate.nodes import evaluate_nodes
+    from kongming.cli.evaluate.evaluate_nodes import evaluate_nodes
 
     return evaluate_nodes(request)
 

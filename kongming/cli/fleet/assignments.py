@@ -10,7 +10,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
-from kongming.cli.fleet.nodes import ago
+from kongming.cli.fleet.known_nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
 from kongming.cli.trained import placement_of_model
 from kongming.records.errors import KongmingError, UnknownNameError

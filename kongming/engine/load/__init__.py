@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kongming.engine.engine import Engine
 from kongming.engine.load.models import ModelFiles, names_of_applications, scale_files
-from kongming.engine.load.nodes import (
+from kongming.engine.load.stored_nodes import (
     current_assignments,
     newest_references,
     recent_fingerprints,

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from kongming_server import config
+from kongming_server import server_config as config
 from kongming_server.settings import Training as Settings
 from kongming_server.training.dask_cluster import Cluster, DaskFitting, cluster_of
 from kongming_server.training.process import TrainingProcess, WorkerDiedError

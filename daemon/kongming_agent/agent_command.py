@@ -30,7 +30,7 @@ from kongming.rpc.channel import Connection, connection_from_settings
 from kongming.systemd import Notifier
 from kongming_agent import profiling as profile
 from kongming_agent.agent import Agent
-from kongming_agent.config import Settings
+from kongming_agent.agent_config import Settings
 from kongming_agent.profile_orders import profile_command
 from kongming_agent.reporting import metrics
 from kongming_agent.reporting.link import Link

@@ -25,7 +25,7 @@ from kongming.lazy_group import Entry, LazyGroup
 from kongming.printable import log_to_stderr
 from kongming.settings import as_file, table
 from kongming.systemd import Notifier
-from kongming_server import config as settings
+from kongming_server import server_config as settings
 from kongming_server.settings import Config
 
 if TYPE_CHECKING:

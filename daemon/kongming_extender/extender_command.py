@@ -22,7 +22,7 @@ from kongming import process as entry
 from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
 from kongming.rpc.log_limits import LogLimits
-from kongming_extender.config import Config
+from kongming_extender.extender_config import Config
 
 _OPTIONS = {
     "listen": "extender.listen",
