@@ -60,10 +60,13 @@ def test_the_mean_error_is_below_that_of_plain_ernest_in_every_kind_of_table() -
 
 
 @pytest.mark.thorough
-def test_no_kind_of_table_is_worse_than_relative_ernest_by_more_than_chance() -> None:
-    """Every kind of table, with the largest count, the smallest, and each between left out."""
+@pytest.mark.timeout(900)
+def test_no_kind_of_table_is_worse_than_relative_ernest_or_the_best_form() -> None:
+    """Some hundred tables of all shapes, with the largest count, the smallest, or each between left
+    out: what benchmarks/scale says is reached. That a mean of 0.75 of the best form's is not, it
+    says as well."""
     rows = []
-    for i in range(4 * len(SHAPES)):
+    for i in range(24 * len(SHAPES)):
         runs = table(300_000 + i, SHAPES[i % len(SHAPES)]).runs
         counts = np.unique(runs.points.machines)
         errors = []
@@ -73,19 +76,16 @@ def test_no_kind_of_table_is_worse_than_relative_ernest_by_more_than_chance() ->
             if training.count < 3 or len(np.unique(training.points.machines)) < 2:
                 continue
             fit, points = fit_stack(training, TERMS), left.configurations
-            relative, local = (
-                fit.member(name).predict(points) for name in ("ernest-relative", "ernest-local")
-            )
-            errors.append([error(each, left) for each in (fit.predict(points), relative, local)])
+            forms = np.exp(fit.logs(points)).T
+            errors.append([error(each, left) for each in (fit.predict(points), *forms)])
         if errors:
             rows.append(np.mean(errors, axis=0))
-    ours, plain, local = np.array(rows).T + 0.005
-    assert len(rows) >= 40
-    ratio = ours / plain
+    assert len(rows) >= 280
+    ours, *forms = np.array(rows).T + 0.005
+    assert ours.mean() <= 1.05 * min(form.mean() for form in forms)
+    ratio = ours / forms[fit.names.index("ernest-relative")]
     assert np.quantile(ratio, 0.95) <= 1.1
-    # Of these few tables; what is gained is in benchmarks/scale.
     assert np.exp(np.mean(np.log(ratio))) <= 1.0
-    assert ours.mean() <= 1.05 * min(plain.mean(), local.mean())
 
 
 def test_a_cliff_at_few_machines_does_not_spoil_the_rest() -> None:
