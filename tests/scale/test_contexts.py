@@ -126,6 +126,21 @@ def test_a_saved_model_answers_the_same(without: ContextModel, tmp_path: Path) -
         again.single()
 
 
+def test_a_context_with_few_configurations_is_saved_with_its_shares(tmp_path: Path) -> None:
+    fitted = model(write(tmp_path / "runs.csv", known=2, own=1.4))
+    mine = fitted.own.counts.tolist().index(2)
+    assert fitted.own.few(mine)
+    assert len(fitted.own.drawn.owner)
+    path = tmp_path / "model.json"
+    model_file.write_file(path, ScaleFile("job", "now", (), contexts=(fitted,)))
+    again = model_file.read_file(path)
+    for machines in (3, 12, 16):
+        answer = again.at_context(GIVEN).models[0].predict(Configuration(machines))
+        expected = fitted.at(GIVEN).predict(Configuration(machines))
+        assert answer.median == pytest.approx(expected.median, rel=1e-9)
+        assert answer.upper == pytest.approx(expected.upper, rel=1e-6)
+
+
 def test_a_file_without_steps_across_cliffs_is_read(without: ContextModel) -> None:
     from kongming.sealed_document import checksum
 
