@@ -94,7 +94,7 @@ COMMANDS: dict[str, Entry] = {
             "Replay a trace of jobs under several placement policies.",
             PREDICT,
         ),
-        ("nodes", "fleet.nodes", "List nodes and how loaded they are.", FLEET),
+        ("nodes", "fleet.known_nodes", "List nodes and how loaded they are.", FLEET),
         ("explain", "predict.explain", "Show which surrogates a prediction comes from.", FLEET),
         ("rank", "predict.rank", "Order nodes by how well an application would run there.", FLEET),
         ("watch", "fleet.watch", "Show a node as it changes.", FLEET),

@@ -23,6 +23,7 @@ from kongming.explore.regions import Region, regions
 from kongming.explore.runs import deviations_of_repeats, places_of_points
 from kongming.explore.runs_table import text_of
 from kongming.explore.situation import keys
+from kongming.quantities import per_cent
 from kongming.records.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _curve(theme: Theme, curve: Sequence[tuple[int, float]], floor: float | None
             color=theme.faint,
             linewidth=1.0,
             linestyle=(0, (4, 3)),
-            label=f"noise floor: {floor:.2g} %, of repeated runs",
+            label=f"noise floor: {per_cent(floor, '.2g')}, of repeated runs",
         )
         axes.legend()
     axes.set_ylim(bottom=0.0)

@@ -19,6 +19,14 @@ from tests.server.process import python_path
 USER = 64017
 """Of the range that systemd takes dynamic users from, and nobody's here."""
 
+COMMANDS = {
+    "kongming_agent": "agent_command",
+    "kongming_extender": "extender_command",
+    "kongming_server": "server_command",
+    "kongming_slurm": "bridge_commands",
+}
+"""Modules of the programs, by package."""
+
 _DROP = """
 import os, sys
 import {module} as program
@@ -61,7 +69,8 @@ def start(path: Path, root: Path, more: str = "") -> subprocess.Popen[str]:
         name, _, value = line.partition("=")
         environment[name] = value.replace("/var/", f"{root}/var/")
     program, *arguments = shlex.split(service["ExecStart"][0])
-    module = f"{Path(program).name.replace('-', '_')}.main"
+    package = Path(program).name.replace("-", "_")
+    module = f"{package}.{COMMANDS[package]}"
     return subprocess.Popen(
         [
             *(sys.executable, "-c", _DROP.format(module=module, more=more, user=USER)),

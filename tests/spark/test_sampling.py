@@ -104,7 +104,7 @@ def test_the_command_asks_the_job_and_tells_of_failed_tests(
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     request = document["request"]
-    assert document["conf"] == {"spark.kongming.sample.ratio": "0.05"}
+    assert document["conf"] == {"spark.x": "1", "spark.kongming.sample.ratio": "0.05"}
     assert (request["keys"], request["ratio"]) == (["a", "b"], 0.05)
     assert "not the time on all data" in json.loads(done.stdout)["meaning"]
     text = kongming(*args[:-1], "--submit", _submit(tmp_path, report)).stdout

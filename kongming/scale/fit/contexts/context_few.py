@@ -40,7 +40,7 @@ the question that they count as."""
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Compared:
-    """What was left out of the contexts ``owner`` (n,): ``places`` (n, 5) as in
+    """Configurations that were left out of the contexts ``owner`` (n,): ``places`` (n, 5) as in
     ``context_own.REACH``; ``way`` and ``needed`` (n,) are logs of the common model's prediction and
     of the typical time over the own fit's prediction."""
 
