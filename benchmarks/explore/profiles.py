@@ -6,7 +6,8 @@
 Each application's profile is cut to n starts, solo runs and signature included: the levels that an
 adaptive plan would have chosen when the other applications had been profiled (``adaptive``), or the
 first ones of the quick plan (``order``). Prints, by n and choice, excess and floored error of
-``auto`` over the pairs, and where they lie between those of the complete plan (0) and SOLO (1).
+``auto`` over the pairs, and where they lie between those of the complete plan (0) and SOLO (1);
+and ``time_share``, the seconds of what is kept over those of the complete profiles.
 ``--levels-only`` trains nothing: the squared error of all levels as the others teach them.
 """
 
@@ -35,7 +36,7 @@ from kongming.profiling.plans.campaign_plan import (
     make_adaptive_plan,
 )
 from kongming.profiling.plans.steps import Step
-from kongming.records.run import LoadLevel, Run
+from kongming.records.run import LoadLevel, Run, Signature
 from kongming.store import Store
 
 Levels = tuple[LoadLevel, ...]
@@ -67,6 +68,16 @@ def chosen(app: str, runs: Sequence[Run], ladder: list[Levels], starts: int, how
             selected.append(of[levels])
             chooser.add(of[levels])
     return selected
+
+
+def seconds(runs: Sequence[Run], signatures: Sequence[Signature]) -> float:
+    """Return the seconds that runs with their fingerprints, and signatures, take."""
+    total = math.fsum(run.wall_s for run in runs)
+    for run in runs:
+        # A run without a load has one fingerprint, which stands before and after it.
+        for fingerprint in {id(f): f for f in (run.before, run.after) if f is not None}.values():
+            total += fingerprint.elapsed_s
+    return total + math.fsum(each.fingerprint.elapsed_s for each in signatures)
 
 
 def level_error(
@@ -141,10 +152,14 @@ def main() -> None:
         with lzma.open(options.recorded) as source, complete.open("wb") as target:
             shutil.copyfileobj(source, target)
         with Store.open(f"sqlite:///{complete}") as store:
-            every = store.runs(placement=options.placement, ok=True, fingerprints=False)
+            every = store.runs(placement=options.placement, ok=True)
+            signatures = store.signatures(placement=options.placement)
         campaigns = {run.campaign for run in every if run.kind == "induced"}
         runs = [run for run in every if run.campaign in campaigns]
         apps = sorted({run.app for run in runs if run.kind == "induced"})
+        signatures = [each for each in signatures if each.campaign in campaigns]
+        firsts = list({each.app: each for each in reversed(signatures)}.values())
+        complete_s = seconds(runs, signatures)
         ladder = ladder_of(runs, options.placement)
         document: dict[str, Any] = {"apps": apps, "levels": len(ladder)}
         if not options.levels_only:
@@ -154,14 +169,21 @@ def main() -> None:
             for how in options.choice or CHOICES:
                 selected = {app: chosen(app, runs, ladder, starts, how) for app in apps}
                 key = f"{how} {starts}"
+                kept = [run for part in selected.values() for run in part]
+                time_share = seconds(kept, firsts) / complete_s
                 if options.levels_only:
                     errors = {app: level_error(app, selected[app], runs, ladder) for app in apps}
-                    document[key] = {"mean": fmean(errors.values()), **errors}
+                    document[key] = {
+                        "mean": fmean(errors.values()),
+                        "time_share": time_share,
+                        **errors,
+                    }
                     continue
                 path = Path(folder) / "cut.db"
                 shutil.copyfile(complete, path)
-                cut(path, {run.step for part in selected.values() for run in part}, campaigns)
+                cut(path, {run.step for run in kept}, campaigns)
                 scores = scored(path, options.apps, apps, options.placement)
+                scores["time_share"] = time_share
                 for figure in ("excess", "floored"):
                     quick, solo = (document["whole"].get(f"{figure} {m}") for m in ("auto", "SOLO"))
                     if quick is not None and solo is not None and solo != quick:
