@@ -17,6 +17,7 @@ from kongming.explore.features import Features
 from kongming.explore.intervals import Intervals
 from kongming.explore.runs import Measured, order_of
 from kongming.explore.space import Space
+from kongming.explore.stopping import least_noise
 
 _MARGIN = 0.05
 """Share of a column's range beyond the runs, and distance from the nearest of them, that still
@@ -153,6 +154,18 @@ class SpaceModel:
         not known."""
         exact = _measured(self.runs.censored, 2)
         return self.runs.means[exact], self.chosen.held_out[exact], self.shares[exact]
+
+    def left_out_noise(self) -> Floats:
+        """Return (n,) standard deviations of the same means over them, at the least."""
+        exact = _measured(self.runs.censored, 2)
+        means, counts = self.runs.means[exact], self.runs.counts[exact]
+        repeats = int((self.runs.counts - 1).sum())
+        relative = self.runs.relative_noise
+        if relative is None:
+            noise = least_noise(self.runs.noise, repeats) / np.maximum(np.abs(means), 1e-300)
+        else:
+            noise = np.full(len(means), least_noise(relative, repeats))
+        return np.asarray(noise / np.sqrt(counts))
 
     def importances(self) -> dict[str, float]:
         """By dimension, how much predictions move if its values are shuffled; summing to 1."""

@@ -244,7 +244,8 @@ class DecisionTreeProfiler:
             return False
         if len(self._measured(self._guide).means) < _FEWEST_TO_STOP:
             return False
-        self.stopped = enough(*self._fitted().left_out(), self.stop_pct)
+        fitted = self._fitted()
+        self.stopped = enough(*fitted.left_out(), self.stop_pct, fitted.left_out_noise())
         return self.stopped
 
     def _affordable(self, codes: Floats, situation: Situation) -> Floats:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import beta, chi2, norm
 
 from kongming.arrays import Floats
 
 SHARE = 0.9
 _CONFIDENCE = 0.95
+_REACH = float(norm.ppf(0.5 + SHARE / 2.0))
+"""Standard deviations within which that share of normal errors lies."""
 
 
-def enough(observed: Floats, held_out: Floats, shares: Floats, percent: float) -> bool:
+def enough(
+    observed: Floats, held_out: Floats, shares: Floats, percent: float, noise: Floats | float = 0.0
+) -> bool:
     """Return whether it is 95% certain that 90% of the space are predicted within ``percent``,
     judged by (n,) runs that were left out, each counted by the share of the space that it stands
-    for."""
+    for.
+
+    ``noise`` (n,) is the standard deviation of each observed value over it. What is observed misses
+    a prediction by the noise and by the prediction's error, whose squares add up: a miss counts as
+    within ``percent`` where the noise makes up for the rest.
+    """
     scale = np.maximum(np.abs(observed), 1e-300)
-    within = np.abs(observed - held_out) <= percent / 100.0 * scale
+    allowed = np.hypot(percent / 100.0, _REACH * np.asarray(noise))
+    within = np.abs(observed - held_out) <= allowed * scale
     known = float(np.average(within, weights=shares))
     # Unequal shares are worth fewer runs.
     n = float(shares.sum() ** 2 / (shares**2).sum())
@@ -24,3 +34,11 @@ def enough(observed: Floats, held_out: Floats, shares: Floats, percent: float) -
     if hits <= 0.0:
         return False
     return bool(beta.ppf(1.0 - _CONFIDENCE, hits, n - hits + 1.0) >= SHARE)
+
+
+def least_noise(noise: float | None, repeats: int) -> float:
+    """Return what the standard deviation of repeats is at the least, with 95% confidence, where it
+    was ``noise`` over ``repeats`` degrees of freedom; 0 without any."""
+    if noise is None or repeats < 1:
+        return 0.0
+    return noise * float(np.sqrt(repeats / chi2.ppf(_CONFIDENCE, repeats)))

@@ -1,0 +1,41 @@
+"""When enough of a space is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kongming.explore.stopping import enough, least_noise
+
+RUNS = 400
+
+
+def observed(noise: float, seed: int) -> np.ndarray:
+    return 10.0 * np.exp(np.random.default_rng(seed).normal(0.0, noise, RUNS))
+
+
+def test_noise_alone_keeps_nothing_from_being_known() -> None:
+    """With 10 % noise a perfect prediction is missed by more than 15 % in one run of seven."""
+    exact, shares = np.full(RUNS, 10.0), np.ones(RUNS)
+    known = [enough(observed(0.1, seed), exact, shares, 15.0, 0.1) for seed in range(20)]
+    assert sum(known) >= 18
+    assert not any(enough(observed(0.1, seed), exact, shares, 15.0) for seed in range(20))
+
+
+@pytest.mark.parametrize("wrong", [0.15, 0.2, 0.5])
+def test_what_is_wrong_by_more_is_seen_through_the_noise(wrong: float) -> None:
+    shares = np.ones(RUNS)
+    held_out = np.where(np.arange(RUNS) < wrong * RUNS, 13.5, 10.0)
+    stopped = [enough(observed(0.1, seed), held_out, shares, 15.0, 0.1) for seed in range(20)]
+    assert sum(stopped) <= 2
+
+
+def test_without_noise_it_counts_misses() -> None:
+    exact, shares = np.full(RUNS, 10.0), np.ones(RUNS)
+    assert enough(exact, exact * 1.049, shares, 5.0)
+    assert not enough(exact, exact * 1.051, shares, 5.0)
+
+
+def test_noise_known_from_few_repeats_counts_less() -> None:
+    assert least_noise(None, 0) == least_noise(0.1, 0) == 0.0
+    assert 0.0 < least_noise(0.1, 1) < least_noise(0.1, 10) < least_noise(0.1, 100) < 0.1
