@@ -169,8 +169,8 @@ def main() -> None:
             for how in options.choice or CHOICES:
                 selected = {app: chosen(app, runs, ladder, starts, how) for app in apps}
                 key = f"{how} {starts}"
-                kept = [run for part in selected.values() for run in part]
-                time_share = seconds(kept, firsts) / complete_s
+                selected_runs = [run for part in selected.values() for run in part]
+                time_share = seconds(selected_runs, firsts) / complete_s
                 if options.levels_only:
                     errors = {app: level_error(app, selected[app], runs, ladder) for app in apps}
                     document[key] = {
@@ -181,7 +181,7 @@ def main() -> None:
                     continue
                 path = Path(folder) / "cut.db"
                 shutil.copyfile(complete, path)
-                cut(path, {run.step for run in kept}, campaigns)
+                cut(path, {run.step for run in selected_runs}, campaigns)
                 scores = scored(path, options.apps, apps, options.placement)
                 scores["time_share"] = time_share
                 for figure in ("excess", "floored"):
