@@ -95,16 +95,17 @@ def noise(seeds: int) -> dict[str, Any]:
     at, exact = noisy()
     runs = profiles(at, "auto", ReplaySettings(BUDGET, BATCH), seeds)
     stop = ReplaySettings(300, 10, options=(("stop_pct", 15.0),))
-    rule_held, used = [], []
+    known, used = [], []
     for run in replays(at, "auto", stop, seeds):
         within = np.abs(run.predicted / exact - 1.0) <= 0.15
         used.append(len(run.failures))
         if used[-1] < 300:
-            rule_held.append(float(within.mean()) >= 0.9)
+            known.append(float(within.mean()))
     return {
         "coverage": _median(runs, lambda run: run.coverage),
-        "stopped": len(rule_held),
-        "kept": sum(rule_held),
+        "stopped": len(known),
+        "kept": sum(share >= 0.9 for share in known),
+        "least_share_within": min(known, default=None),
         "runs_when_stopped": float(np.median(used)),
     }
 
