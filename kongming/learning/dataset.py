@@ -321,9 +321,9 @@ def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
         else:
             usable.append(run)
         seen.add(run.id)
-    left_out, evicted = control.left_out(usable), control.evicted(usable)
+    left_out, disturbed = control.left_out(usable), control.disturbed(usable)
     dropped += [
-        Dropped(run.id, _READ_ANEW if run.id in evicted else _DISTURBED)
+        Dropped(run.id, _DISTURBED if run.id in disturbed else _READ_ANEW)
         for run in usable
         if run.id in left_out
     ]

@@ -120,9 +120,16 @@ def is_enough(takes: Sequence[tuple[float, object]]) -> bool:
 
 
 def least_disturbed(takes: Sequence[tuple[float, Taken]]) -> Taken:
-    """Of several takes with their excesses the least disturbed; the latest of equals."""
-    least = min(excess for excess, _ in takes)
-    return [taken for excess, taken in takes if excess == least][-1]
+    """Of several takes with their excesses the least disturbed; the latest of equals. A run that
+    failed or was cut off was disturbed by nothing that it shows: it is returned only if no other
+    came to its end."""
+    ended = [take for take in takes if not _unfinished(take[1])] or takes
+    least = min(excess for excess, _ in ended)
+    return [taken for excess, taken in ended if excess == least][-1]
+
+
+def _unfinished(taken: object) -> bool:
+    return isinstance(taken, Run) and (not taken.ok or taken.cut_off)
 
 
 class Watch:

@@ -24,13 +24,15 @@ _LARGEST_SHARE = 0.99
 """The most that reading is assumed to take of a run: some devices are faster than is assumed."""
 
 
-def excesses(runs: Iterable[Run]) -> dict[str, float]:
+def excesses(runs: Iterable[Run], *, single: bool = False) -> dict[str, float]:
     """Return by id how much longer each run took, in logs, by what it read from the device beyond
     the usual, where that is ``FACTOR`` times the usual or more; others have none.
 
     Usual is the median of the program's other runs in the campaign, or that of the others under the
     same load where it is higher: a neighbour that takes the page cache each time is what the runs
-    next to it are about. Runs in an environment, whose memory may be limited, have none.
+    next to it are about. So a run that is the only one under its load has none, unless ``single``:
+    a second one would show whose doing it was. Runs in an environment, whose memory may be limited,
+    have none.
     """
     campaigns: dict[object, list[Run]] = {}
     for run in runs:
@@ -43,6 +45,8 @@ def excesses(runs: Iterable[Run]) -> dict[str, float]:
             continue
         usual = _medians_of_others(members)
         for group in _by_load(members):
+            if len(group) == 1 and not single and (group[0].levels or group[0].neighbours):
+                usual[group[0].id] = math.inf
             for run_id, value in _medians_of_others(group).items():
                 usual[run_id] = max(usual[run_id], value)
         result |= {
@@ -94,4 +98,4 @@ class Watch:
         """Learn of a run; returns its ``excesses`` among those so far."""
         seen = self._seen.setdefault(run.app, [])
         seen.append(run)
-        return excesses(seen).get(run.id, 0.0)
+        return excesses(seen, single=True).get(run.id, 0.0)

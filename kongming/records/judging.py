@@ -56,7 +56,8 @@ def judge(runs: Iterable[Run]) -> Judgement:
     if not solos:
         return Judgement("spoiled", (Reason("no-solo-run", "spoiled"),))
     unit = solos[0].metric_unit
-    left_out = len(control.left_out([run for run in members if run.ok and run.fingerprint]))
+    ended = [run for run in members if run.ok]
+    left_out = len(control.left_out([run for run in ended if run.fingerprint]))
     unfelt, expected = _not_felt(members, solos)
     alone = _solo_spread(solos, expected - len(unfelt))
     reasons = [alone]
@@ -68,13 +69,13 @@ def judge(runs: Iterable[Run]) -> Judgement:
     if disturbed := sum(map(was_disturbed, members)):
         verdict = _spoiled_if(2 * disturbed >= len(members))
         reasons.append(Reason("measured-together", verdict, {"runs": disturbed}))
-    slowed = len(control.disturbed(run for run in members if run.ok))
-    if 4 * slowed > len(members):
-        counts = {"runs": slowed, "of": len(members)}
-        reasons.append(Reason("slowed-by-others", _spoiled_if(2 * slowed >= len(members)), counts))
-    evicted = len(control.evicted(members))
-    if 4 * evicted > len(members):
-        reasons.append(Reason("evicted-files", "usable", {"runs": evicted, "of": len(members)}))
+    slowed = len(control.disturbed(ended))
+    if 4 * slowed > len(ended):
+        counts = {"runs": slowed, "of": len(ended)}
+        reasons.append(Reason("slowed-by-others", _spoiled_if(2 * slowed >= len(ended)), counts))
+    evicted = len(control.evicted(ended))
+    if 4 * evicted > len(ended):
+        reasons.append(Reason("evicted-files", "usable", {"runs": evicted, "of": len(ended)}))
     if len(solos) < _LEAST_SOLOS:
         reasons.append(Reason("few-solo-runs", "usable", {"runs": len(solos)}))
     failed = sum(not run.ok for run in members)

@@ -184,3 +184,32 @@ def test_most_runs_are_never_marked(read: list[int]) -> None:
     assert 2 * len(marked) <= len(runs)
     assert marked == control.evicted(runs[::-1])
     assert all(each.usage.read_bytes > 0 for each in runs if each.id in marked)
+
+
+LEVEL = (LoadLevel("stream.triad", "memory"),)
+
+
+def test_a_load_that_is_seen_once_may_itself_take_the_page_cache() -> None:
+    runs = [*runs_of([0] * 6), run(400 * MIB, 6.0, kind="induced", levels=LEVEL)]
+    assert control.evicted(runs) == frozenset()
+    # While measuring a second run decides.
+    watch = control.Watch("cross-core")
+    assert [watch.excess_of((), each) > control.LIMIT for each in runs] == [False] * 6 + [True]
+    again = run(400 * MIB, 6.0, kind="induced", levels=LEVEL)
+    assert watch.excess_of(LEVEL, again) == 0.0
+
+
+@pytest.mark.parametrize("changes", [{"error": "killed"}, {"passive": {"cut_off": 1.0}}])
+def test_a_run_that_came_to_its_end_is_kept_for_one_that_did_not(
+    changes: dict[str, object],
+) -> None:
+    disturbed, unfinished = run(400 * MIB, 6.0), run(0, 0.3, **changes)
+    assert control.least_disturbed([(0.4, disturbed), (0.0, unfinished)]) is disturbed
+    assert control.least_disturbed([(0.4, unfinished)]) is unfinished
+
+
+def test_the_verdict_counts_what_training_counts() -> None:
+    runs = [*runs_of([0] * 8), *runs_of([200 * MIB] * 3), run(0, error="killed")]
+    judgement = judge(runs)
+    assert "its files had left the page cache before 3 of 11 runs" in str(judgement)
+    assert judgement.left_out_runs == 0
