@@ -15,7 +15,7 @@ from kongming.explore.choice import Chosen, choose
 from kongming.explore.failures import FailureModel
 from kongming.explore.features import Features
 from kongming.explore.intervals import Intervals
-from kongming.explore.runs import Measured, order_of
+from kongming.explore.runs import Measured, deviations_of_repeats, order_of
 from kongming.explore.space import Space
 from kongming.explore.stopping import least_noise
 
@@ -159,13 +159,15 @@ class SpaceModel:
         """Return (n,) standard deviations of the same means over them, at the least."""
         exact = _measured(self.runs.censored, 2)
         means, counts = self.runs.means[exact], self.runs.counts[exact]
-        repeats = int((self.runs.counts - 1).sum())
-        relative = self.runs.relative_noise
-        if relative is None:
-            noise = least_noise(self.runs.noise, repeats) / np.maximum(np.abs(means), 1e-300)
-        else:
-            noise = np.full(len(means), least_noise(relative, repeats))
-        return np.asarray(noise / np.sqrt(counts))
+        observed, relative = self.runs.observed, bool(self.runs.observed.min() > 0.0)
+        deviations = deviations_of_repeats(
+            self.runs.point, np.log(observed) if relative else observed
+        )
+        noise = least_noise(
+            deviations[np.isfinite(deviations)], repeats=int((self.runs.counts - 1).sum())
+        )
+        over = np.ones(len(means)) if relative else np.maximum(np.abs(means), 1e-300)
+        return np.asarray(noise / over / np.sqrt(counts))
 
     def importances(self) -> dict[str, float]:
         """By dimension, how much predictions move if its values are shuffled; summing to 1."""

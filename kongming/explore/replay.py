@@ -100,13 +100,14 @@ class World:
 
     def noise_floor(self) -> dict[str, float | None] | None:
         """Compute the errors that are left to who knows the mean of every point, from the rows that
-        repeat a point; None where there are none."""
+        repeat a point; None where fewer than half of the rows do: errors over all of them would
+        have another floor."""
         point = np.empty(len(self.table), dtype=np.intp)
         for place, rows in enumerate(self._rows.values()):
             point[rows] = place
         deviations = deviations_of_repeats(point, self.table.values)
         repeated = np.isfinite(deviations)
-        if not repeated.any():
+        if 2 * repeated.sum() < len(repeated):
             return None
         values = self.table.values[repeated]
         return errors(values, values - deviations[repeated])

@@ -12,6 +12,12 @@ _CONFIDENCE = 0.95
 _REACH = float(norm.ppf(0.5 + SHARE / 2.0))
 """Standard deviations within which that share of normal errors lies."""
 
+FEWEST_REPEATS = 5
+"""Runs of points that had been run before, from which noise is known."""
+
+_EFFICIENCY = 0.37
+"""Of a median of absolute deviations, as a share of the repeats that a standard deviation needs."""
+
 
 def enough(
     observed: Floats, held_out: Floats, shares: Floats, percent: float, noise: Floats | float = 0.0
@@ -36,9 +42,15 @@ def enough(
     return bool(beta.ppf(1.0 - _CONFIDENCE, hits, n - hits + 1.0) >= SHARE)
 
 
-def least_noise(noise: float | None, repeats: int) -> float:
-    """Return what the standard deviation of repeats is at the least, with 95% confidence, where it
-    was ``noise`` over ``repeats`` degrees of freedom; 0 without any."""
-    if noise is None or repeats < 1:
+def least_noise(deviations: Floats, repeats: int) -> float:
+    """Return what the standard deviation of repeats is at the least, with 95% confidence, from
+    their (m,) ``deviations`` from the means of their points.
+
+    It is of their median, since a single outlier must not excuse all other misses; 0 from fewer
+    than ``FEWEST_REPEATS``.
+    """
+    if repeats < FEWEST_REPEATS:
         return 0.0
-    return noise * float(np.sqrt(repeats / chi2.ppf(_CONFIDENCE, repeats)))
+    typical = float(np.median(np.abs(deviations)) / norm.ppf(0.75))
+    degrees = _EFFICIENCY * repeats
+    return typical * float(np.sqrt(degrees / chi2.ppf(_CONFIDENCE, degrees)))

@@ -37,5 +37,12 @@ def test_without_noise_it_counts_misses() -> None:
 
 
 def test_noise_known_from_few_repeats_counts_less() -> None:
-    assert least_noise(None, 0) == least_noise(0.1, 0) == 0.0
-    assert 0.0 < least_noise(0.1, 1) < least_noise(0.1, 10) < least_noise(0.1, 100) < 0.1
+    def noise(repeats: int) -> float:
+        return least_noise(np.random.default_rng(0).normal(0.0, 0.1, 2 * repeats), repeats)
+
+    assert noise(0) == noise(4) == 0.0
+    assert 0.0 < noise(10) < noise(1000) < 0.105
+
+
+def test_an_outlier_makes_no_noise() -> None:
+    assert least_noise(np.array([0.0] * 18 + [1.5, -1.5]), 10) == 0.0

@@ -81,8 +81,8 @@ def command(
     """Let a fully measured table answer for the program, and compare policies on it.
 
     Every column of TABLE.csv besides the target and the cost is a parameter. Errors are medians
-    over --repeats profiles: over all rows, and over those that were not run. Where rows repeat
-    a point, the noise floor stands below: the error of who knows the mean of every point.
+    over --repeats profiles: over all rows, and over those that were not run. Where most
+    rows repeat a point, the noise floor stands below: the error of who knows every point's mean.
     """
     from kongming.cli.extras import require
 
