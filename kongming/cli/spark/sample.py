@@ -123,8 +123,10 @@ def command(
             if join_key
             else "Take fewer keys or buckets, or a larger --ratio.",
         )
-    # The log of a run with it shows that its times are of a sample.
-    report["conf"] = {**report.get("conf", {}), SETTING: f"{ratio:.12g}"}
+    # The log of a run with it shows that its times are of a sample, and of how large a one: a
+    # frequent join key makes it another than was asked for.
+    drawn = report.get("ratio", ratio)
+    report["conf"] = {**report.get("conf", {}), SETTING: f"{drawn:.12g}"}
     report["meaning"] = MEANING
     if as_json:
         output.emit_json(report)
@@ -179,9 +181,11 @@ def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
         raise InputError(f"is no command: {error}.", field="--submit", value=submit) from error
     if not command:
         raise InputError("is empty.", field="--submit", value=submit)
-    # As in an activated environment: pip's spark-submit looks for a Python that has PySpark.
-    folder = str(Path(shutil.which(command[0]) or command[0]).absolute().parent)
-    programs = os.pathsep.join(filter(None, [folder, os.environ.get("PATH")]))
+    programs = os.environ.get("PATH", "")
+    if os.sep in command[0] and shutil.which(Path(command[0]).name) != command[0]:
+        # As in an activated environment: pip's spark-submit looks for a Python that has PySpark.
+        folder = str(Path(command[0]).absolute().parent)
+        programs = os.pathsep.join(filter(None, [folder, programs]))
     root = str(Path(kongming.__file__).resolve().parent.parent)
     with tempfile.TemporaryDirectory(prefix="kongming-sample-") as scratch:
         report = Path(scratch) / "report.json"

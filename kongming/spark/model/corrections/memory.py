@@ -193,12 +193,12 @@ def _storage(application: Application, cluster: Cluster) -> float:
 
 
 def _share(application: Application, name: str, default: float) -> float:
-    """A setting between 0 and 1; the default where the log has none that Spark would take."""
+    """A setting from 0 to 1; the default where the log has none that could be."""
     try:
         share = float(application.settings.get(name, default))
     except ValueError:
         return default
-    return share if 0.0 <= share < 1.0 else default
+    return share if 0.0 <= share <= 1.0 else default
 
 
 def _cached(
