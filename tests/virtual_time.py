@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
@@ -24,7 +25,7 @@ class _Jumping(selectors.DefaultSelector):
         events = super().select(0.0)
         if not events and timeout > 0.0:
             # A little more: a sum that is rounded down would be short of the moment for ever.
-            self.now_s += timeout + 1e-9
+            self.now_s = math.nextafter(self.now_s + timeout + 1e-9, math.inf)
         return events
 
 

@@ -55,6 +55,8 @@ def read(path: Path) -> GeneratedContexts:
     """Read a table; columns with one value in all rows are left out."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+    if not rows:
+        raise SystemExit(f"{path}: has no rows")
     names = list(rows[0])
     machines, seconds = (
         np.array([float(row[next(name for name in of if name in names)]) for row in rows])
@@ -196,7 +198,7 @@ def main() -> None:
                 "columns": list(job.columns),
                 "alone": of_alone(runs),
             }
-            if len(runs) > 1 and options.contexts:
+            if len(runs) > 2 and options.contexts:
                 document[path.stem]["over_contexts"] = of_contexts(job, options.contexts)
     print(json.dumps(document, indent=2))
 

@@ -111,7 +111,10 @@ def together(scores: Mapping[str, Scores]) -> dict[str, Any]:
             for name, by_pair in own.items()
         },
         "programs_worse_than_ernest": [
-            name for name, each in scores.items() if _mean(each, "replay") > _mean(each, "ernest")
+            name
+            for name, each in scores.items()
+            if all("ernest" in pair.models for pair in each.alone.pairs)
+            and _mean(each, "replay") > _mean(each, "ernest")
         ],
         "self_check_pct": {
             "median": 100.0 * float(np.median(checks)),
