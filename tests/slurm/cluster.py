@@ -125,10 +125,16 @@ class SlurmCluster:
         _write_script(
             run,
             f'#!/bin/sh\nPYTHONPATH="{python_path()}" exec "{sys.executable}" '
-            '-m kongming_slurm.bridge_commands "$@"\n',
+            f'-m kongming_slurm.bridge_commands "$@" 2>>"{folder}/hooks.err"\n',
         )
         for hook in ("prolog", "epilog"):
-            paths = {"/usr/bin/kongming-slurm": run, "/etc/kongming/slurm.toml": hooks}
+            paths: dict[str, Path | str] = {
+                "/usr/bin/kongming-slurm": run,
+                "/etc/kongming/slurm.toml": hooks,
+                # What a hook does in time is reported, and what not is not: that has tests of its
+                # own. With other tests on both CPUs Python may not have begun by then.
+                "timeout --kill-after=0.1 2 ": "timeout --kill-after=0.1 30 ",
+            }
             self._install(f"{hook}.sh", paths)
         self._install("restore-limit.sh", {"/etc/slurm/slurm.conf": self._configuration})
 
@@ -252,7 +258,7 @@ class SlurmCluster:
         wanted = f"SLURM_CONF={self._configuration}"
         return [pid for pid, variables in _environments() if wanted in variables]
 
-    def _install(self, name: str, paths: Mapping[str, Path]) -> None:
+    def _install(self, name: str, paths: Mapping[str, Path | str]) -> None:
         """The script that is deployed, with this cluster's paths in it."""
         text = (DEPLOYED / name).read_text()
         for before, after in paths.items():

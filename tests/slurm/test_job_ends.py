@@ -46,8 +46,17 @@ def reports(cluster: SlurmCluster, id_: str, kind: str = "run") -> list[Report]:
 
 def ended(cluster: SlurmCluster, id_: str, count: int = 1) -> list[Report]:
     """What was reported of a job's end."""
-    eventually(lambda: len(reports(cluster, id_)) == count, 60.0)
+    eventually(
+        lambda: len(reports(cluster, id_)) == count,
+        60.0,
+        lambda: f"{reports(cluster, id_)} {cluster.job(id_)} {hooks_errors(cluster)}",
+    )
     return reports(cluster, id_)
+
+
+def hooks_errors(cluster: SlurmCluster) -> str:
+    """What prologs and epilogs wrote where slurmd would put it."""
+    return Path(cluster.folder, "hooks.err").read_text(encoding="utf-8")
 
 
 def begun(cluster: SlurmCluster, id_: str, count: int = 1) -> None:
