@@ -15,8 +15,8 @@ _REACH = float(norm.ppf(0.5 + SHARE / 2.0))
 FEWEST_REPEATS = 5
 """Runs of points that had been run before, from which noise is known."""
 
-_EFFICIENCY = 0.37
-"""Of a median of absolute deviations, as a share of the repeats that a standard deviation needs."""
+_OUTLIERS = 1.5
+"""Above so many times the noise of the median deviation there are outliers among repeats."""
 
 
 def enough(
@@ -44,13 +44,14 @@ def enough(
 
 def least_noise(deviations: Floats, repeats: int) -> float:
     """Return what the standard deviation of repeats is at the least, with 95% confidence, from
-    their (m,) ``deviations`` from the means of their points.
+    their (m,) ``deviations`` from the means of their points; 0 from fewer than ``FEWEST_REPEATS``.
 
-    It is of their median, since a single outlier must not excuse all other misses; 0 from fewer
-    than ``FEWEST_REPEATS``.
+    It is at most ``_OUTLIERS`` times that of the median deviation: a single outlier must not excuse
+    all other misses.
     """
     if repeats < FEWEST_REPEATS:
         return 0.0
     typical = float(np.median(np.abs(deviations)) / norm.ppf(0.75))
-    degrees = _EFFICIENCY * repeats
-    return typical * float(np.sqrt(degrees / chi2.ppf(_CONFIDENCE, degrees)))
+    pooled = float(np.sqrt(np.mean(deviations**2)))
+    least = np.sqrt(repeats / chi2.ppf(_CONFIDENCE, repeats))
+    return float(min(pooled, _OUTLIERS * typical) * least)
