@@ -12,8 +12,9 @@ _CONFIDENCE = 0.95
 _REACH = float(norm.ppf(0.5 + SHARE / 2.0))
 """Standard deviations within which that share of normal errors lies."""
 
-FEWEST_REPEATS = 5
-"""Runs of points that had been run before, from which noise is known."""
+FEWEST_REPEATS = 3
+"""Runs of points that had been run before, from which noise is known: of three the median tells an
+outlier."""
 
 _OUTLIERS = 1.5
 """Above so many times the noise of the median deviation there are outliers among repeats."""
