@@ -136,16 +136,8 @@ def compare_own(
     configurations = np.array([part.count for part in parts])
     if not rows:
         return OwnFits.untested(fits, configurations), alone
-    every, at = Compared.joined(rows, len(REACH)), np.concatenate(numbers)
-    own_fits = OwnFits(
-        fits,
-        every.places,
-        every.owner,
-        every.way,
-        every.needed,
-        configurations,
-        Compared.joined(drawn, len(REACH)),
-    )
+    of_all, of_few = (Compared.joined(each, len(REACH)) for each in (rows, drawn))
+    at, own_fits = np.concatenate(numbers), OwnFits(fits, configurations, of_all, of_few)
     residuals, variances = (each.copy() for each in alone)
     answered, unsure = own_fits.left_out()
     single = at >= 0

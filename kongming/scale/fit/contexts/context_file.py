@@ -146,23 +146,10 @@ def _own(document: Mapping[str, Any] | None, counts: Integers) -> OwnFits:
     fits = tuple(None if fit is None else read_ernest(fit) for fit in document["fits"])
     if len(fits) != contexts:
         raise ValueError("own")
-    left_out = _compared(document, contexts)
-    drawn = None
-    if "drawn" in document:
-        # Files of earlier models compare no contexts with few configurations.
-        drawn = _compared(document["drawn"], contexts)
-        counts = np.array(document["counts"], dtype=np.intp)
-        if len(counts) != contexts:
-            raise ValueError("counts")
-    return OwnFits(
-        fits,
-        left_out.places,
-        left_out.owner,
-        left_out.way,
-        left_out.needed,
-        counts,
-        drawn or Compared.joined((), len(REACH)),
-    )
+    # Files of earlier models compare no contexts with few configurations.
+    few = document.get("drawn")
+    drawn = Compared.joined((), len(REACH)) if few is None else _compared(few, contexts)
+    return OwnFits(fits, counts, _compared(document, contexts), drawn)
 
 
 def _compared(document: Mapping[str, Any], contexts: int) -> Compared:

@@ -84,25 +84,20 @@ class Furthest:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OwnFits:
-    """``fits`` (contexts,) are None for those with too few runs; ``places`` (n, 5) as in ``REACH``
-    of what was left out of the contexts ``owner`` (n,); ``way`` and ``needed`` (n,) are logs of the
-    common model's prediction and of the typical time over the own fit's prediction. ``counts``
-    (contexts,) are the numbers of their configurations; ``drawn`` is what was left out of contexts
-    that were predicted from as few configurations as another has."""
+    """``fits`` (contexts,) are None for those with too few runs; ``counts`` (contexts,) are the
+    numbers of their configurations; ``compared`` is what was left out of them, ``drawn`` what was
+    left out of contexts that were predicted from as few configurations as another has."""
 
     fits: tuple[ErnestFit | None, ...]
-    places: Floats
-    owner: Integers
-    way: Floats
-    needed: Floats
     counts: Integers
+    compared: Compared
     drawn: Compared
 
     @classmethod
     def untested(cls, fits: tuple[ErnestFit | None, ...], counts: Integers) -> OwnFits:
         """Of which nothing was left out."""
         none = Compared.joined((), len(REACH))
-        return cls(fits, none.places, none.owner, none.way, none.needed, counts, none)
+        return cls(fits, counts, none, none)
 
     def step(self, places: Floats, owner: int, way: Floats, furthest: Furthest) -> Floats:
         """(m,) how much of the ``way`` (m,) is taken at ``places`` (m, 5) of a context."""
@@ -120,65 +115,62 @@ class OwnFits:
     def left_out(self) -> tuple[Floats, Floats]:
         """Return logs (n,) of typical over predicted time of what was left out, learnt from all
         else, and the variance (n,) of ``disagreement``."""
-        near = self._near(self.places, self.owner)
+        places, owner, way = self.compared.places, self.compared.owner, self.compared.way
+        near = self._near(places, owner)
         np.fill_diagonal(near, 0.0)
-        step = self._step(near, self.places, self.way, self.furthest())
-        unsure = disagreement(self.way, step)
+        step = self._step(near, places, way, self.furthest())
+        unsure = disagreement(way, step)
         for i in np.flatnonzero(self.counts < FEW).tolist():
-            mine = np.flatnonzero(self.owner == i)
+            mine = np.flatnonzero(owner == i)
             if len(mine):
-                share = self._share_of_own(near[mine], self.places[mine], i)
-                step[mine] = (1.0 - share) * self.way[mine]
-                unsure[mine] = averaged_variance(self.way[mine], share)
-        return self.needed - step, unsure
+                share = self._share_of_own(near[mine], places[mine], i)
+                step[mine] = (1.0 - share) * way[mine]
+                unsure[mine] = averaged_variance(way[mine], share)
+        return self.compared.needed - step, unsure
 
     def furthest(self) -> Furthest:
         """Return how far from the own fit answers may be."""
-        if not len(self.way):
+        if not len(self.compared.way):
             return Furthest(WIDEST_APART, 0.0)
-        tested = float(np.quantile(np.abs(self.way), FURTHER_RANK))
-        step = self.places[:, STEP]
+        tested = float(np.quantile(np.abs(self.compared.way), FURTHER_RANK))
+        step = self.compared.places[:, STEP]
         across = np.abs(step) > JUMP
-        met = (self.needed * np.sign(step) > 0.5 * np.abs(step))[across]
+        met = (self.compared.needed * np.sign(step) > 0.5 * np.abs(step))[across]
         missed = 1.0 - met.sum() / (len(met) + UNMET)
         return Furthest(FURTHER + tested, max(1.0 - MISSES * float(missed), 0.0))
 
     def chance_of_cliff(self) -> float:
         """Return how often times below a context's fewest machines were longer than its own fit
         and the common model say, by a factor that is taken for a cliff."""
-        below = self.places[:, 0] < 0.0
-        unforeseen = np.minimum(self.needed, self.needed - self.way)[below] > JUMP
+        below, needed = self.compared.places[:, 0] < 0.0, self.compared.needed
+        unforeseen = np.minimum(needed, needed - self.compared.way)[below] > JUMP
         return float((unforeseen.sum() + PRIOR_COUNT * CHANCE) / (below.sum() + PRIOR_COUNT))
 
     def _step(self, near: Floats, places: Floats, way: Floats, furthest: Furthest) -> Floats:
-        share = share_of_way(near, self.way, self.needed, TRUST)
-        unsure = standard_error(near, self.way, self.needed, share, self.owner)
+        tested = self.compared.way, self.compared.needed
+        share = share_of_way(near, *tested, TRUST)
+        unsure = standard_error(near, *tested, share, self.compared.owner)
         most = furthest.at(places)
         step = np.clip(np.maximum(share - unsure, 0.0) * way, -most, most)
         between = np.all(np.abs(places[:, BEYOND_OWN]) < HERE, axis=1)
         lost = np.where(between, 1.0, INDISTINCT)
-        return distinct(step, lost * error_left(near, self.way, self.needed, share))
+        return distinct(step, lost * error_left(near, *tested, share))
 
     def _share_of_own(self, near: Floats, places: Floats, owner: int) -> Floats:
         """As ``share_of_own``, by the nearness (m, n) of what was left out besides ``drawn``."""
         others = self.drawn.owner != owner
         of_drawn = _nearness(places, self.drawn.places, np.ones((len(places), len(others)), bool))
-        compared = Compared.joined(
-            [Compared(self.places, self.owner, self.way, self.needed), self.drawn], len(REACH)
-        )
+        compared = Compared.joined([self.compared, self.drawn], len(REACH))
         return share_of_own(np.hstack([near, of_drawn * others]), compared)
 
     def _near(self, places: Floats, owner: Integers) -> Floats:
-        return _nearness(places, self.places, owner[:, None] != self.owner[None, :])
+        other = owner[:, None] != self.compared.owner[None, :]
+        return _nearness(places, self.compared.places, other)
 
     def document(self) -> dict[str, Any]:
         return {
             "fits": [None if fit is None else fit.document() for fit in self.fits],
-            "places": self.places.tolist(),
-            "owner": self.owner.tolist(),
-            "way": self.way.tolist(),
-            "needed": self.needed.tolist(),
-            "counts": self.counts.tolist(),
+            **self.compared.document(),
             "drawn": self.drawn.document(),
         }
 
