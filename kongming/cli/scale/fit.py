@@ -12,7 +12,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
-from kongming.cli.scale.storing import store_model
+from kongming.cli.scale import storing
 from kongming.cli.shares import Share
 from kongming.quantities import per_cent
 from kongming.records import moments
@@ -133,7 +133,6 @@ def command(
         require("kongming scale fit", "predict", module)
 
     from kongming.scale.fit.fitting import Settings, fit_table
-    from kongming.scale.fit.model_file import write_file
     from kongming.scale.fit.scale_file import ScaleFile
     from kongming.scale.fit.terms import read_terms
     from kongming.scale.fit.tracked_files import track as tracked
@@ -166,13 +165,7 @@ def command(
         models = fit_table(read_table(runs, columns), settings)
     now = moments.now("seconds")
     file = ScaleFile(name=name, created_at=now, models=models, tracked=files, contexts=contexts)
-    destinations: dict[str, Any] = {}
-    if save is not None:
-        write_file(save, file)
-        destinations["saved"] = str(save)
-    if name is not None:
-        destinations["name"] = name
-        destinations["version"] = store_model(file, name, store_url)
+    destinations = storing.leave(file, save=save, name=name, store_url=store_url)
     if as_json:
         reports = _document(models) if models else _context_document(contexts)
         output.emit_json({**reports, **destinations})
@@ -181,8 +174,7 @@ def command(
         _show(model)
     for of_job in contexts:
         _show_contexts(of_job)
-    for key, value in destinations.items():
-        output.console().print(f"{key}: {value}", markup=False)
+    storing.show(destinations)
 
 
 def _over_contexts(

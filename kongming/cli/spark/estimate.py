@@ -12,7 +12,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
-from kongming.cli.scale.storing import store_model
+from kongming.cli.scale import storing
 from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
 from kongming.cli.spark.estimate_table import show
@@ -260,16 +260,10 @@ def command(
     warnings = [*warnings_of(estimator, estimates), *findings_of(others), *pricing.warnings]
     destinations: dict[str, Any] = {}
     if saving:
-        from kongming.scale.fit.model_file import write_file
         from kongming.spark.saving import scale_file
 
         file = scale_file(estimator, estimates, name)
-        if save is not None:
-            write_file(save, file)
-            destinations["saved"] = str(save)
-        if name is not None:
-            destinations["name"] = name
-            destinations["version"] = store_model(file, name, store_url)
+        destinations = storing.leave(file, save=save, name=name, store_url=store_url)
     chosen = recommend(estimates, price)
     if plot is not None:
         from kongming.spark.figure import draw
@@ -298,8 +292,7 @@ def command(
         output.emit_json({**answer, **destinations})
         return
     show(answer, estimates, chosen, pricing)
-    for key, value in destinations.items():
-        output.console().print(f"{key}: {value}", markup=False)
+    storing.show(destinations)
 
 
 def _refuse_with_paper(given: Mapping[str, object]) -> None:

@@ -125,8 +125,7 @@ def command(
         )
     # The log of a run with it shows that its times are of a sample, and of how large a one: a
     # frequent join key makes it another than was asked for.
-    drawn = report.get("ratio", ratio)
-    report["conf"] = {**report.get("conf", {}), SETTING: f"{drawn:.12g}"}
+    report["conf"] = {**report["conf"], SETTING: f"{report['ratio']:.12g}"}
     report["meaning"] = MEANING
     if as_json:
         output.emit_json(report)
