@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -25,12 +23,11 @@ from functions import TABLE_3, world
 from joblib import Parallel, delayed
 from measured_worlds import NAMES, columns, measured_worlds
 from paper import FLOOR, mean
-from peer_runs import ISOLATED, budget_of
+from peer_runs import budget_of, mse_of_rows, printed_by
 from replays import HOW, add_options, over_seeds, take_options
 
 from kongming.arrays import Floats
-from kongming.explore import DecisionTreeProfiler
-from kongming.explore.replay import World, errors
+from kongming.explore.replay import World
 from kongming.explore.tree import ObliqueModelTree
 
 FIT = Path(__file__).parent / "fit_learners.py"
@@ -43,35 +40,22 @@ def uniform_rows(world: World, seed: int) -> np.ndarray:
 
 def of_ours(world: World, X: Floats, seed: int) -> dict[str, float]:
     """The errors of our learners."""
-    table, rows = world.table, uniform_rows(world, seed)
-    profiler = DecisionTreeProfiler(world.space, budget=len(rows), random_state=seed)
-    for row in rows:
-        value = float(table.values[row])
-        failed = np.isnan(value)
-        profiler.tell(table.points[row], None if failed else value, error=table.errors[row])
-    known = np.isfinite(table.values)
-    predicted = profiler.predict(list(table.points)).median[known]
+    rows = uniform_rows(world, seed)
     variants = [
         partial(ObliqueModelTree, criterion=criterion, random_state=seed)
         for criterion in ("linear", "residual")
     ]
     return {
-        "auto": float(errors(table.values[known], predicted)["mse"] or 0.0),
-        "tree": best_error(variants, X, table.values, rows, seed),
+        "auto": mse_of_rows(world, rows.tolist(), seed),
+        "tree": best_error(variants, X, world.table.values, rows, seed),
     }
 
 
 def of_others(world: World, X: Floats, python: str, learner: str, seeds: int) -> list[float]:
     """The errors of another project's learner, for each seed."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "world.npz"
-        rows = np.array([uniform_rows(world, seed) for seed in range(seeds)])
-        np.savez(path, X=X, y=world.table.values, rows=rows)
-        command = [python, *ISOLATED, str(FIT), str(path), learner]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{learner}: {done.stderr[-2000:]}")
-    return [float(error) for error in json.loads(done.stdout.splitlines()[-1])]
+    rows = np.array([uniform_rows(world, seed) for seed in range(seeds)])
+    given = {"X": X, "y": world.table.values, "rows": rows}
+    return [float(error) for error in printed_by(python, FIT, learner, **given)]
 
 
 def main() -> None:

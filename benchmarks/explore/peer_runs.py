@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from measured_worlds import columns
@@ -24,24 +26,36 @@ def budget_of(world: World) -> int:
     return min(BUDGET, len(world.table) // 3)
 
 
+def printed_by(python: str, script: Path, *options: str, **given: Any) -> list[Any]:
+    """What a script prints on its last line, run by another interpreter with these arrays."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "world.npz"
+        np.savez(path, **given)
+        command = [python, *ISOLATED, str(script), str(path), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{options[0]}: {done.stderr[-2000:]}")
+    printed: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return printed
+
+
 def by_peer(python: str, world: World, policy: str, seed: int) -> list[int]:
     """The rows that a peer runs, from ``FIRST`` uniform ones on."""
     table = world.table
     X = columns(world)[1]
     first = np.random.default_rng(seed).choice(len(table), FIRST, replace=False)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "world.npz"
-        np.savez(path, X=X, y=table.values, first=first, budget=budget_of(world), batch=BATCH)
-        command = [python, *ISOLATED, str(SELECT), str(path), policy, str(seed)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{policy}: {done.stderr[-2000:]}")
-    return [int(place) for place in json.loads(done.stdout.splitlines()[-1])]
+    given = {"X": X, "y": table.values, "first": first, "budget": budget_of(world), "batch": BATCH}
+    return [int(place) for place in printed_by(python, SELECT, policy, str(seed), **given)]
 
 
 def mse_of(world: World, python: str, policy: str, seed: int) -> float:
-    """The error of our model of the rows that a peer runs. A run that failed has no value."""
-    table, rows = world.table, by_peer(python, world, policy, seed)
+    """The error of our model of the rows that a peer runs."""
+    return mse_of_rows(world, by_peer(python, world, policy, seed), seed)
+
+
+def mse_of_rows(world: World, rows: Sequence[int], seed: int) -> float:
+    """The error of our model of these rows. A run that failed has no value."""
+    table = world.table
     profiler = DecisionTreeProfiler(world.space, budget=len(rows), random_state=seed)
     for row in rows:
         value = float(table.values[row])
