@@ -15,6 +15,7 @@ from benchmarks.scale.generated import contexts
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.fit import model_file
 from kongming.scale.fit.context_spread import ContextSpread
+from kongming.scale.fit.contexts import context_fitting
 from kongming.scale.fit.contexts.context_fitting import MOST, fit_contexts
 from kongming.scale.fit.contexts.context_model import ContextModel
 from kongming.scale.fit.ernest import fit_ernest
@@ -307,6 +308,35 @@ def test_many_configurations_are_thinned_at_all_counts(tmp_path: Path) -> None:
     answer = of.at({"size": "10.5"}).predict(Configuration(8))
     assert answer.median == pytest.approx(100 * 10.5 / 8 + 5, rel=0.1)
     assert answer.upper / answer.lower < 1.5
+
+
+def test_a_thinned_model_is_saved_with_all_that_its_contexts_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with the configurations that the common model kept, or each would seem to have few."""
+    monkeypatch.setattr(context_fitting, "MOST", 36)
+    random = np.random.default_rng(1)
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "machines,size,seconds\n"
+        + "".join(
+            f"{m},{s},{(100 * s / m + 5) * np.exp(0.1 * random.standard_normal())}\n"
+            for s in range(1, 11)
+            for m in (1, 2, 4, 8, 16)
+        )
+    )
+    (table,) = read_context_table(path, Columns(), ("size",))
+    fitted = fit_contexts(table, Settings(read_terms("default", items=None)))
+    assert len(fitted.points) < 50
+    assert not any(fitted.own.few(context) for context in range(10))
+    saved_as = tmp_path / "model.json"
+    model_file.write_file(saved_as, ScaleFile("job", "now", (), contexts=(fitted,)))
+    again = model_file.read_file(saved_as)
+    for size in map(str, range(1, 11)):
+        answer = again.at_context({"size": size}).models[0].predict(Configuration(32))
+        assert answer.median == pytest.approx(
+            fitted.at({"size": size}).predict(Configuration(32)).median, rel=1e-9
+        )
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,15 @@ def _own(document: Mapping[str, Any] | None, counts: Integers) -> OwnFits:
     if len(fits) != contexts:
         raise ValueError("own")
     # Files of earlier models compare no contexts with few configurations.
-    few = document.get("drawn")
-    drawn = Compared.joined((), len(REACH)) if few is None else _compared(few, contexts)
-    return OwnFits(fits, counts, _compared(document, contexts), drawn)
+    if "drawn" not in document:
+        none = Compared.joined((), len(REACH))
+        return OwnFits(fits, counts, _compared(document, contexts), none)
+    of_all = np.array(document["counts"], dtype=np.intp)
+    # A large table is thinned: the model has at most what its contexts have.
+    if of_all.shape != counts.shape or (of_all < counts).any():
+        raise ValueError("counts")
+    drawn = _compared(document["drawn"], contexts)
+    return OwnFits(fits, of_all, _compared(document, contexts), drawn)
 
 
 def _compared(document: Mapping[str, Any], contexts: int) -> Compared:

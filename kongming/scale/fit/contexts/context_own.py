@@ -85,8 +85,9 @@ class Furthest:
 @dataclass(frozen=True, eq=False, slots=True)
 class OwnFits:
     """``fits`` (contexts,) are None for those with too few runs; ``counts`` (contexts,) are the
-    numbers of their configurations; ``compared`` is what was left out of them, ``drawn`` what was
-    left out of contexts that were predicted from as few configurations as another has."""
+    numbers of their configurations, of which the common model may have a part; ``compared`` is what
+    was left out of them, ``drawn`` what was left out of contexts that were predicted from as few
+    configurations as another has."""
 
     fits: tuple[ErnestFit | None, ...]
     counts: Integers
@@ -171,6 +172,7 @@ class OwnFits:
         return {
             "fits": [None if fit is None else fit.document() for fit in self.fits],
             **self.compared.document(),
+            "counts": self.counts.tolist(),
             "drawn": self.drawn.document(),
         }
 
