@@ -160,12 +160,13 @@ class SpaceModel:
         exact = _measured(self.runs.censored, 2)
         means, counts = self.runs.means[exact], self.runs.counts[exact]
         observed, relative = self.runs.observed, bool(self.runs.observed.min() > 0.0)
-        deviations = deviations_of_repeats(
-            self.runs.point, np.log(observed) if relative else observed
-        )
-        noise = least_noise(
-            deviations[np.isfinite(deviations)], repeats=int((self.runs.counts - 1).sum())
-        )
+        values = np.log(observed) if relative else observed
+        deviations = [
+            deviations_of_repeats(self.runs.point, values, from_median=of_median)
+            for of_median in (False, True)
+        ]
+        from_means, from_medians = (each[np.isfinite(each)] for each in deviations)
+        noise = least_noise(from_means, from_medians, repeats=int((self.runs.counts - 1).sum()))
         over = np.ones(len(means)) if relative else np.maximum(np.abs(means), 1e-300)
         return np.asarray(noise / over / np.sqrt(counts))
 

@@ -107,7 +107,7 @@ class World:
             point[rows] = place
         deviations = deviations_of_repeats(point, self.table.values)
         repeated = np.isfinite(deviations)
-        if 2 * repeated.sum() < len(repeated):
+        if not repeated.any() or 2 * repeated.sum() < np.isfinite(self.table.values).sum():
             return None
         values = self.table.values[repeated]
         return errors(values, values - deviations[repeated])

@@ -131,18 +131,25 @@ def places_of_points(codes: Floats) -> np.ndarray:
     )
 
 
-def deviations_of_repeats(point: np.ndarray, values: Floats) -> Floats:
-    """By how much (n,) values miss the mean of their point, which no model can know; NaN where a
-    point has no other value. Means of few values are near to each of them: deviations are widened
-    to what they would be from the mean of many."""
+def deviations_of_repeats(
+    point: np.ndarray, values: Floats, *, from_median: bool = False
+) -> Floats:
+    """By how much (n,) values miss the mean (or median) of their point, which no model can know;
+    NaN where a point has no other value. Means of few values are near to each of them: deviations
+    are widened to what they would be from the mean of many."""
     known = np.isfinite(values)
     size = int(point.max(initial=-1)) + 1
     counts = np.bincount(point[known], minlength=size)[point]
-    sums = np.bincount(point[known], values[known], minlength=size)[point]
+    centers = np.bincount(point[known], values[known], minlength=size)[point] / np.maximum(
+        counts, 1
+    )
+    if from_median:
+        for each in np.unique(point[known & (counts > 1)]):
+            centers[point == each] = np.median(values[known & (point == each)])
     deviations = np.full(len(values), np.nan)
     repeated = known & (counts > 1)
     k = counts[repeated]
-    deviations[repeated] = (values[repeated] - sums[repeated] / k) * np.sqrt(k / (k - 1.0))
+    deviations[repeated] = (values[repeated] - centers[repeated]) * np.sqrt(k / (k - 1.0))
     return deviations
 
 

@@ -43,16 +43,16 @@ def enough(
     return bool(beta.ppf(1.0 - _CONFIDENCE, hits, n - hits + 1.0) >= SHARE)
 
 
-def least_noise(deviations: Floats, repeats: int) -> float:
+def least_noise(deviations: Floats, from_medians: Floats, repeats: int) -> float:
     """Return what the standard deviation of repeats is at the least, with 95% confidence, from
     their (m,) ``deviations`` from the means of their points; 0 from fewer than ``FEWEST_REPEATS``.
 
-    It is at most ``_OUTLIERS`` times that of the median deviation: a single outlier must not excuse
-    all other misses.
+    It is at most ``_OUTLIERS`` times that of the median of those ``from_medians`` (m,) of their
+    points: a single outlier, which moves a mean, must not excuse all other misses.
     """
     if repeats < FEWEST_REPEATS:
         return 0.0
-    typical = float(np.median(np.abs(deviations)) / norm.ppf(0.75))
+    typical = float(np.median(np.abs(from_medians)) / norm.ppf(0.75))
     pooled = float(np.sqrt(np.mean(deviations**2)))
     least = np.sqrt(repeats / chi2.ppf(_CONFIDENCE, repeats))
     return float(min(pooled, _OUTLIERS * typical) * least)

@@ -88,6 +88,16 @@ def test_the_noise_floor_of_rows_that_repeat_a_point(kongming: Kongming, tmp_pat
     assert "18" in shown.stdout
 
 
+def test_failed_rows_are_no_part_of_the_noise_floor(kongming: Kongming, tmp_path: Path) -> None:
+    """Errors are of measured rows alone."""
+    path = tmp_path / "runs.csv"
+    measured = "".join(f"{n},{value}\n" for n in range(8) for value in (100 + n, 104 + n))
+    path.write_text("n,seconds\n" + measured + "".join(f"{n},\n" for n in range(8, 12)) * 9)
+    arguments = (str(path), "--target", "seconds", "--budget", "10", "--policy", "uni")
+    floor = replay(kongming, *arguments, "--repeats", "1")["noise_floor"]
+    assert floor["mse"] == pytest.approx(8.0)
+
+
 def test_the_errors_are_those_of_the_table(kongming: Kongming, tmp_path: Path) -> None:
     """A line is learned exactly, so all errors vanish; and nothing is unseen once all was run."""
     rows = [(a, b, 10 + 2 * a - b) for a in range(8) for b in range(8)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kongming.explore.runs import deviations_of_repeats
 from kongming.explore.stopping import enough, least_noise
 
 RUNS = 400
@@ -38,11 +39,25 @@ def test_without_noise_it_counts_misses() -> None:
 
 def test_noise_known_from_few_repeats_counts_less() -> None:
     def noise(repeats: int) -> float:
-        return least_noise(np.random.default_rng(0).normal(0.0, 0.1, 2 * repeats), repeats)
+        deviations = np.random.default_rng(0).normal(0.0, 0.1, 2 * repeats)
+        return least_noise(deviations, deviations, repeats)
 
     assert noise(0) == noise(2) == 0.0
     assert 0.0 < noise(10) < noise(1000) < 0.105
 
 
-def test_an_outlier_makes_no_noise() -> None:
-    assert least_noise(np.array([0.0] * 18 + [1.5, -1.5]), 10) == 0.0
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        pytest.param([[1.0, 1.0]] * 9 + [[1.0, 8.0]], id="one pair of ten"),
+        pytest.param([[100.0, 101.0, 99.0, 300.0]], id="one of four runs of a point"),
+        pytest.param([[100.0, 101.0], [100.0, 99.0, 300.0]], id="one of three"),
+    ],
+)
+def test_an_outlier_makes_no_noise(repeated: list[list[float]]) -> None:
+    point = np.repeat(np.arange(len(repeated)), [len(each) for each in repeated])
+    values = np.log(np.concatenate(repeated))
+    from_means, from_medians = (
+        deviations_of_repeats(point, values, from_median=of_median) for of_median in (False, True)
+    )
+    assert least_noise(from_means, from_medians, len(values) - len(repeated)) < 0.02
