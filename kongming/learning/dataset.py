@@ -321,13 +321,13 @@ def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
         else:
             usable.append(run)
         seen.add(run.id)
-    left_out, disturbed = control.left_out(usable), control.disturbed(usable)
+    disturbed, evicted = control.left_out_by_cause(usable)
     dropped += [
         Dropped(run.id, _DISTURBED if run.id in disturbed else _READ_ANEW)
         for run in usable
-        if run.id in left_out
+        if run.id in disturbed | evicted
     ]
-    usable = [run for run in usable if run.id not in left_out]
+    usable = [run for run in usable if run.id not in disturbed | evicted]
     usable.sort(key=lambda run: (run.started_at, run.step, run.id))
     return usable, dropped
 

@@ -75,11 +75,19 @@ def undisturbed(signatures: Sequence[Signature]) -> list[Signature]:
 
 
 def left_out(runs: Sequence[Run]) -> frozenset[str]:
-    """The ids of the disturbed and the evicted runs to leave out: none of either where they are
-    more than a quarter of the runs, since those left would be of the machine's quiet moments
-    alone."""
-    causes = (disturbed(runs), evicted(runs))
-    return frozenset().union(*(ids for ids in causes if 4 * len(ids) <= len(runs)))
+    """The ids of the disturbed and the evicted runs to leave out (``left_out_by_cause``)."""
+    return frozenset().union(*left_out_by_cause(runs))
+
+
+def left_out_by_cause(runs: Sequence[Run]) -> tuple[frozenset[str], frozenset[str]]:
+    """The ids of the disturbed runs to leave out, and of the evicted ones: none of either where
+    they are more than a quarter of the runs, since those left would be of the machine's quiet
+    moments alone."""
+    slowed, read_anew = (
+        ids if 4 * len(ids) <= len(runs) else frozenset()
+        for ids in (disturbed(runs), evicted(runs))
+    )
+    return slowed, read_anew
 
 
 def evicted(runs: Iterable[Run]) -> frozenset[str]:

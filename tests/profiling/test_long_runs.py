@@ -94,6 +94,21 @@ def test_a_long_run_ends_before_the_load_that_may_write_no_more(
     assert len(limits) == 2
 
 
+def test_a_run_that_ended_is_kept_where_its_load_ends_during_the_next_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first take under the load is disturbed, and the load ends in the second one."""
+    (*_, run), limits = campaign(
+        monkeypatch,
+        plan_of(["solo", "stream.triad", "stream.triad"]),
+        lambda number: 2.0 * ALONE if number else ALONE,
+        load_s=3.0 * ALONE,
+        disturbed=lambda number: number > 4,
+    )
+    assert len(limits) == 4
+    assert (run.error, run.ok, run.metric) == (None, True, 2.0 * ALONE)
+
+
 def test_the_time_that_ending_a_run_takes_is_no_part_of_its_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -71,7 +71,7 @@ def timed_block(state: CampaignState, steps: Sequence[Step]) -> Iterator[Event]:
                 run, before = yield from _taken(
                     state, remaining[0], site, before, level, signals, inducers, until
                 )
-                yield from _finish_step(state, remaining.pop(0), run, inducers, until)
+                yield from _finish_step(state, remaining.pop(0), run)
                 if inducers is not None:
                     inducers.check()
         except (InducerError, ProbeError) as error:
@@ -108,7 +108,7 @@ def neighbour_block(state: CampaignState, steps: Sequence[Step], neighbour: str)
                 run, before = yield from _taken(
                     state, remaining[0], site, before, environment, signals, load
                 )
-                yield from _finish_step(state, remaining.pop(0), run, load)
+                yield from _finish_step(state, remaining.pop(0), run)
                 load.check()
         except (ApplicationRunError, ProbeError) as error:
             yield from _unmeasured_steps(state, site, remaining, str(error))
@@ -156,37 +156,30 @@ def _taken(
         left_s = until - time.monotonic() - 2.0 * before.elapsed_s
         run = timed_run(state, step, site, fingerprint, signals, load_left_s=left_s)
         after = _fingerprint(state, site, QUICK)
-        run = replace(run, before=before, after=after)
+        run = _ended_with(replace(run, before=before, after=after), load, until)
         takes.append((state.watch.excess_of((step.levels, step.neighbour), run), run))
         before = after
         # There is no time for another one where the load's end has ended this one.
         is_last = run.cut_off and run.wall_s >= left_s
         if control.is_enough(takes) or not run.ok or is_last:
             return control.least_disturbed(takes), after
-        if load is not None:
-            try:
-                load.check()
-            except MeasurementError:
-                # The caller finds it too, and marks the run.
-                return takes[-1][1], after
         yield state.doing(f"{step.app} {control.AGAIN}", step.app)
 
 
-def _finish_step(
-    state: CampaignState,
-    step: Step,
-    run: Run,
-    load: Mix | LoadLoop | None,
-    until: float = math.inf,
-) -> Iterator[Run | Dropped | Short]:
-    """Yield the run, marked as failed if its load ended; drop the application if needed, and say
-    after its first run whether it is too short. ``until``: as in ``_taken``."""
+def _ended_with(run: Run, load: Mix | LoadLoop | None, until: float) -> Run:
+    """Return the run, as failed if its load has ended. ``until``: as in ``_taken``."""
     if load is not None:
         try:
             load.check()
         except MeasurementError as error:
             why = "" if time.monotonic() < until else ", as it had written what it may in all"
-            run = replace(run, error=f"the load ended during the run{why}: {error}")
+            return replace(run, error=f"the load ended during the run{why}: {error}")
+    return run
+
+
+def _finish_step(state: CampaignState, step: Step, run: Run) -> Iterator[Run | Dropped | Short]:
+    """Yield the run; drop the application if needed, and say after its first run whether it is too
+    short."""
     state.completed += 1
     yield run
     if run.ok:
