@@ -181,7 +181,7 @@ def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
     if not command:
         raise InputError("is empty.", field="--submit", value=submit)
     programs = os.environ.get("PATH", "")
-    if os.sep in command[0] and shutil.which(Path(command[0]).name) != command[0]:
+    if os.sep in command[0] and (submit or shutil.which("spark-submit") != command[0]):
         # As in an activated environment: pip's spark-submit looks for a Python that has PySpark.
         folder = str(Path(command[0]).absolute().parent)
         programs = os.pathsep.join(filter(None, [folder, programs]))
