@@ -121,10 +121,13 @@ def cut(path: Path, keep: set[int], campaigns: set[str]) -> None:
             )
 
 
-def scored(path: Path, file: Path, apps: Sequence[str], placement: str) -> dict[str, float]:
+def scored(
+    path: Path, file: Path, apps: Sequence[str], placement: str, *pairs: str
+) -> dict[str, float]:
+    """Return the figures of ``auto`` and SOLO on the pairs measured with the options ``pairs``."""
     command = [sys.executable, "-m", "kongming.cli.main", "evaluate", str(file), "--pairs"]
     command += ["--json", "--score-only", "--store", f"sqlite:///{path}"]
-    command += ["--placement", placement, "--repeats", "4"]
+    command += ["--placement", placement, *(pairs or ("--repeats", "4"))]
     command += [part for app in apps for part in ("--app", app)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     document: dict[str, Any] = json.loads(done.stdout)
