@@ -130,14 +130,14 @@ def score(
         ladder = ladder_of([*taught, *runs], placement)
         for starts in options.starts:
             shutil.copyfile(complete, copy)
-            kept = [
+            left = [
                 run
                 for app in apps
                 for run in chosen(app, [*taught, *runs], ladder, starts, "order")
             ]
-            cut(copy, {run.step for run in kept}, {quick})
+            cut(copy, {run.step for run in left}, {quick})
             scores = shares(scored(copy, options.apps, apps, placement, *how))
-            scores["time_share"] = seconds(kept, firsts) / complete_s
+            scores["time_share"] = seconds(left, firsts) / complete_s
             document[f"order {starts}"] = scores
             print("order", starts, json.dumps(scores), file=sys.stderr, flush=True)
 
