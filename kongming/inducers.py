@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.probes.binary import Event, Microbench
+from kongming.probes.binary import GRACE_S, Event, Microbench
 from kongming.probes.node import allowed_cpu, node_facts
 from kongming.probes.suite import load_suite
 from kongming.records.errors import InducerError, InputError, ProbeError
@@ -23,6 +23,10 @@ from kongming.records.run import LoadLevel
 
 READY_TIMEOUT_S = 120.0
 """Time limit for the set-up: an I/O load may have to lay out its file on a slow device."""
+
+ORDERLY_GRACE_S = 10.0
+"""Time for an inducer to end where nothing went wrong: on a busy machine a worker may have to wait
+for the processor, or for the device, and a load that is killed does not say what it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +108,13 @@ class Inducer:
             raise InducerError(self._end_reason())
         return self.result
 
-    def stop(self) -> InducerResult | None:
-        """Stop and reap it; return its result, or None if it reported none."""
+    def stop(self, grace_s: float = GRACE_S) -> InducerResult | None:
+        """Stop and reap it; return its result, or None if it reported none in ``grace_s`` seconds
+        and was killed."""
         if self._process is not None:
             process, self._process = self._process, None
             try:
-                for event in process.stop():
+                for event in process.stop(grace_s):
                     self._process_event(event)
                 if self.result is None and self._error is None:
                     self._error = process.failure()
@@ -121,8 +126,8 @@ class Inducer:
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, exception: type[BaseException] | None, *_: object) -> None:
+        self.stop(ORDERLY_GRACE_S if exception is None else GRACE_S)
 
     def _read_until(self, timeout: float | None) -> bool:
         """Process its events; return True when it has closed its output."""

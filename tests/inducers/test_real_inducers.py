@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kongming.inducers import induce
-from kongming.probes.binary import locate
+from kongming.probes.binary import GRACE_S, locate
 from kongming.probes.suite import load_suite
 from kongming.records.errors import InducerError, ProbeError
 
@@ -53,6 +54,15 @@ def test_every_inducer_starts_works_and_leaves_nothing(tmp_path: Path) -> None:
         assert inducer.result is not None, name
         assert not any(alive(pid) for pid in inducer.pids)
         assert list(tmp_path.iterdir()) == [], name
+
+
+def test_an_end_that_the_machine_delays_is_waited_for(tmp_path: Path) -> None:
+    with induce("compute.int", directory=tmp_path) as inducer:
+        (worker,) = inducer.pids
+        os.kill(worker, signal.SIGSTOP)
+        # Longer than an interrupted inducer is waited for.
+        threading.Timer(2.0 * GRACE_S, os.kill, (worker, signal.SIGCONT)).start()
+    assert inducer.result is not None
 
 
 def test_copies_are_processes_of_their_own(tmp_path: Path) -> None:
