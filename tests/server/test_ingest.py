@@ -109,7 +109,8 @@ def test_who_sends_much_waits_for_itself_and_not_the_others() -> None:
     async def test() -> None:
         store = SlowStore()
         store.go.clear()
-        async with ingest_into(store, batch_records=2, queue_records=20) as ingest:
+        limits = {"batch_records": 2, "queue_records": 20, "queue_wait_s": 60.0}
+        async with ingest_into(store, **limits) as ingest:
             thief = [
                 asyncio.create_task(ingest.add(report(f"t{number}", by="thief")))
                 for number in range(30)
