@@ -33,6 +33,7 @@ from kongming.scale.fit.contexts.context_own import (
     places_in,
 )
 from kongming.scale.fit.contexts.context_process import START, Inputs, Process
+from kongming.scale.fit.contexts.context_single import SingleRun
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.spread import CALIBRATED_AT
@@ -109,7 +110,7 @@ class ContextFit:
     the contexts that were run, -1 without runs. ``beyond`` is how far (in logs) the context's
     numbers lie outside those that were run, ``untested`` the square of how far from the one value
     that a column had in all runs; ``fixed`` seconds of a run, of however many iterations, are added
-    to the trend and the process."""
+    to the trend and the process. ``single`` is its only configuration, if it has a single one."""
 
     trend: ErnestFit
     step: Step | None
@@ -121,6 +122,7 @@ class ContextFit:
     beyond: float = 0.0
     untested: float = 0.0
     fixed: float = 0.0
+    single: SingleRun | None = None
 
     kind = "contexts"
 
@@ -133,13 +135,19 @@ class ContextFit:
 
     def predict(self, points: Points) -> Floats:
         """(n,) seconds per iteration."""
-        mean = self.process.mean(self.inputs(points))
+        at = self.inputs(points)
+        mean = self.process.mean(at)
+        if self.single is not None:
+            mean = mean - self.single.untaken(at)[0]
         return self._drawn(points, mean, np.zeros(len(points))).seconds
 
     def answer(self, points: Points) -> Answer:
         """Return medians with their variances and limits; see ``FURTHEST``."""
         at, known = self.inputs(points), self.process.inputs.machines
         mean, variance = self.process.mean_and_variance(at)
+        if self.single is not None:
+            untaken, unsure = self.single.untaken(at)
+            mean, variance = mean - untaken, variance + unsure
         drawn = self._drawn(points, mean, variance)
         beyond = np.maximum(np.maximum(at.machines - known.max(), known.min() - at.machines), 0.0)
         variance = drawn.variance + drawn.noise**2 + BEYOND * beyond**2
@@ -258,7 +266,12 @@ class ContextModel:
             beyond,
             float(np.sum((encode(self.columns, [context])[0] - numbers) ** 2)),
         )
-        if self.fixed is None or (own is not None and not own.few):
+        fit = self._with_fixed_time(fit, varied)
+        return fit if own is not None else replace(fit, single=SingleRun.of(fit.process, owner))
+
+    def _with_fixed_time(self, fit: ContextFit, varied: Context) -> ContextFit:
+        """Return the ``fit`` of a context with the fixed time, if it is answered with that."""
+        if self.fixed is None or (fit.own is not None and not fit.own.few):
             return fit
         above = replace(
             fit,

@@ -111,6 +111,12 @@ class Process:
         left = prior - np.sum(near @ self.inverse * near, axis=1)
         return np.asarray(near @ self.dual), np.maximum(left, 1e-12)
 
+    def moved_by(self, at: Inputs, point: int) -> tuple[Floats, Floats]:
+        """(m,) each: what one of the runs adds to predicted values, and takes from variances."""
+        own = self.inverse[point, point]
+        carried = _covariance(at, self.inputs, self.sizes) @ self.inverse[:, point] / own
+        return np.asarray(carried * self.dual[point]), np.asarray(carried**2 * own)
+
     def posterior(self, at: Inputs) -> Floats:
         """(m, m) covariance of the values at these points, given the runs."""
         near = _covariance(at, self.inputs, self.sizes)
