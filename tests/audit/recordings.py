@@ -123,6 +123,12 @@ def ctrl_c(process: subprocess.Popen[str]) -> str:
     return err
 
 
+def begins_with(longer: Observations, first: Observations) -> bool:
+    """True if the rows of ``longer`` begin with those of ``first``: by their values, since a name
+    that came later is in the dictionary of one of them alone."""
+    return longer.table.slice(0, first.table.num_rows).to_pylist() == first.table.to_pylist()
+
+
 def rows(observations: Observations, kind: str) -> list[dict[str, Any]]:
     """All rows of one kind, failed ones as well."""
     selected: list[dict[str, Any]] = observations.select(kind, failed=True).to_pylist()
