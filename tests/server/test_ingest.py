@@ -331,7 +331,8 @@ def test_a_full_queue_refuses_and_takes_again() -> None:
     async def test() -> None:
         store = SlowStore()
         store.go.clear()
-        async with ingest_into(store) as ingest:
+        # Long enough for a busy machine to come to the late one in time.
+        async with ingest_into(store, queue_wait_s=1.0) as ingest:
             first = await ingest.enqueue(report("first"))
             while ingest.queued:
                 await asyncio.sleep(0.001)
