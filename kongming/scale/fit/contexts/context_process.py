@@ -195,7 +195,7 @@ def _covariance(a: Inputs, b: Inputs, sizes: Floats) -> Floats:
 def _parts(a: Inputs, b: Inputs, length: float, reach: float) -> list[Floats]:
     """Return the parts' (n, m) correlations, in the order of ``PARTS``."""
     linear = a.numbers @ b.numbers.T
-    apart = _squared(a.numbers, b.numbers)
+    apart = squared_distances(a.numbers, b.numbers)
     steps = (a.machines[:, None] - b.machines[None, :]) ** 2
     near = np.exp(-0.5 * steps / length**2)
     alike = np.exp(-0.5 * apart / reach**2)
@@ -204,7 +204,8 @@ def _parts(a: Inputs, b: Inputs, length: float, reach: float) -> list[Floats]:
     return [linear, alike, near, near * alike, slope * linear, same, slope * same]
 
 
-def _squared(a: Floats, b: Floats) -> Floats:
+def squared_distances(a: Floats, b: Floats) -> Floats:
+    """(n, m) of places (n, p) from others (m, p)."""
     squares = np.sum(a**2, axis=1)[:, None] + np.sum(b**2, axis=1)[None, :] - 2.0 * a @ b.T
     return np.asarray(np.maximum(squares, 0.0))
 
@@ -212,7 +213,7 @@ def _squared(a: Floats, b: Floats) -> Floats:
 def _sizes(inputs: Inputs, values: Floats, noise: Floats, extra: Floats, start: Floats) -> Floats:
     """Maximise the marginal likelihood times the prior of the sizes."""
     assumed = np.log(np.array(START))
-    apart = _squared(inputs.numbers, inputs.numbers)
+    apart = squared_distances(inputs.numbers, inputs.numbers)
     steps = (inputs.machines[:, None] - inputs.machines[None, :]) ** 2
     n = len(values)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.scale.fit.contexts.context_process import Inputs, Process
+from kongming.scale.fit.contexts.context_process import Inputs, Process, squared_distances
 
 REACH = 0.3
 """Distance (in logs) of the machines and of the scale, of the configuration or of the question, at
@@ -41,9 +41,9 @@ PRIOR = 0.1
 @dataclass(frozen=True, eq=False, slots=True)
 class SingleRun:
     """The number ``point`` of the only configuration of a context in the process; ``places`` (n, 2)
-    of what was left out of other contexts (logs of machines and scale), ``apart`` (n,) the squared
-    distance of the configurations that it was predicted from to this one, ``losses`` (n, shares)
-    with each share, in which each context counts as one."""
+    of what was left out of other contexts (as ``_at``), ``apart`` (n,) the squared distance of the
+    configurations that it was predicted from to this one, ``losses`` (n, shares) with each share,
+    in which each context counts as one."""
 
     process: Process
     point: int
@@ -80,12 +80,12 @@ class SingleRun:
         places_of, number = np.unique(np.concatenate(places), axis=0, return_inverse=True)
         together = np.zeros((len(places_of), len(SHARES)))
         np.add.at(together, number.ravel(), np.concatenate(losses))
-        apart = _squared(places_of[:, :2], at[mine])[:, 0]
+        apart = squared_distances(places_of[:, :2], at[mine])[:, 0]
         return cls(process, int(mine[0]), places_of[:, 2:], apart, together)
 
     def share(self, at: Inputs) -> Floats:
         """(m,) share that is taken at these points."""
-        near = 1.0 / (1.0 + _squared(_at(at), self.places) + self.apart)
+        near = 1.0 / (1.0 + squared_distances(_at(at), self.places) + self.apart)
         losses = near @ self.losses + PRIOR * (1.0 - SHARES) ** 2
         weights = np.exp(SHARP * (losses.min(axis=1, keepdims=True) - losses))
         return np.asarray(weights @ SHARES / weights.sum(axis=1))
@@ -99,10 +99,5 @@ class SingleRun:
 
 
 def _at(inputs: Inputs) -> Floats:
-    """(n, 2) logs of machines and scale."""
-    return np.column_stack([inputs.machines, inputs.numbers[:, 0]])
-
-
-def _squared(a: Floats, b: Floats) -> Floats:
-    """(n, m) squared distances of places (n, 2) from others (m, 2), in units of ``REACH``."""
-    return np.asarray(np.sum(((a[:, None, :] - b[None, :, :]) / REACH) ** 2, axis=2))
+    """(n, 2) logs of machines and scale, in units of ``REACH``."""
+    return np.column_stack([inputs.machines, inputs.numbers[:, 0]]) / REACH
