@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import shutil
 import sqlite3
 import subprocess
@@ -29,7 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from profiles import chosen, cut, ladder_of, scored, seconds
+from profiles import chosen, cut, ladder_of, scored, seconds, unpack, with_shares
 
 from kongming.campaigns.pair_campaign import KIND
 from kongming.store import Store
@@ -113,14 +112,6 @@ def score(
     firsts = list({each.app: each for each in reversed(signatures)}.values())
     complete_s = seconds(runs, signatures)
     document: dict[str, Any] = {"apps": list(apps), "repeats": options.repeats}
-
-    def shares(scores: dict[str, float]) -> dict[str, float]:
-        for figure in ("excess", "floored"):
-            low, high = (document["complete"].get(f"{figure} {m}") for m in ("auto", "SOLO"))
-            if low is not None and high is not None and high != low:
-                scores[f"{figure} share"] = (scores[f"{figure} auto"] - low) / (high - low)
-        return scores
-
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
         shutil.copyfile(complete, copy)
@@ -136,7 +127,8 @@ def score(
                 for run in chosen(app, [*taught, *runs], ladder, starts, "order")
             ]
             cut(copy, {run.step for run in left}, {quick})
-            scores = shares(scored(copy, options.apps, apps, placement, *how))
+            scores = scored(copy, options.apps, apps, placement, *how)
+            with_shares(scores, document["complete"])
             scores["time_share"] = seconds(left, firsts) / complete_s
             document[f"order {starts}"] = scores
             print("order", starts, json.dumps(scores), file=sys.stderr, flush=True)
@@ -148,7 +140,8 @@ def score(
                 own_signatures = store.signatures(placement=placement, campaign=campaign)
             shutil.copyfile(path, copy)
             with_pairs(copy, complete, pairs, campaign)
-            scores = shares(scored(copy, options.apps, apps, placement, *how))
+            scores = scored(copy, options.apps, apps, placement, *how)
+            with_shares(scores, document["complete"])
             scores["time_share"] = seconds(own, own_signatures) / complete_s
             scores["starts"] = (len(own) + len(own_signatures)) / len(apps)
             document[f"adaptive {starts}"] = scores
@@ -176,8 +169,7 @@ def main() -> None:
     for path in stores.values():
         if not path.exists():
             part = path.with_suffix(".part")
-            with lzma.open(options.taught) as source, part.open("wb") as target:
-                shutil.copyfileobj(source, target)
+            unpack(options.taught, part)
             part.rename(path)
     if not options.score_only:
         measure(options, apps, stores)

@@ -141,6 +141,21 @@ def scored(
     }
 
 
+def with_shares(scores: dict[str, float], complete: dict[str, float]) -> dict[str, float]:
+    """Add where the errors of ``auto`` lie between those of the complete profiles (0) and of SOLO
+    (1)."""
+    for figure in ("excess", "floored"):
+        quick, solo = (complete.get(f"{figure} {model}") for model in ("auto", "SOLO"))
+        if quick is not None and solo is not None and solo != quick:
+            scores[f"{figure} share"] = (scores[f"{figure} auto"] - quick) / (solo - quick)
+    return scores
+
+
+def unpack(recorded: Path, store: Path) -> None:
+    with lzma.open(recorded) as source, store.open("wb") as target:
+        shutil.copyfileobj(source, target)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("apps", type=Path, metavar="APPS.toml")
@@ -152,8 +167,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         complete = Path(folder) / "complete.db"
-        with lzma.open(options.recorded) as source, complete.open("wb") as target:
-            shutil.copyfileobj(source, target)
+        unpack(options.recorded, complete)
         with Store.open(f"sqlite:///{complete}") as store:
             every = store.runs(placement=options.placement, ok=True)
             signatures = store.signatures(placement=options.placement)
@@ -187,11 +201,7 @@ def main() -> None:
                 cut(path, {run.step for run in selected_runs}, campaigns)
                 scores = scored(path, options.apps, apps, options.placement)
                 scores["time_share"] = time_share
-                for figure in ("excess", "floored"):
-                    quick, solo = (document["whole"].get(f"{figure} {m}") for m in ("auto", "SOLO"))
-                    if quick is not None and solo is not None and solo != quick:
-                        share = (scores[f"{figure} auto"] - quick) / (solo - quick)
-                        scores[f"{figure} share"] = share
+                with_shares(scores, document["whole"])
                 document[key] = scores
                 print(key, json.dumps(scores), file=sys.stderr, flush=True)
     print(json.dumps(document, indent=1))
