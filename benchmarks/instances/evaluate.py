@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 from kongming.audit.instances.accuracy import accuracy
@@ -25,22 +24,10 @@ from kongming.records.errors import CannotAnswerError
 HERE = Path(__file__).parent
 
 
-def of_one_suite(files: list[Path]) -> tuple[list[Path], list[str]]:
-    """Return the files of the suite version that most of them have, and the names of the others:
-    where caches differ in size, so do surrogates, and their readings are not mixed."""
-    by_version = defaultdict(list)
-    for file in files:
-        for session in read_observations([file]).sessions.values():
-            by_version[session.get("suite_version")].append(file)
-    most = max(by_version.values(), key=len, default=[])
-    return most, [file.name for file in files if file not in most]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("files", type=Path, nargs="*", help="default: those next to this program")
-    given = parser.parse_args().files
-    files, left_out = (given, []) if given else of_one_suite(sorted(HERE.glob("*.parquet")))
+    files = parser.parse_args().files or sorted(HERE.glob("*.parquet"))
     if not files:
         print(json.dumps({"benchmark": "instances", "machines": 0}, indent=2))
         return 3
@@ -52,8 +39,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 3
     table_iv = leave == "instance"
-    document = {"benchmark": "instances", "table_iv": table_iv, "other_suite": left_out}
-    print(json.dumps({**document, **scores}, indent=2))
+    print(json.dumps({"benchmark": "instances", "table_iv": table_iv, **scores}, indent=2))
     return 0
 
 

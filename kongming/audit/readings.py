@@ -74,7 +74,8 @@ _HINT = "Give files that 'kongming observe' wrote."
 Session = Mapping[str, Any]
 """The facts of a recording: machine, started_at, suite, suite_version, kongming_version, command,
 facts (``NodeFacts.to_dict()``, with ``hardware.microcode``), instance (provider, type, id, zone;
-or None), tags, surrogates (by name: family, op), programs (by name: identity, unit, better;
+or None), tags, surrogates (by name: family, op,
+sizes: bytes of ``data`` and ``file``), programs (by name: identity, unit, better;
 command unless anonymised)."""
 
 

@@ -358,7 +358,8 @@ def _document(
         "instance": None if instance is None else instance.to_dict(),
         "tags": dict(settings.tags),
         "surrogates": {
-            known.name: {"family": known.family, "op": known.op} for known in suite.surrogates
+            known.name: {"family": known.family, "op": known.op, "sizes": suite.sizes_of(known)}
+            for known in suite.surrogates
         },
         "programs": {
             name: {

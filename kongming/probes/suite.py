@@ -25,6 +25,7 @@ MEMORY_SHARE = 0.25
 _MINIMUM_BYTES = 1 << 20
 _IO_BYTES = 2 << 30
 _IO_WHOLE_DISK = 20 << 30
+_WITH_FILE = ("read", "write")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,14 @@ class Suite:
         if suite not in SUITES:
             raise UnknownNameError("suite", suite, SUITES)
         return tuple(surrogate.name for surrogate in self.surrogates if suite in surrogate.suites)
+
+    def sizes_of(self, surrogate: Surrogate) -> dict[str, int]:
+        """Return its sizes in bytes: of what it works on (``data``) and of the file that this
+        lies in (``file``), where it has them. Readings are comparable where these agree."""
+        sizes = {} if surrogate.size_bytes is None else {"data": surrogate.size_bytes}
+        if surrogate.family in _WITH_FILE:
+            sizes["file"] = int(self.arguments[-1])
+        return sizes
 
     def probe_arguments(self, cpu: int, seed: int | None = None) -> list[str]:
         """Return the arguments of ``probe``, without the schedule and the surrogate names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -193,6 +194,47 @@ def test_a_surrogate_that_one_machine_lacks_is_dropped(four: Observations) -> No
         (surrogate.name, "missing before 100 %" in surrogate.reason) for surrogate in joined.dropped
     ] == [("blocks", True)]
     assert joined.families == ("memory", "compute")
+
+
+def _versions(
+    four: Observations, *versions: str, **sizes: Sequence[Mapping[str, int]]
+) -> Observations:
+    """The four machines with suite versions, and sizes of surrogates, of their own."""
+    sessions = {
+        key: {
+            **session,
+            "suite_version": versions[k],
+            "surrogates": {
+                name: {"family": name, "op": "access", "sizes": dict(of_machines[k])}
+                for name, of_machines in sizes.items()
+            },
+        }
+        for k, (key, session) in enumerate(sorted(four.sessions.items()))
+    }
+    return Observations(four.table, sessions)
+
+
+def test_surrogates_of_the_same_sizes_are_compared_between_machines_of_other_caches(
+    four: Observations,
+) -> None:
+    same, small, large = {"data": 1024}, {"data": 2048, "file": 8192}, {"data": 4096, "file": 8192}
+    mixed = _versions(
+        four, "1-a", "1-b", "1-a", "1-b", chase=[same] * 4, ints=[{}] * 4,
+        blocks=[small, large, small, large],
+    )  # fmt: skip
+    joined = _joined(mixed)
+    assert joined.columns == ("chase", "ints")
+    assert [(surrogate.name, surrogate.reason) for surrogate in joined.dropped] == [
+        (
+            "blocks",
+            "has other sizes on other machines: 2048 bytes in 8192 bytes, 4096 bytes in 8192 bytes",
+        )
+    ]
+    alike = _versions(four, *["1-a"] * 4, blocks=[small, large, small, large])
+    assert _joined(alike).columns == ("blocks", "chase", "ints"), "of one version all are the same"
+    other = _versions(four, "1-a", "1-a", "1-a", "2-a", chase=[same] * 4)
+    with pytest.raises(IncompatibleError, match="do not say which surrogates are the same"):
+        _joined(other)
 
 
 def test_blocks_are_contiguous_and_sessions_apart(four: Observations) -> None:

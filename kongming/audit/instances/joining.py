@@ -66,12 +66,15 @@ class _Run:
 
 def join(observations: Observations) -> tuple[Joined, ...]:
     """Join the runs of each program, in order of name. Runs that failed or have no fingerprint are
-    left out, and so are surrogates missing before more than a fifth of the runs of some machine.
+    left out, and so are surrogates missing before more than a fifth of the runs of some machine, or
+    whose sizes differ between the sessions, as they do where caches do.
 
     Raises:
-        IncompatibleError: the sessions differ in suite, suite version or a program's metric.
+        IncompatibleError: the sessions differ in suite or a program's metric, or in suite version
+            without the sizes of their surrogates.
     """
     _refuse_mixture(observations)
+    unlike = _of_several_sizes(observations)
     fingerprints = _fingerprints(observations)
     idlest = _idlest(observations)
     families = {
@@ -93,20 +96,19 @@ def join(observations: Observations) -> tuple[Joined, ...]:
         cost = 1.0 / value if program.get("better") == "higher" else value
         runs[name].append(_Run(session, machine, at.timestamp(), cost, known, after))
     programs = [
-        _program_of(name, members, idlest, families, observations)
+        _program_of(name, members, idlest, families, unlike, observations)
         for name, members in sorted(runs.items())
     ]
     return tuple(joined for joined in programs if joined is not None)
 
 
 def _refuse_mixture(observations: Observations) -> None:
-    for key, what in (("suite", "suite"), ("suite_version", "suite version")):
-        values = sorted({str(s.get(key)) for s in observations.sessions.values()})
-        if len(values) > 1:
-            raise IncompatibleError(
-                f"The sessions differ in {what} ({', '.join(values)}) and are not mixed.",
-                hint=f"Give files of one {what} only.",
-            )
+    suites = sorted({str(s.get("suite")) for s in observations.sessions.values()})
+    if len(suites) > 1:
+        raise IncompatibleError(
+            f"The sessions differ in suite ({', '.join(suites)}) and are not mixed.",
+            hint="Give files of one suite only.",
+        )
     metrics: dict[str, set[str]] = defaultdict(set)
     for session in observations.sessions.values():
         for name, facts in (session.get("programs") or {}).items():
@@ -119,6 +121,40 @@ def _refuse_mixture(observations: Observations) -> None:
                 "are not mixed.",
                 hint="Give files of one metric only.",
             )
+
+
+def _of_several_sizes(observations: Observations) -> dict[str, str]:
+    """Why readings of a surrogate cannot be compared between the sessions, by its name.
+
+    Raises:
+        IncompatibleError: versions differ, and in more than sizes, or sizes are not known.
+    """
+    sessions = observations.sessions.values()
+    versions = sorted({str(session.get("suite_version")) for session in sessions})
+    if len(versions) == 1:
+        return {}
+    sizes: dict[str, set[tuple[tuple[str, int], ...]]] = defaultdict(set)
+    known = len({version.partition("-")[0] for version in versions}) == 1
+    for session in sessions:
+        surrogates: Mapping[str, Mapping[str, Any]] = session.get("surrogates") or {}
+        known = known and any("sizes" in facts for facts in surrogates.values())
+        for name, facts in surrogates.items():
+            sizes[name].add(tuple(sorted((facts.get("sizes") or {}).items())))
+    if not known:
+        raise IncompatibleError(
+            f"The sessions differ in suite version ({', '.join(versions)}) and do not say which "
+            "surrogates are the same.",
+            hint="Give files of one suite version only, or record the others again.",
+        )
+    return {
+        name: "has other sizes on other machines: " + ", ".join(map(_bytes, sorted(several)))
+        for name, several in sizes.items()
+        if len(several) > 1
+    }
+
+
+def _bytes(sizes: tuple[tuple[str, int], ...]) -> str:
+    return " in ".join(f"{size} bytes" for _, size in sizes) or "none"
 
 
 def _columns(table: pyarrow.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -161,10 +197,11 @@ def _program_of(
     runs: list[_Run],
     idlest: Mapping[str, Mapping[str, float]],
     families: Mapping[str, str],
+    unlike: Mapping[str, str],
     observations: Observations,
 ) -> Joined | None:
     runs.sort(key=lambda run: (run.machine, run.at))
-    columns, dropped = _columns_of(runs)
+    columns, dropped = _columns_of(runs, unlike)
     runs = [run for run in runs if all(column in run.known for column in columns)]
     if not columns or not runs:
         return None
@@ -191,8 +228,11 @@ def _program_of(
     )
 
 
-def _columns_of(runs: Sequence[_Run]) -> tuple[tuple[str, ...], list[Dropped]]:
-    """The surrogates that are known before nearly every run on each machine, and vary."""
+def _columns_of(
+    runs: Sequence[_Run], unlike: Mapping[str, str]
+) -> tuple[tuple[str, ...], list[Dropped]]:
+    """The surrogates that are known before nearly every run on each machine, vary, and are not
+    ``unlike``."""
     columns, dropped = [], []
     by_machine: dict[str, list[_Run]] = defaultdict(list)
     for run in runs:
@@ -202,7 +242,9 @@ def _columns_of(runs: Sequence[_Run]) -> tuple[tuple[str, ...], list[Dropped]]:
             sum(name not in run.known for run in members) / len(members)
             for members in by_machine.values()
         )
-        if worst > MISSING_SHARE:
+        if name in unlike:
+            dropped.append(Dropped(name, unlike[name]))
+        elif worst > MISSING_SHARE:
             share = f"{per_cent(100.0 * worst, '.0f')} of the runs of a machine"
             dropped.append(Dropped(name, f"is missing before {share}"))
         elif len({run.known.get(name) for run in runs}) < 2:
