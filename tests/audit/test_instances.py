@@ -215,7 +215,7 @@ def _versions(
 
 
 def test_surrogates_of_the_same_sizes_are_compared_between_machines_of_other_caches(
-    four: Observations,
+    four: Observations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     same, small, large = {"data": 1024}, {"data": 2048, "file": 8192}, {"data": 4096, "file": 8192}
     mixed = _versions(
@@ -230,6 +230,10 @@ def test_surrogates_of_the_same_sizes_are_compared_between_machines_of_other_cac
             "has other sizes on other machines: 2048 bytes in 8192 bytes, 4096 bytes in 8192 bytes",
         )
     ]
+    path = tmp_path / "mixed.parquet"
+    write_observations(path, mixed.table, mixed.sessions)
+    assert run(["evaluate", str(path), "--instances", "--models", "LM", "--jobs", "1"]) == 0
+    assert "Not used: blocks, which has other sizes" in capsys.readouterr().out
     alike = _versions(four, *["1-a"] * 4, blocks=[small, large, small, large])
     assert _joined(alike).columns == ("blocks", "chase", "ints"), "of one version all are the same"
     other = _versions(four, "1-a", "1-a", "1-a", "2-a", chase=[same] * 4)

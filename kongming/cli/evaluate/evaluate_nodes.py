@@ -326,6 +326,14 @@ def _show_instances(document: dict[str, Any]) -> None:
     for name, program in programs.items():
         chosen = sorted(program["auto"].items(), key=lambda item: -item[1])
         console.print(f"  {name}: {'; '.join(f'{c} ({n})' for c, n in chosen)}", markup=False)
+    # A surrogate may be left out of one program alone, for lack of readings before its runs.
+    dropped = {
+        (name, reason)
+        for program in programs.values()
+        for name, reason in program["dropped_surrogates"].items()
+    }
+    for name, reason in sorted(dropped):
+        console.print(f"Not used: {name}, which {reason}.", markup=False, soft_wrap=True)
     if document["left_out"]:
         console.print(f"Too few runs: {', '.join(document['left_out'])}.", markup=False)
     mixed = [name for name, program in programs.items() if program["identities"] > 1]
