@@ -100,6 +100,7 @@ def test_one_that_is_never_ready_times_out(fake: Path, monkeypatch: pytest.Monke
 
 def test_one_that_ignores_its_end_is_killed(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_MODE", "deaf")
+    monkeypatch.setattr("kongming.inducers.ORDERLY_GRACE_S", 0.5)
     with induce("compute.int") as inducer:
         (pid,) = inducer.pids
     assert gone(pid)
