@@ -75,7 +75,8 @@ class Surrogate:
 @dataclass(frozen=True, slots=True)
 class Suite:
     """All surrogates of a node. ``version`` changes when a name or a size of the quick or the
-    standard suite does: profiles, and so models, hold no others.
+    standard suite does: profiles, and so models, hold no others. Its part before the dash changes
+    with what surrogates do.
 
     ``arguments`` pass the sizes to the binary, ``directory`` is the folder of its files.
     """

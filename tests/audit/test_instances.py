@@ -227,7 +227,7 @@ def test_surrogates_of_the_same_sizes_are_compared_between_machines_of_other_cac
     assert [(surrogate.name, surrogate.reason) for surrogate in joined.dropped] == [
         (
             "blocks",
-            "has other sizes on other machines: 2048 bytes in 8192 bytes, 4096 bytes in 8192 bytes",
+            "has other sizes on other machines: 2.00 KiB in 8.00 KiB, 4.00 KiB in 8.00 KiB",
         )
     ]
     path = tmp_path / "mixed.parquet"
@@ -236,6 +236,11 @@ def test_surrogates_of_the_same_sizes_are_compared_between_machines_of_other_cac
     assert "Not used: blocks, which has other sizes" in capsys.readouterr().out
     alike = _versions(four, *["1-a"] * 4, blocks=[small, large, small, large])
     assert _joined(alike).columns == ("blocks", "chase", "ints"), "of one version all are the same"
+    sessions = {key: dict(session) for key, session in mixed.sessions.items()}
+    facts = dict(sessions["s2"]["surrogates"])
+    del facts["chase"]
+    sessions["s2"]["surrogates"] = facts
+    assert _joined(Observations(four.table, sessions)).columns == ("ints",), "not said: not alike"
     other = _versions(four, "1-a", "1-a", "1-a", "2-a", chase=[same] * 4)
     with pytest.raises(IncompatibleError, match="do not say which surrogates are the same"):
         _joined(other)

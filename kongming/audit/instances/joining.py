@@ -14,15 +14,19 @@ import numpy as np
 import pyarrow
 
 from kongming.arrays import Floats
-from kongming.audit.readings import Observations
+from kongming.audit.readings import Observations, Session
 from kongming.learning import reading_pairs
 from kongming.learning.columns import MISSING_SHARE, Dropped
-from kongming.quantities import per_cent
+from kongming.quantities import format_bytes, per_cent
 from kongming.records.errors import IncompatibleError
 
 IDLEST = 0.1
 """The quantile of a machine's readings of a surrogate that is taken as the idle machine's, since
 lower ones are chance."""
+
+
+_Sizes = tuple[tuple[str, int], ...]
+"""What has a size, and its bytes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,28 +137,36 @@ def _of_several_sizes(observations: Observations) -> dict[str, str]:
     versions = sorted({str(session.get("suite_version")) for session in sessions})
     if len(versions) == 1:
         return {}
-    sizes: dict[str, set[tuple[tuple[str, int], ...]]] = defaultdict(set)
-    known = len({version.partition("-")[0] for version in versions}) == 1
-    for session in sessions:
-        surrogates: Mapping[str, Mapping[str, Any]] = session.get("surrogates") or {}
-        known = known and any("sizes" in facts for facts in surrogates.values())
-        for name, facts in surrogates.items():
-            sizes[name].add(tuple(sorted((facts.get("sizes") or {}).items())))
-    if not known:
+    known = [_sizes(session) for session in sessions]
+    generations = {version.partition("-")[0] for version in versions}
+    if len(generations) > 1 or not all(known):
         raise IncompatibleError(
             f"The sessions differ in suite version ({', '.join(versions)}) and do not say which "
             "surrogates are the same.",
             hint="Give files of one suite version only, or record the others again.",
         )
+    unlike = {}
+    for name in {name for sizes in known for name in sizes}:
+        several = {sizes.get(name) for sizes in known}
+        if len(several) > 1:
+            texts = ", ".join(sorted(map(_text, several)))
+            unlike[name] = f"has other sizes on other machines: {texts}"
+    return unlike
+
+
+def _sizes(session: Session) -> dict[str, _Sizes]:
+    """The sizes of those surrogates for which the session says them."""
     return {
-        name: "has other sizes on other machines: " + ", ".join(map(_bytes, sorted(several)))
-        for name, several in sizes.items()
-        if len(several) > 1
+        name: tuple(sorted(facts["sizes"].items()))
+        for name, facts in (session.get("surrogates") or {}).items()
+        if "sizes" in facts
     }
 
 
-def _bytes(sizes: tuple[tuple[str, int], ...]) -> str:
-    return " in ".join(f"{size} bytes" for _, size in sizes) or "none"
+def _text(sizes: _Sizes | None) -> str:
+    if sizes is None:
+        return "unknown"
+    return " in ".join(format_bytes(size) for _, size in sizes) or "none"
 
 
 def _columns(table: pyarrow.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -242,11 +254,11 @@ def _columns_of(
             sum(name not in run.known for run in members) / len(members)
             for members in by_machine.values()
         )
-        if name in unlike:
-            dropped.append(Dropped(name, unlike[name]))
-        elif worst > MISSING_SHARE:
+        if worst > MISSING_SHARE:
             share = f"{per_cent(100.0 * worst, '.0f')} of the runs of a machine"
             dropped.append(Dropped(name, f"is missing before {share}"))
+        elif name in unlike:
+            dropped.append(Dropped(name, unlike[name]))
         elif len({run.known.get(name) for run in runs}) < 2:
             dropped.append(Dropped(name, "is constant"))
         else:
