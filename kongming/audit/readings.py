@@ -272,7 +272,19 @@ def _is_session(session: Any) -> bool:
     parts += [
         part for key in ("programs", "surrogates") for part in (session.get(key) or {}).values()
     ]
-    return isinstance(session["machine"], str) and all(isinstance(part, dict) for part in parts)
+    sizes = [surrogate.get("sizes", {}) for surrogate in (session.get("surrogates") or {}).values()]
+    return (
+        isinstance(session["machine"], str)
+        and all(isinstance(part, dict) for part in parts)
+        and all(map(_are_sizes, sizes))
+    )
+
+
+def _are_sizes(sizes: Any) -> bool:
+    """Return whether these are whole bytes by name."""
+    return isinstance(sizes, dict) and all(
+        type(size) is int and 0 < size < 1 << 63 for size in sizes.values()
+    )
 
 
 def _conforming(table: pyarrow.Table, where: str) -> pyarrow.Table:

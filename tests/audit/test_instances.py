@@ -241,6 +241,11 @@ def test_surrogates_of_the_same_sizes_are_compared_between_machines_of_other_cac
     del facts["chase"]
     sessions["s2"]["surrogates"] = facts
     assert _joined(Observations(four.table, sessions)).columns == ("ints",), "not said: not alike"
+    nobody = _versions(four, "1-a", "1-b", "1-a", "1-b", ints=[{}] * 4)
+    assert _joined(nobody).columns == ("ints",), "nobody says them"
+    near = [{"data": 307_863_552}, {"data": 307_900_416}] * 2
+    close = _versions(four, "1-a", "1-b", "1-a", "1-b", chase=near)
+    assert _joined(close).columns == ("chase",), "memory of machines of one kind differs a little"
     other = _versions(four, "1-a", "1-a", "1-a", "2-a", chase=[same] * 4)
     with pytest.raises(IncompatibleError, match="do not say which surrogates are the same"):
         _joined(other)

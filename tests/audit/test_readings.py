@@ -116,6 +116,13 @@ def test_what_is_no_observation_is_refused(tmp_path: Path) -> None:
         {"programs": ["sort"]},
         {"programs": {"sort": 3}},
         {"surrogates": {"chase": 3}},
+        *(
+            {"surrogates": {"chase": {"sizes": sizes}}}
+            for sizes in (
+                *(None, [1], "1", 3, {"data": "1M"}, {"data": 1.5}, {"data": True}),
+                *({"data": 0}, {"data": 10**400}, {"data": [1]}),
+            )
+        ),
     ],
 )
 def test_a_session_of_another_form_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:

@@ -32,6 +32,14 @@ def test_sizes_come_from_the_limit_and_the_caches(fake: Path, tmp_path: Path) ->
     assert given["--io-bytes"] == str(io_bytes(tmp_path))
 
 
+def test_sizes_are_of_the_data_and_of_the_file_around_it(fake: Path, tmp_path: Path) -> None:
+    suite = load_suite(directory=tmp_path)
+    sizes = {each.name: suite.sizes_of(each) for each in suite.surrogates}
+    assert sizes["memory.random.8M"] == {"data": 8 << 20}
+    assert sizes["iobench.read.4M"] == {"file": io_bytes(tmp_path)}
+    assert sizes["compute.int"] == {}
+
+
 def test_named_suites(fake: Path) -> None:
     suite = load_suite()
     assert suite.names_of("quick") == ("memory.random.8M", "compute.int", "iobench.read.4M")

@@ -14,19 +14,16 @@ import numpy as np
 import pyarrow
 
 from kongming.arrays import Floats
-from kongming.audit.readings import Observations, Session
+from kongming.audit.instances.sizes import unlike
+from kongming.audit.readings import Observations
 from kongming.learning import reading_pairs
 from kongming.learning.columns import MISSING_SHARE, Dropped
-from kongming.quantities import format_bytes, per_cent
+from kongming.quantities import per_cent
 from kongming.records.errors import IncompatibleError
 
 IDLEST = 0.1
 """The quantile of a machine's readings of a surrogate that is taken as the idle machine's, since
 lower ones are chance."""
-
-
-_Sizes = tuple[tuple[str, int], ...]
-"""What has a size, and its bytes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -78,7 +75,8 @@ def join(observations: Observations) -> tuple[Joined, ...]:
             without the sizes of their surrogates.
     """
     _refuse_mixture(observations)
-    unlike = _of_several_sizes(observations)
+    names = observations.select("surrogate")["name"].unique().to_pylist()
+    of_other_sizes = unlike(observations.sessions.values(), names)
     fingerprints = _fingerprints(observations)
     idlest = _idlest(observations)
     families = {
@@ -100,7 +98,7 @@ def join(observations: Observations) -> tuple[Joined, ...]:
         cost = 1.0 / value if program.get("better") == "higher" else value
         runs[name].append(_Run(session, machine, at.timestamp(), cost, known, after))
     programs = [
-        _program_of(name, members, idlest, families, unlike, observations)
+        _program_of(name, members, idlest, families, of_other_sizes, observations)
         for name, members in sorted(runs.items())
     ]
     return tuple(joined for joined in programs if joined is not None)
@@ -125,48 +123,6 @@ def _refuse_mixture(observations: Observations) -> None:
                 "are not mixed.",
                 hint="Give files of one metric only.",
             )
-
-
-def _of_several_sizes(observations: Observations) -> dict[str, str]:
-    """Why readings of a surrogate cannot be compared between the sessions, by its name.
-
-    Raises:
-        IncompatibleError: versions differ, and in more than sizes, or sizes are not known.
-    """
-    sessions = observations.sessions.values()
-    versions = sorted({str(session.get("suite_version")) for session in sessions})
-    if len(versions) == 1:
-        return {}
-    known = [_sizes(session) for session in sessions]
-    generations = {version.partition("-")[0] for version in versions}
-    if len(generations) > 1 or not all(known):
-        raise IncompatibleError(
-            f"The sessions differ in suite version ({', '.join(versions)}) and do not say which "
-            "surrogates are the same.",
-            hint="Give files of one suite version only, or record the others again.",
-        )
-    unlike = {}
-    for name in {name for sizes in known for name in sizes}:
-        several = {sizes.get(name) for sizes in known}
-        if len(several) > 1:
-            texts = ", ".join(sorted(map(_text, several)))
-            unlike[name] = f"has other sizes on other machines: {texts}"
-    return unlike
-
-
-def _sizes(session: Session) -> dict[str, _Sizes]:
-    """The sizes of those surrogates for which the session says them."""
-    return {
-        name: tuple(sorted(facts["sizes"].items()))
-        for name, facts in (session.get("surrogates") or {}).items()
-        if "sizes" in facts
-    }
-
-
-def _text(sizes: _Sizes | None) -> str:
-    if sizes is None:
-        return "unknown"
-    return " in ".join(format_bytes(size) for _, size in sizes) or "none"
 
 
 def _columns(table: pyarrow.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -209,11 +165,11 @@ def _program_of(
     runs: list[_Run],
     idlest: Mapping[str, Mapping[str, float]],
     families: Mapping[str, str],
-    unlike: Mapping[str, str],
+    of_other_sizes: Mapping[str, str],
     observations: Observations,
 ) -> Joined | None:
     runs.sort(key=lambda run: (run.machine, run.at))
-    columns, dropped = _columns_of(runs, unlike)
+    columns, dropped = _columns_of(runs, of_other_sizes)
     runs = [run for run in runs if all(column in run.known for column in columns)]
     if not columns or not runs:
         return None
@@ -241,10 +197,10 @@ def _program_of(
 
 
 def _columns_of(
-    runs: Sequence[_Run], unlike: Mapping[str, str]
+    runs: Sequence[_Run], of_other_sizes: Mapping[str, str]
 ) -> tuple[tuple[str, ...], list[Dropped]]:
-    """The surrogates that are known before nearly every run on each machine, vary, and are not
-    ``unlike``."""
+    """The surrogates that are known before nearly every run on each machine, vary, and are of one
+    size."""
     columns, dropped = [], []
     by_machine: dict[str, list[_Run]] = defaultdict(list)
     for run in runs:
@@ -257,8 +213,8 @@ def _columns_of(
         if worst > MISSING_SHARE:
             share = f"{per_cent(100.0 * worst, '.0f')} of the runs of a machine"
             dropped.append(Dropped(name, f"is missing before {share}"))
-        elif name in unlike:
-            dropped.append(Dropped(name, unlike[name]))
+        elif name in of_other_sizes:
+            dropped.append(Dropped(name, of_other_sizes[name]))
         elif len({run.known.get(name) for run in runs}) < 2:
             dropped.append(Dropped(name, "is constant"))
         else:
