@@ -191,10 +191,14 @@ class SlurmCluster:
             if equals
         }
 
-    def finished(self, id_: str, timeout_s: float = 90.0) -> dict[str, str]:
+    def finished(self, id_: str, timeout_s: float = 180.0) -> dict[str, str]:
         """The job, once it has ended."""
         done = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL")
-        return eventually(lambda: (job := self.job(id_))["JobState"] in done and job, timeout_s)
+        return eventually(
+            lambda: (job := self.job(id_))["JobState"] in done and job,
+            timeout_s,
+            lambda: f"for {self.job(id_)}",
+        )
 
     def output(self, id_: str) -> str:
         return (self.folder / f"job-{id_}.out").read_text()

@@ -30,6 +30,7 @@ from tests.slurm.fleet import (
     HALF,
     LIMIT,
     NODES,
+    START_S,
     WHAT,
     SlurmFleet,
     impossible,
@@ -79,7 +80,7 @@ def settled(fleet: SlurmFleet, app: str) -> None:
         slow = [fleet.slowdown(app, name) or 0.0 for name in SLOW[app]]
         return min(slow) > max(LIMIT, calmest)
 
-    eventually(agrees, 60.0, fleet.describe)
+    eventually(agrees, START_S, fleet.describe)
 
 
 def submit(fleet: SlurmFleet, app: str, *arguments: str) -> str:
