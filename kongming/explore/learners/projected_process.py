@@ -70,7 +70,8 @@ class ProjectedProcess(GaussianProcess):
         n, p = X.shape
         count = max(1, min(_MOST_DIRECTIONS, p, n // (RUNS_EACH * p)))
         few = np.sort(rng.choice(n, min(n, _SCREENED), replace=False))
-        starts = [_active(X, y, count, self.seed) * reach for reach in _REACHES]
+        active = _active(X, y, count, self.seed)
+        starts = [active * reach for reach in _REACHES]
         widths = np.array([3.0, *[0.5] * (count - 1)])[:, None]
         starts += [rng.normal(size=(count, p)) * widths for _ in range(_RANDOM_STARTS)]
         screened = [
