@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from functions import FUNCTIONS, TABLE_3, coefficients, midpoints, table, world
+from linearity import linearity
 from measured_worlds import columns, measured_worlds
 from replays import add_options, replays, take_options
 
@@ -196,16 +197,7 @@ def table6(seeds: int) -> dict[str, Any]:
     for name, at in (worlds | measured_worlds()).items():
         names, X = columns(at, "raw")
         known = np.isfinite(at.table.values)
-        X, y = X[known], at.table.values[known]
-        design = np.column_stack([np.ones(len(X)), X])
-        missed = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-        out[name] = {
-            "r2": 1.0 - float(np.mean(missed**2) / y.var()),
-            "correlations": {
-                column: float(np.corrcoef(values, y)[0, 1])
-                for column, values in zip(names, X.T, strict=True)
-            },
-        }
+        out[name] = linearity(names, X[known], at.table.values[known])
     return out
 
 

@@ -17,9 +17,12 @@ UNITS = (2.0**-10, 1.0, 2.0**30)
 """Powers of 2, by which nothing is rounded."""
 
 
-def test_the_kind_of_model_does_not_depend_on_the_unit_of_the_target() -> None:
+@pytest.mark.parametrize(
+    "more", [(), pytest.param(("forest", "boosting"), marks=pytest.mark.thorough)]
+)
+def test_the_kind_of_model_does_not_depend_on_the_unit_of_the_target(more: tuple[str, ...]) -> None:
     """Times of 1 to 20: all of them span a decade, those of a single fold often do not."""
-    names = ("lines", "bagged_lines", "pairs", "forest", "boosting")
+    names = ("lines", "bagged_lines", "pairs", *more)
     for seed in range(6):
         rng = np.random.default_rng(seed)
         x = rng.uniform(size=(30, 2))

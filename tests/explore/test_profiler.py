@@ -39,7 +39,7 @@ def _profiled(space: Space = SPACE, **settings: Any) -> DecisionTreeProfiler:
 
 @pytest.mark.parametrize("policy", ["dta", "auto"])
 def test_a_resumed_profiler_goes_on_alike(policy: str) -> None:
-    profiler = DecisionTreeProfiler(SPACE, budget=25, batch=4, policy=policy, model="pairs")
+    profiler = DecisionTreeProfiler(SPACE, budget=17, batch=4, policy=policy, model="pairs")
     while points := profiler.suggest():
         early, late = points[1:], points[0]
         for point in early:

@@ -187,7 +187,10 @@ def test_a_region_of_runs_that_were_ended_has_a_mean_that_is_a_bound() -> None:
     assert [leaf.mean for leaf in leaves if leaf.ended == leaf.runs] == [12.0]
 
 
-def test_a_model_does_not_depend_on_the_order_of_rows() -> None:
+@pytest.mark.parametrize(
+    "model", ["bagged_lines", pytest.param("auto", marks=pytest.mark.thorough)]
+)
+def test_a_model_does_not_depend_on_the_order_of_rows(model: str) -> None:
     """Points with repeats, a condition, failures and limits, as they were run and sorted."""
     space = Space.from_dict(
         {
@@ -208,7 +211,7 @@ def test_a_model_does_not_depend_on_the_order_of_rows() -> None:
             runs += [PointRun(point, seconds + rng.normal()) for _ in range(1 + place % 3)]
     queries = space.decode(space.draw(30, rng))
     forecasts = [
-        fit_runs(space, table, "seconds", "runs.csv").profiler.predict(queries)
+        fit_runs(space, table, "seconds", "runs.csv", model=model).profiler.predict(queries)
         for table in (runs, runs[::-1], [runs[at] for at in rng.permutation(len(runs))])
     ]
     for other in forecasts[1:]:
