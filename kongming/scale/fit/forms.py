@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -80,7 +81,9 @@ def forms_of(
         present = {each.key for each in own}
         return (*own, *(term(key) for key in keys if key not in present))
 
+    @lru_cache(maxsize=1)
     def robust(runs: Runs) -> ErnestFit:
+        """Five forms start from it, one after the other for the same runs."""
         return fit_robust(runs, own, items)
 
     def process(runs: Runs) -> Fit:
@@ -92,8 +95,8 @@ def forms_of(
         "ernest": lambda runs: fit_ernest(runs, own, items),
         "ernest-relative": lambda runs: fit_ernest(runs, own, items, relative=True, rounds=0),
         "ernest-robust": robust,
-        "ernest-local": lambda runs: fit_local(runs, own, items),
-        "cliff": lambda runs: fit_cliff(runs, own, items),
+        "ernest-local": lambda runs: fit_local(runs, own, items, plain=robust(runs)),
+        "cliff": lambda runs: fit_cliff(runs, own, items, plain=robust(runs)),
         "superlinear": lambda runs: fit_robust(runs, added(*_SUPERLINEAR), items),
         "growth": lambda runs: fit_robust(runs, added(*_GROWTH), items),
         "traffic": lambda runs: fit_robust(runs, added(*_TRAFFIC), items),
@@ -106,11 +109,12 @@ def forms_of(
     }
 
 
-def fit_cliff(runs: Runs, terms: Sequence[Term], items: float | None) -> ErnestFit:
+def fit_cliff(
+    runs: Runs, terms: Sequence[Term], items: float | None, *, plain: ErnestFit
+) -> ErnestFit:
     """Fit a step in the load per machine, with at least one configuration beyond it; without one
-    that multiplies times by ``JUMP``, the robust fit of the terms alone."""
+    that multiplies times by ``JUMP``, ``plain``, the robust fit of the terms alone."""
     points, y, weights = runs.configurations, runs.typical, weight_of(runs)
-    plain = fit_robust(runs, terms, items)
     best, least = None, np.inf
     for low, high in _steps(points.load):
         cliff = float(np.sqrt(low * high))

@@ -51,10 +51,12 @@ class LocalFit:
         return {"anchors": self.anchors.tolist(), "fits": [fit.document() for fit in self.fits]}
 
 
-def fit_local(runs: Runs, terms: Sequence[Term], items: float | None = None) -> LocalFit:
-    """Fit around up to ``ANCHORS`` of the machine counts, the lowest and the highest among them."""
+def fit_local(
+    runs: Runs, terms: Sequence[Term], items: float | None = None, *, plain: ErnestFit
+) -> LocalFit:
+    """Fit around up to ``ANCHORS`` of the machine counts, the lowest and the highest among them;
+    ``plain`` is the robust fit of the same runs."""
     # Around a count that the others contradict there is nothing to interpolate to.
-    plain = fit_robust(runs, terms, items)
     trusted = inconsistency(runs, plain) <= 1.0
     counts = np.unique(runs.configurations.machines[trusted])
     if not len(counts):

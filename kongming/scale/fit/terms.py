@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -68,6 +69,7 @@ class Terms:
         return tuple(term.key for term in self.terms)
 
 
+@lru_cache(maxsize=64)
 def term(key: str) -> Term:
     """Return the term of a key or an expression. Raises InputError."""
     plain = key.replace(" ", "")
