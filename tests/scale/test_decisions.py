@@ -134,7 +134,7 @@ def test_a_table_of_several_rows_needs_a_column_of_types(tmp_path: Path) -> None
 
 
 def test_a_saved_model_says_the_same(types: tuple[ScaleModel, ScaleModel], tmp_path: Path) -> None:
-    wavy = measured(lambda m, s: 1 + 2 * np.ceil(40 * s / m), grid(), 0.02)
+    wavy = measured(lambda m, s: 1 + 2 * np.ceil(40 * s / m), grid(scales=(0.02, 0.1)), 0.02)
     kinds = ["ernest", "ernest-piecewise", "ernest-residuals", "repeat-nearest", "stack"]
     models = (*types, *(replace(fitted(wavy, kind=kind), machine_type=kind) for kind in kinds))
     path = tmp_path / "model.json"

@@ -39,10 +39,12 @@ def test_a_job_of_the_terms_has_no_edge_in_the_documented_design(
     terms: tuple[float, float, float, float], noise: float
 ) -> None:
     for seed in range(12):
-        model = fitted(runs_of(DESIGN, terms, noise, seed))
-        assert model.edge is None
-        assert model.ranges.machines == (1.0, 16.0)
-        assert model.predict(Configuration(1, 0.05)).median > 0.0
+        runs = runs_of(DESIGN, terms, noise, seed)
+        assert find_edge(runs, read_terms("default", items=None).terms) is None
+    model = fitted(runs)
+    assert model.edge is None
+    assert model.ranges.machines == (1.0, 16.0)
+    assert model.predict(Configuration(1, 0.05)).median > 0.0
 
 
 @pytest.mark.parametrize("jump", [2.0, 4.0])

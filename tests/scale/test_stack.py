@@ -124,7 +124,8 @@ def test_what_an_iteration_has_of_the_set_up_is_no_memory() -> None:
         assert not any("memory" in reason for reason in reasons)
 
 
-def test_memory_ends_anywhere_between_a_slow_count_and_the_next() -> None:
+@pytest.mark.parametrize("seeds", [5, pytest.param(12, marks=pytest.mark.thorough)])
+def test_memory_ends_anywhere_between_a_slow_count_and_the_next(seeds: int) -> None:
     def runs_of(counts: tuple[float, ...], end: float, random: np.random.Generator) -> Runs:
         machines = np.repeat(counts, 3)
         seconds = (5.0 + 100.0 / machines) * np.where(machines <= end, 8.0, 1.0)
@@ -132,7 +133,7 @@ def test_memory_ends_anywhere_between_a_slow_count_and_the_next() -> None:
         return Runs(Points(machines, np.ones(len(machines)), np.ones(len(machines))), noisy)
 
     held = []
-    for seed in range(12):
+    for seed in range(seeds):
         random = np.random.default_rng(seed)
         end = float(np.exp(random.uniform(np.log(4.0), np.log(8.0))))
         model = fitted(runs_of((4, 8, 12, 16, 24), end, random))
