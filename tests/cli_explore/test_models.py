@@ -215,7 +215,7 @@ def test_wrong_cells(
     assert message in f"{error['message']} {error['hint']}"
 
 
-@pytest.mark.parametrize("command", [("fit", "--out", "m.json"), ("next",)])
+@pytest.mark.parametrize("command", [("fit", "--out", "m.json", "--model", "lines"), ("next",)])
 def test_columns_that_nothing_reads_are_named(
     kongming: Kongming, runs: Path, command: tuple[str, ...]
 ) -> None:

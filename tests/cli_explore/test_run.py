@@ -98,7 +98,7 @@ def test_killed_and_interrupted(
     kongming: Kongming, kongming_env: dict[str, str], job: tuple[str, ...], tmp_path: Path
 ) -> None:
     """After kill -9 nothing is lost or doubled; Ctrl-C leaves no process and no file."""
-    slow = (tmp_path / "apps.toml").read_text().replace("sleep {n}e-3", "sleep 0.4{n}")
+    slow = (tmp_path / "apps.toml").read_text().replace("sleep {n}e-3", "sleep 0.2{n}")
     (tmp_path / "apps.toml").write_text(slow)
     out = tmp_path / "runs.csv"
     for end in (signal.SIGINT, signal.SIGKILL):
