@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from kongming.evaluate.figures import theme
 from kongming.profiling.appfile import load as applications
 from kongming.profiling.plans.identity import identity
 from kongming.records.fingerprint import COUPLING
@@ -48,6 +51,15 @@ SOLO_S = 3.0
 BEGUN = datetime(2026, 2, 1, tzinfo=UTC)
 EVERY_S = 60.0
 """From the start of one of the pairs' runs to the next."""
+
+
+@contextmanager
+def light_pages() -> Generator[None]:
+    """Draw figures as SVG for light pages alone: four files of each take four times as long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(theme, "THEMES", (theme.LIGHT,))
+        patch.setattr(theme, "FORMATS", ("svg",))
+        yield
 
 
 def applications_file(folder: Path, names: Iterable[str] = PROGRAMS) -> Path:

@@ -37,7 +37,8 @@ def test_each_environment_is_predicted_by_models_of_the_others(
     folder: Path, one_cpu: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = folder / "out"
-    assert run(command(folder, "--models", "RIDGE", "--out", out)) == 0
+    with evaluated.light_pages():
+        assert run(command(folder, "--models", "RIDGE", "--out", out)) == 0
     shown = capsys.readouterr().out
     assert "Synthetic environments" in shown
     assert "Not possible here: memory: no memory controller" in shown

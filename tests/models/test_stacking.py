@@ -76,7 +76,7 @@ def test_training_says_when_no_model_is_better_than_saying_nothing() -> None:
     assert "MEAN" in sensitive["models"]["MEAN"]["not_better_than"]
 
 
-@pytest.mark.parametrize("induced", [2, 6])
+@pytest.mark.parametrize("induced", [2, pytest.param(6, marks=pytest.mark.thorough)])
 def test_the_smallest_profile_is_answered_by_the_mean_too(induced: int) -> None:
     runs = synthetic.campaign("small", {"memory.random.128M": 0.8}, solos=3)
     solo = [run for run in runs if run.kind == "solo"]
