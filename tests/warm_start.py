@@ -109,14 +109,22 @@ def start(
     cwd: Path | None = None,
     stdout: Any = subprocess.DEVNULL,
     stderr: Any = subprocess.DEVNULL,
+    new_session: bool = False,
 ) -> Started:
-    """Start ``python -m MODULE ARGS``; ``stdout`` and ``stderr`` are files, DEVNULL or PIPE."""
+    """Start ``python -m MODULE ARGS``; ``stdout`` and ``stderr`` are files, DEVNULL or PIPE.
+    In a session of its own it leads a process group, as what a terminal runs does."""
     words = [str(word) for word in args]
     given = dict(os.environ if env is None else env)
     if not _may_be_warm(given):
         command = [sys.executable, "-m", module, *words]
         return subprocess.Popen(
-            command, env=given, cwd=cwd, stdout=stdout, stderr=stderr, text=True
+            command,
+            env=given,
+            cwd=cwd,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            start_new_session=new_session,
         )
     order = {
         "module": module,
@@ -125,6 +133,7 @@ def start(
         "cwd": str(cwd or Path.cwd()),
         "parent": os.getpid(),
         "cpus": sorted(os.sched_getaffinity(0)),
+        "new_session": new_session,
     }
     with contextlib.ExitStack() as ours:
         nothing = ours.enter_context(open(os.devnull, "r+b"))  # noqa: PTH123
@@ -241,6 +250,15 @@ def _import_everything() -> None:
     importlib.import_module("kongming.store.migrations")
 
 
+def _leave_memory_dirty() -> None:
+    """Programs do not wait for write-back before they measure: other tests write all the time, so
+    that they would wait to their limit each time, and write back what those write. How they wait is
+    tested by itself."""
+    from kongming.profiling.runs import settle
+
+    settle.SETTLED_BYTES = sys.maxsize
+
+
 def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Fork for each order; returns, in each of the new processes, what it is to run."""
     while True:
@@ -259,6 +277,8 @@ def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
                 os.close(end)
             channel.close()
             order = json.loads(text)
+            if order["new_session"]:
+                os.setsid()
             _end_with(order["parent"], between)
             return order, ends
         os.close(write)
@@ -299,6 +319,7 @@ def _main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _import_everything()
+    _leave_memory_dirty()
     # Nothing of it is ever garbage: so the pages stay shared.
     gc.collect()
     gc.freeze()

@@ -32,11 +32,11 @@ LOADED = f"{sys.executable} -IS {PROGRAMS}/loaded.py $IO"
 
 COUNT = """
 [apps.count]
-command = "i=0; while [ $i -lt 80000 ]; do i=$((i+1)); done"
+command = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
 """
 RATE = f"""
 [apps.rate] # half as fast under load
-command = "sleep 0.25; if {LOADED}; then echo rate 50; else echo rate 100; fi"
+command = "sleep 0.1; if {LOADED}; then echo rate 50; else echo rate 100; fi"
 metric = {{ pattern = 'rate (\\d+)', unit = "ops/s", better = "higher" }}
 """
 LINES = f"""
@@ -44,7 +44,7 @@ LINES = f"""
 kind = "service"
 command = ["{sys.executable}", "{PROGRAMS}/server.py", "{{dir}}"]
 ready = ["{sys.executable}", "{PROGRAMS}/client.py", "{{dir}}", "1"]
-load = ["{sys.executable}", "{PROGRAMS}/client.py", "{{dir}}", "3000"]
+load = ["{sys.executable}", "{PROGRAMS}/client.py", "{{dir}}", "1000"]
 metric = {{ pattern = '([0-9.]+) lines/s', unit = "lines/s", better = "higher" }}
 """
 

@@ -44,6 +44,10 @@ def test_untrained_programs_are_measured_all_the_same(mine: Profiled) -> None:
         *[("count", "lines")] * 2,
         *[("lines", "count")] * 2,
     ]
+
+
+@pytest.mark.thorough
+def test_what_is_not_predicted_is_shown_beside_what_was_measured(mine: Profiled) -> None:
     shown = mine.run("corun", "count", "rate", "--repeats", "1")
     assert shown.returncode == 0, shown.stderr
     assert "measured" in shown.stdout
@@ -52,7 +56,7 @@ def test_untrained_programs_are_measured_all_the_same(mine: Profiled) -> None:
 
 def test_after_training_predicted_and_measured_are_compared(mine: Profiled) -> None:
     mine.train("count", "rate")
-    report = mine.json("corun", "count", "rate", "--model", "MEAN")
+    report = mine.json("corun", "count", "rate", "--model", "MEAN", "--repeats", "1")
     for predicted, measured in zip(report["predictions"], report["measured"], strict=True):
         assert predicted["model"] == "MEAN"
         median = predicted["slowdown"]["median"]

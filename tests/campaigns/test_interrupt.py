@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import psutil
 import pytest
 
 from kongming.store import Store
+from tests import warm_start
 from tests.campaigns.conftest import QUICK, steps
 from tests.conftest import Kongming
 from tests.profiling.processes import eventually
@@ -43,35 +42,36 @@ class Campaign:
 
     def __init__(self, folder: Path, env: dict[str, str], command: tuple[str, ...]) -> None:
         self.mark = uuid.uuid4().hex
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "kongming.cli.main", *command],
-            cwd=folder,
-            env=env | {MARK: self.mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # Whoever runs the tests in the background ignores Ctrl-C, and so would its children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
+        self.errors = folder / f"errors-{self.mark}"
+        with self.errors.open("wb") as errors:
+            self.process = warm_start.start(
+                "kongming.cli.main",
+                *command,
+                cwd=folder,
+                env=env | {MARK: self.mark},
+                stderr=errors,
+                new_session=True,
+            )
 
     def left(self) -> list[psutil.Process]:
-        """What still runs and has this campaign's mark in its environment."""
+        """What still runs and is in this campaign's session, or has its mark in its environment."""
         processes = []
         for process in psutil.process_iter():
             try:
-                if (
-                    process.environ().get(MARK) == self.mark
-                    and process.status() != psutil.STATUS_ZOMBIE
-                ):
+                if self._started(process) and process.status() != psutil.STATUS_ZOMBIE:
                     processes.append(process)
-            except psutil.Error:
+            except (psutil.Error, ProcessLookupError):
                 continue
         return processes
 
+    def _started(self, process: psutil.Process) -> bool:
+        return (
+            os.getsid(process.pid) == self.process.pid or process.environ().get(MARK) == self.mark
+        )
+
     def wait_until(self, reached: Phase) -> None:
         def seen() -> bool:
-            assert self.process.poll() is None, self.process.communicate()
+            assert self.process.poll() is None, self.errors.read_text()
             return any(reached(_words(process)) for process in self.left())
 
         assert eventually(seen, 60.0)
@@ -79,12 +79,12 @@ class Campaign:
     def ctrl_c(self) -> str:
         """As a terminal does: to the whole foreground group. Returns stderr once it has ended."""
         os.killpg(self.process.pid, signal.SIGINT)
-        _, err = self.process.communicate(timeout=60)
-        return err
+        self.process.wait(60)
+        return self.errors.read_text()
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=100)
+        self.process.wait(100)
 
 
 def _words(process: psutil.Process) -> list[str]:
