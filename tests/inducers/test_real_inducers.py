@@ -18,6 +18,7 @@ from kongming.inducers import induce
 from kongming.probes.binary import GRACE_S, locate
 from kongming.probes.suite import load_suite
 from kongming.records.errors import InducerError, ProbeError
+from tests.campaigns.conftest import PROGRAMS
 
 pytestmark = pytest.mark.real
 
@@ -46,6 +47,15 @@ def in_time(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     return condition()
 
 
+@pytest.fixture(params=["hasty", pytest.param("full size", marks=pytest.mark.thorough)])
+def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little memory and a small file, or what users have."""
+    if request.param == "hasty":
+        monkeypatch.setenv("REAL_MICROBENCH", str(locate()))
+        monkeypatch.setenv("KONGMING_MICROBENCH", str(PROGRAMS / "hasty-microbench"))
+
+
+@pytest.mark.usefixtures("sizes")
 def test_every_inducer_starts_works_and_leaves_nothing(tmp_path: Path) -> None:
     for name in load_suite(directory=tmp_path).inducers():
         with induce(name, directory=tmp_path, intensity=0.5) as inducer:
