@@ -119,7 +119,8 @@ def test_nothing_that_is_sent_makes_the_server_fail(server: ServerProcess) -> No
     agent.report(agent.fingerprint())
 
     @settings(
-        max_examples=250,
+        # 250 of them with the profile that `make thorough` takes.
+        max_examples=5 * settings().max_examples // 2,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
