@@ -9,7 +9,6 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,34 +31,27 @@ distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
 
 
-@contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[str]:
-    """The address of a scheduler with so many worker processes."""
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a scheduler with two worker processes."""
     with warnings.catch_warnings():
         # Warnings of Dask itself: about sockets and processes that it closes late.
         warnings.simplefilter("ignore")
         with (
-            dask.config.set(temporary_directory=str(folder)),
+            dask.config.set(temporary_directory=str(tmp_path_factory.mktemp("dask"))),
             distributed.LocalCluster(
-                n_workers=workers,
+                n_workers=2,
                 threads_per_worker=1,
                 processes=True,
                 dashboard_address=None,
                 host="127.0.0.1",
-            ) as running,
+            ) as cluster,
         ):
-            yield running.scheduler_address
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a scheduler with a worker process: to start each takes seconds."""
-    with cluster(tmp_path_factory.mktemp("dask"), workers=1) as running:
-        yield running
+            yield cluster.scheduler_address
 
 
 def test_a_cluster_trains_what_one_process_does(address: str, store_url: str) -> None:
-    apps = {f"prog{n}": campaign(f"prog{n}", seed=n) for n in range(2)}
+    apps = {f"prog{n}": campaign(f"prog{n}", seed=n) for n in range(3)}
 
     async def inside() -> Engine:
         engine = Engine()
@@ -88,16 +80,16 @@ def test_a_cluster_trains_what_one_process_does(address: str, store_url: str) ->
 
 
 @pytest.mark.thorough
-def test_both_workers_are_used_at_a_time(tmp_path: Path, store_url: str) -> None:
-    async def inside(address: str) -> int:
+def test_both_workers_are_used_at_a_time(address: str, store_url: str) -> None:
+    async def inside() -> int:
         worker = await TrainingProcess.start(store_url, Cluster(address))
         try:
             return worker.slots
         finally:
             await worker.end()
 
-    with Store.open(store_url), cluster(tmp_path, workers=2) as address:
-        assert asyncio.run(inside(address)) == 2
+    with Store.open(store_url):
+        assert asyncio.run(inside()) == 2
 
 
 @pytest.mark.thorough
@@ -210,7 +202,7 @@ def test_a_cluster_behind_tls(tmp_path: Path) -> None:
                 protocol="tls://",
                 security=security,
                 host="127.0.0.1",
-            ) as running,
+            ) as cluster,
         ):
             files = {}
             for name, text in (
@@ -220,7 +212,7 @@ def test_a_cluster_behind_tls(tmp_path: Path) -> None:
             ):
                 (tmp_path / name).write_text(text)
                 files[name] = str(tmp_path / name)
-            named = cluster_of(Settings(dask=running.scheduler_address, **files))
+            named = cluster_of(Settings(dask=cluster.scheduler_address, **files))
             assert named is not None
             fitting = DaskFitting(named)
             try:
