@@ -19,6 +19,7 @@ from tests.conftest import Kongming
 pytestmark = [
     pytest.mark.real,
     pytest.mark.thorough,
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(
         bool({"Java", "PySpark"} & set(system.missing())), reason="needs Java and PySpark"
     ),
@@ -30,6 +31,9 @@ FILES = (100, 5_000, 100, 100, 6_600, 100)
 """Rows of each file: partitions of which some have few rows."""
 
 REGIONS = {None: 600, "": 900, "north": 6_000, "south": 4_470, "rare": 18, "rarer": 12}
+
+LONGEST_S = 400
+"""A limit only: with other tests on both CPUs Spark takes minutes to start."""
 
 CUT_BYTES = 1 << 20
 """So that a task reads a file, where Spark would put them together."""
@@ -87,7 +91,7 @@ def sample(kongming: Kongming, kongming_env: dict[str, str], tmp_path: Path) -> 
         options = [f"--conf {key}={value}" for key, value in (usual | (settings or {})).items()]
         submit = f"{system.PYSPARK / 'bin' / 'spark-submit'} {' '.join(options)}"
         command = ("spark", "sample", str(source), *words, "--json", "--submit", submit)
-        return kongming(*command)
+        return kongming(*command, timeout=LONGEST_S)
 
     return run
 
