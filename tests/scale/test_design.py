@@ -74,7 +74,7 @@ def test_the_relaxation_agrees_with_another_solver(kind: Criterion, costly: bool
     assert relaxation.bound <= best * (1.0 + 1e-6)
 
 
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 @given(
     st.integers(2, 6),
     st.integers(2, 5),
@@ -118,7 +118,7 @@ def test_the_target_is_predicted_better_than_by_the_papers_choice_and_evenly() -
     assert shown["chosen"] == pytest.approx(target_variance(experiments(), design.counts, TARGET))
 
 
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 @given(
     st.integers(4, 12),
     st.integers(3, 6),

@@ -60,7 +60,7 @@ KINDS = st.sampled_from(
 
 
 @given(runs=tables(), kind=KINDS, seed=st.integers(0, 1000))
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 def test_the_order_of_rows_changes_no_answer(runs: Runs, kind: str, seed: int) -> None:
     shuffled = runs.take(np.random.default_rng(seed).permutation(len(runs)))
     a, b = fitted(runs, kind=kind), fitted(shuffled, kind=kind)
@@ -82,14 +82,14 @@ UNITS = st.sampled_from(UNIT_FACTORS)
 
 
 @given(runs=tables(), kind=KINDS, unit=UNITS)
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 def test_the_unit_of_seconds_changes_no_answer(runs: Runs, kind: str, unit: float) -> None:
     other = Runs(runs.points, runs.seconds * unit)
     same(fitted(runs, kind=kind), fitted(other, kind=kind), seconds=unit)
 
 
 @given(runs=tables(), kind=KINDS, unit=UNITS)
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, kind: str, unit: float) -> None:
     points = runs.points
     other = Runs(Points(points.machines, points.scale * unit, points.iterations), runs.seconds)
@@ -97,7 +97,7 @@ def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, kind: str, unit: fl
 
 
 @given(runs=tables(), kind=KINDS)
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 def test_no_interval_of_a_single_kind_reaches_a_hundred_times_its_median(
     runs: Runs, kind: str
 ) -> None:

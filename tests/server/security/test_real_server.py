@@ -112,15 +112,15 @@ def test_an_open_address_is_refused(
     assert "--insecure" in message
 
 
-def test_nothing_that_is_sent_makes_the_server_fail(server: ServerProcess) -> None:
+@pytest.mark.parametrize("calls", [100, pytest.param(250, marks=pytest.mark.thorough)])
+def test_nothing_that_is_sent_makes_the_server_fail(server: ServerProcess, calls: int) -> None:
     channel = server.channel()
     agent = FakeAgent(channel)
     agent.register(references=[agent.idle()])
     agent.report(agent.fingerprint())
 
     @settings(
-        # 250 of them with the profile that `make thorough` takes.
-        max_examples=5 * settings().max_examples // 2,
+        max_examples=calls,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
