@@ -212,16 +212,22 @@ def kongming(tmp_path: Path, kongming_env: dict[str, str]) -> Kongming:
     """Run the real command: ``kongming("runs", "--json").stdout``.
 
     It runs in ``tmp_path`` with ``KONGMING_STORE`` set to ``store_url``; ``env=`` adds variables,
-    anything else goes to ``subprocess.run``, for which the command is started cold.
+    ``timeout=`` is in seconds, and anything else goes to ``subprocess.run``, for which the command
+    is started cold.
     """
 
     def call(
-        *args: str | Path, env: dict[str, str] | None = None, **options: object
+        *args: str | Path,
+        env: dict[str, str] | None = None,
+        timeout: float = 120.0,
+        **options: object,
     ) -> subprocess.CompletedProcess[str]:
         variables = kongming_env | (env or {})
         if not options:
-            return warm_start.run("kongming.cli.main", *args, env=variables, cwd=tmp_path)
-        settings: dict[str, object] = {"cwd": tmp_path, "timeout": 120} | options
+            return warm_start.run(
+                "kongming.cli.main", *args, env=variables, cwd=tmp_path, timeout=timeout
+            )
+        settings: dict[str, object] = {"cwd": tmp_path, "timeout": timeout} | options
         return subprocess.run(  # type: ignore[call-overload,no-any-return]
             [sys.executable, "-m", "kongming.cli.main", *map(str, args)],
             env=variables,

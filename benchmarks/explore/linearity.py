@@ -11,8 +11,10 @@ from kongming.arrays import Floats
 
 
 def linearity(names: Sequence[str], X: Floats, y: Floats) -> dict[str, Any]:
-    """R2 of least squares on all (n, p) points, and the correlation of each of the named columns
-    with the value."""
+    """R2 of least squares on all (n, p) points whose value is known, and the correlation of each
+    of the named columns with the value; NaN is an unknown value."""
+    known = np.isfinite(y)
+    X, y = X[known], y[known]
     design = np.column_stack([np.ones(len(X)), X])
     missed = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
     return {

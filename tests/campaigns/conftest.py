@@ -144,10 +144,13 @@ def hasty(tmp_path: Path, kongming_env: dict[str, str]) -> Path:
     return folder
 
 
-def _hasty(folder: Path) -> dict[str, str]:
+def hasty_surrogates() -> dict[str, str]:
+    """Variables with which all surrogates and inducers take little memory and small files."""
     return {
         "KONGMING_MICROBENCH": str(PROGRAMS / "hasty-microbench"),
         "REAL_MICROBENCH": str(locate()),
-        "KONGMING_DIR": str(folder),
-        "IO": str(folder),
     }
+
+
+def _hasty(folder: Path) -> dict[str, str]:
+    return {**hasty_surrogates(), "KONGMING_DIR": str(folder), "IO": str(folder)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import permutations, product
@@ -54,7 +54,7 @@ EVERY_S = 60.0
 
 
 @contextmanager
-def light_pages() -> Generator[None]:
+def light_pages() -> Iterator[None]:
     """Draw figures as SVG for light pages alone: four files of each take four times as long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(theme, "THEMES", (theme.LIGHT,))

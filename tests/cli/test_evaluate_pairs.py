@@ -209,6 +209,15 @@ def test_files_hold_the_document_tables_every_case_and_figures(
     assert documents["bracketed"]["sensitivity"]["writer"] > 1.2
 
 
+@pytest.mark.thorough
+def test_figures_are_for_light_and_dark_pages(folder: Path, tmp_path: Path) -> None:
+    with on_one_cpu():
+        assert run(command(folder, "whole", *MODELS, "--out", tmp_path)) == 0
+    for name in ("error-cdf", "error-minutes", "heat-map", "sensitivity-pressure"):
+        for ending in ("light.svg", "dark.svg", "light.png", "dark.png"):
+            assert (tmp_path / f"{name}-{ending}").stat().st_size > 0
+
+
 def test_without_matplotlib_there_are_tables_all_the_same(
     folder: Path, kongming: Kongming, tmp_path: Path, one_cpu: None
 ) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kongming.probes.binary import locate
 from kongming.probes.node import node_facts
 from kongming.profiling.plans.placement import available
-from tests.campaigns.conftest import PROGRAMS
+from tests.campaigns.conftest import hasty_surrogates
 from tests.docs import commands
 from tests.docs.tables import ROOT
 
@@ -78,11 +77,7 @@ def test_every_command_runs_in_the_order_printed(page: Path, tmp_path: Path) -> 
     }
     ours = {"HOME": str(home), "KONGMING_DIR": str(tmp_path / "io"), "COLUMNS": "100"}
     if HASTY in os.environ:
-        ours |= {
-            "KONGMING_MICROBENCH": str(PROGRAMS / "hasty-microbench"),
-            "REAL_MICROBENCH": str(locate()),
-            "KONGMING_LOCKS": str(tmp_path / "locks"),
-        }
+        ours |= {**hasty_surrogates(), "KONGMING_LOCKS": str(tmp_path / "locks")}
     done = subprocess.run(
         ["bash", "-c", script(page)],
         cwd=home,

@@ -6,6 +6,7 @@ import csv
 import io
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from kongming.evaluate.figures import (
     heat_map,
     selection,
     sensitivity_pressure,
-    theme,
 )
 from kongming.evaluate.tables import conclusion, remarks
 from kongming.records.errors import InputError, MissingExtraError, UnknownNameError
+from tests.cli import evaluated
 from tests.evaluate.programs import noisy, score, truth
 
 SELECTIONS = {
@@ -116,10 +117,9 @@ def test_the_csv_has_a_line_for_each_pair_and_model() -> None:
 
 
 @pytest.fixture
-def light_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures as SVG for light pages alone: four files of each take four times as long."""
-    monkeypatch.setattr(theme, "THEMES", (theme.LIGHT,))
-    monkeypatch.setattr(theme, "FORMATS", ("svg",))
+def light_pages() -> Iterator[None]:
+    with evaluated.light_pages():
+        yield
 
 
 def files(folder: Path, name: str) -> tuple[Path, ...]:

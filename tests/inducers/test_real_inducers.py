@@ -18,7 +18,7 @@ from kongming.inducers import induce
 from kongming.probes.binary import GRACE_S, locate
 from kongming.probes.suite import load_suite
 from kongming.records.errors import InducerError, ProbeError
-from tests.campaigns.conftest import PROGRAMS
+from tests.campaigns.conftest import hasty_surrogates
 
 pytestmark = pytest.mark.real
 
@@ -51,8 +51,8 @@ def in_time(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Little memory and a small file, or what users have."""
     if request.param == "hasty":
-        monkeypatch.setenv("REAL_MICROBENCH", str(locate()))
-        monkeypatch.setenv("KONGMING_MICROBENCH", str(PROGRAMS / "hasty-microbench"))
+        for name, value in hasty_surrogates().items():
+            monkeypatch.setenv(name, value)
 
 
 @pytest.mark.usefixtures("sizes")

@@ -141,8 +141,7 @@ class SlurmFleet:
         self.limits = {name: ExitStack() for name in NODES}
 
     def start(self) -> None:
-        places = {"folder": self.folder, "memory": self.memory}
-        self.hooks.write_text(BRIDGE.format(limit=LIMIT, **places))
+        self.hooks.write_text(BRIDGE.format(folder=self.folder, memory=self.memory, limit=LIMIT))
         self._give_references()
         self._prepare()
         self.slurm.start()
@@ -175,8 +174,8 @@ class SlurmFleet:
 
     def start_agent(self, name: str) -> None:
         settings = self.folder / f"agent-{name}.toml"
-        places = {"disk": self.disk, "memory": self.memory}
-        settings.write_text(AGENT.format(server=self.server.grpc, name=name, **places))
+        places = {"server": self.server.grpc, "disk": self.disk, "memory": self.memory}
+        settings.write_text(AGENT.format(name=name, **places))
         self.slurm.python(
             *(f"agent-{name}", "kongming_agent.agent_command", "--config", str(settings)),
             cpu=self.cpus[name],
