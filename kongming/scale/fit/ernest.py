@@ -176,8 +176,7 @@ def told_apart(A: Floats) -> Floats:
     size = np.linalg.norm(A, axis=0)
     size[size == 0.0] = 1.0
     unit = A / size
-    place = np.arange(A.shape[1])
-    alike = (unit.T @ unit > 1.0 - ALIKE) & (place[:, None] < place)
+    alike = np.triu(unit.T @ unit, 1) > 1.0 - ALIKE
     return np.asarray(np.where(alike.any(axis=0), 0.0, A))
 
 
