@@ -14,6 +14,7 @@ from kongming.arrays import Floats
 from kongming.learning import spaces
 from kongming.learning.consensus import consensus
 from kongming.learning.intervals import SEVERITY_SHARE
+from kongming.learning.posterior import NOTHING_OPEN, Posterior, thawed
 from kongming.learning.predictor_loading import Predictor, load
 from kongming.learning.registry import Space
 from kongming.learning.repeat_noise import Variance
@@ -25,10 +26,11 @@ from kongming.sealed_document import DocumentKind, finite, positive
 
 __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
-_KIND = DocumentKind("kongming-model", 4, "model document", "train it again", "kongming train")
+_KIND = DocumentKind("kongming-model", 5, "model document", "train it again", "kongming train")
 """Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 3 what each
-model is not clearly better than; 4 the verdict on its ``profile``. Earlier ones are read as they
-are; any may lack ``repeats``, ``disagreements`` and ``worst``."""
+model is not clearly better than; 4 the verdict on its ``profile``; 5 the ``posterior`` of a
+consensus, without which nothing is taken to be left open. Earlier ones are read as they are; any
+may lack ``repeats``, ``disagreements`` and ``worst``."""
 
 _FORMER_CEILING = math.log(10.0)
 """What the upper bound lies above ``worst`` in a document without it."""
@@ -210,7 +212,9 @@ def _variant(name: str, document: Mapping[str, Any], awake: float, solo_runs: in
     # A stack is built from its members, so it is read after them.
     for key, model in sorted(document["models"].items(), key=lambda item: _is_stack(item[1])):
         frozen = model["frozen"]
-        predictor = _stack(frozen, models) if _is_stack(model) else load(frozen, len(columns))
+        predictor = (
+            _stack(frozen, models, len(columns)) if _is_stack(model) else load(frozen, len(columns))
+        )
         models[str(key)] = _frozen_model(str(key), model, columns, idle, spread, predictor)
     chosen = str(document["chosen"])
     if chosen not in models:
@@ -249,18 +253,28 @@ def _repeats(document: Mapping[str, Any], noise: float, solo_runs: int) -> Varia
 @dataclass(frozen=True, eq=False, slots=True)
 class _Stack:
     """Several models: the weighted mean of their log slowdowns, or without weights their
-    consensus."""
+    consensus, with the posterior of the runs that they were trained on."""
 
     members: tuple[FrozenModel, ...]
     weights: Floats | None
+    posterior: Posterior = NOTHING_OPEN
 
     def log_slowdown(self, moved: Floats) -> Floats:
         """Return (n,) as ``FrozenModel.log_slowdown``."""
-        return self.combined(self.each(moved))
+        return self.combined(self.each(moved), moved)
 
-    def combined(self, logs: Floats) -> Floats:
-        """Return (n,) from the members' log slowdowns (n, k)."""
-        return consensus(logs) if self.weights is None else logs @ self.weights
+    def combined(self, logs: Floats, moved: Floats) -> Floats:
+        """Return (n,) from the members' log slowdowns (n, k) of ``moved`` (n, p)."""
+        if self.weights is not None:
+            return logs @ self.weights
+        return consensus(logs, self.unknown(moved))
+
+    def unknown(self, moved: Floats) -> Floats:
+        """Return (n,): the variance that the training runs leave open of ``moved`` (n, p)."""
+        if not self.posterior.effect:
+            return np.zeros(len(moved))
+        first = self.members[0]
+        return self.posterior.variance(spaces.features_of(moved, first.idle, "log", first.spread))
 
     def each(self, moved: Floats) -> Floats:
         """Return (n, k): the members' log slowdowns."""
@@ -280,12 +294,14 @@ def _is_stack(document: Mapping[str, Any]) -> bool:
     return document["frozen"]["type"] in ("stack", "consensus")
 
 
-def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel]) -> _Stack:
+def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel], columns: int) -> _Stack:
     names = [str(name) for name in document["members"]]
     if document["type"] == "consensus":
         if len(set(names)) < max(len(names), 2):
             raise ValueError("members")
-        return _Stack(tuple(models[name] for name in names), None)
+        known = document.get("posterior")
+        posterior = NOTHING_OPEN if known is None else thawed(known, columns)
+        return _Stack(tuple(models[name] for name in names), None, posterior)
     weights = np.array([finite(document["members"][name]) for name in names])
     if not names or min(weights) < 0.0 or not math.isclose(float(weights.sum()), 1.0):
         raise ValueError("members")

@@ -122,7 +122,7 @@ class Scorer:
             predicted = self.frozen.log_slowdown(inside)
             return predicted, np.asarray(predicted >= bound), None
         each = members.each(inside)
-        predicted = spaces.bounded(members.combined(each), self.frozen.bounds)
+        predicted = spaces.bounded(members.combined(each, inside), self.frozen.bounds)
         return predicted, np.asarray(2 * (each >= bound).sum(axis=1) >= each.shape[1]), each
 
     def _unknown(self, predicted: Floats, error: Floats) -> NDArray[np.bool_]:

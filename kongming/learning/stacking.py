@@ -1,4 +1,4 @@
-"""STACK: the mean of the penalised models' log slowdowns, shrunk by their disagreement.
+"""STACK: the mean of the penalised models' log slowdowns, shrunk by what is not known.
 
 The mean of members with different errors has a smaller error. All members have the same weight: a
 profile has too few runs to learn weights from, and one run slowed forty-fold decides them.
@@ -13,21 +13,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.learning import spaces
 from kongming.learning.consensus import consensus
+from kongming.learning.dataset import Dataset
+from kongming.learning.posterior import Posterior, learn
 from kongming.learning.registry import STACK
 from kongming.learning.validation import Validation
 
-__all__ = ["disagreement", "stacked"]
+__all__ = ["disagreement", "posterior", "stacked"]
+
+
+def posterior(dataset: Dataset) -> Posterior:
+    """Return what the dataset leaves open."""
+    features = spaces.features(dataset.times, np.exp(dataset.idle), "log", dataset.spread)
+    return learn(features, dataset.y)
 
 
 def stacked(members: Sequence[Validation]) -> Validation:
     """Return the stack's validation from those of its members, two or more, over the same folds.
 
     However few runs there are, nothing is selected: the fewer there are, the less validation can
-    tell models apart, and the more their mean gains.
+    tell models apart, and the more their mean gains. What the runs leave open has no part in it: a
+    family that was left out lies in a direction in which no other run went, so that every
+    prediction would be that nothing is slowed, which says nothing of what the members learned.
     """
     first = members[0]
-    predicted = consensus(np.stack([member.predictions for member in members], axis=1))
+    predicted = consensus(np.stack([member.predictions for member in members], axis=1), 0.0)
     return Validation(
         STACK,
         first.rows,

@@ -18,9 +18,10 @@ from kongming.learning.columns import quick_columns as quick_columns_of
 from kongming.learning.coupling import typical
 from kongming.learning.dataset import Dataset
 from kongming.learning.fitting import Fitted, fit
+from kongming.learning.posterior import Posterior
 from kongming.learning.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
 from kongming.learning.repeat_noise import repeat_variance
-from kongming.learning.stacking import disagreement, stacked
+from kongming.learning.stacking import disagreement, posterior, stacked
 from kongming.learning.usefulness import not_better_than
 from kongming.learning.validation import (
     LEAST_NOISE,
@@ -169,7 +170,8 @@ def _train_variant(
         fitted = fit(kind, data, noise=noise, inner=inner, random_state=random_state)
         models[kind.name] = _model(kind, fitted, data, validations[kind.name]) | judged[kind.name]
     if stack is not None:
-        models[STACK] = _stack({name: models[name] for name in members}) | judged[STACK]
+        members_of = {name: models[name] for name in members}
+        models[STACK] = _stack(members_of, posterior(data)) | judged[STACK]
     repeats = repeat_variance(data.levels, _about_all(data))
     return {
         "columns": list(data.columns),
@@ -203,7 +205,7 @@ def _model(kind: Kind, fitted: Fitted, data: Dataset, validation: Validation) ->
     }
 
 
-def _stack(members: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _stack(members: Mapping[str, Mapping[str, Any]], known: Posterior) -> dict[str, Any]:
     """Return the stack as a model; its members are in the same variant."""
     models = list(members.values())
     return {
@@ -213,7 +215,11 @@ def _stack(members: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             max(model["bounds"][1] for model in models),
         ],
         "worst": max(model["worst"] for model in models),
-        "frozen": {"type": "consensus", "members": list(members)},
+        "frozen": {
+            "type": "consensus",
+            "members": list(members),
+            "posterior": known.freeze(),
+        },
         "weights": {
             column: float(np.mean([model["weights"][column] for model in models]))
             for column in models[0]["weights"]

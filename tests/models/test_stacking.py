@@ -19,9 +19,13 @@ logs = st.floats(-5.0, 5.0, allow_subnormal=False)
 many = arrays.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(2, 8)), elements=logs)
 
 
+def agree(predictions: np.ndarray) -> np.ndarray:
+    return consensus(predictions, 0.0)
+
+
 @given(many)
 def test_a_consensus_lies_between_zero_and_the_mean(predictions: np.ndarray) -> None:
-    agreed, mean = consensus(predictions), predictions.mean(axis=1)
+    agreed, mean = agree(predictions), predictions.mean(axis=1)
     assert np.isfinite(agreed).all()
     assert (np.abs(agreed) <= np.abs(mean)).all()
     assert (agreed * mean >= 0.0).all()
@@ -33,20 +37,33 @@ def test_the_more_members_differ_the_smaller_the_consensus(
 ) -> None:
     spread = np.array([[-1.0, 1.0]])
     less, more = sorted((scale, other_scale))
-    assert consensus(mean + more * spread)[0] <= consensus(mean + less * spread)[0] + 1e-12
-    assert consensus(mean + 0.0 * spread)[0] == pytest.approx(mean)
+    assert agree(mean + more * spread)[0] <= agree(mean + less * spread)[0] + 1e-12
+    assert agree(mean + 0.0 * spread)[0] == pytest.approx(mean)
 
 
 @given(many)
 def test_the_order_of_members_changes_nothing(predictions: np.ndarray) -> None:
     order = np.random.default_rng(0).permutation(predictions.shape[1])
-    np.testing.assert_allclose(consensus(predictions[:, order]), consensus(predictions), atol=1e-12)
+    np.testing.assert_allclose(
+        agree(predictions[:, order]),
+        agree(predictions),
+        atol=1e-12,
+    )
 
 
 def test_members_that_contradict_each_other_say_nothing() -> None:
-    assert abs(consensus(np.array([[0.30, -0.28]]))[0]) < 1e-4
-    assert consensus(np.array([[0.30, 0.28]]))[0] == pytest.approx(0.29, rel=0.01)
-    assert consensus(np.zeros((1, 3)))[0] == 0.0
+    assert abs(agree(np.array([[0.30, -0.28]]))[0]) < 1e-4
+    assert agree(np.array([[0.30, 0.28]]))[0] == pytest.approx(0.29, rel=0.01)
+    assert agree(np.zeros((1, 3)))[0] == 0.0
+
+
+@given(many, st.floats(0.0, 4.0), st.floats(0.0, 4.0))
+def test_the_more_is_left_open_the_smaller_the_consensus(
+    predictions: np.ndarray, variance: float, other_variance: float
+) -> None:
+    less, more = sorted((variance, other_variance))
+    nearer, farther = consensus(predictions, more), consensus(predictions, less)
+    assert (np.abs(nearer) <= np.abs(farther) + 1e-12).all()
 
 
 def test_an_advantage_counts_beyond_chance_only() -> None:

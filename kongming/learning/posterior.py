@@ -1,0 +1,98 @@
+"""Posterior variance of a linear model of a profile's runs: the environments it knows little of.
+
+Members of a consensus agree where none of them knows: of few runs, all learn the same few effects,
+and all read whatever moves a column together with a loaded one as that load. A Bayesian linear
+model without intercept (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006,
+section 2.1) says how much is not known of an environment: what of it lies in directions in which no
+training run went. The variance of the effects over that of the noise is the one of greatest
+marginal likelihood (section 5.4).
+
+That variance takes for granted that the model is right. By how much the error on new runs exceeds
+that on n training runs, of which the model takes k degrees of freedom, is (n / (n - k))^2 - 1 by
+generalized cross-validation (Golub, Heath and Wahba, Technometrics 21, 1979), with which it is
+multiplied: much of few runs, little of many. Which factor it is was chosen on recordings: see
+benchmarks/accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from kongming.arrays import Floats
+from kongming.sealed_document import finite
+
+_RATIOS = (1e-4, 1e4)
+"""Bounds of the search for the variance of the effects over that of the noise."""
+
+_LEAST = 1e-12
+"""Least variance of the noise, and the least share of a direction that is kept."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Posterior:
+    """The variance ``effect`` of a log slowdown per squared length of a move, and what training
+    runs take off it: ``directions`` (r, p) in which they went, each as long as it is known (at most
+    1)."""
+
+    effect: float
+    directions: Floats
+
+    def variance(self, features: Floats) -> Floats:
+        """Return (n,) variances of the log slowdowns of ``features`` (n, p)."""
+        if not self.effect:
+            return np.zeros(len(features))
+        length = np.einsum("ij,ij->i", features, features)
+        known = features @ self.directions.T
+        length -= np.einsum("ij,ij->i", known, known)
+        return np.asarray(self.effect * np.maximum(length, 0.0), dtype=np.float64)
+
+    def freeze(self) -> dict[str, Any]:
+        """Return it as JSON, which ``thawed`` reads."""
+        return {"effect": self.effect, "directions": self.directions.tolist()}
+
+
+NOTHING_OPEN = Posterior(0.0, np.zeros((0, 0)))
+"""Of documents that lack one: no variance anywhere."""
+
+
+def thawed(document: Mapping[str, Any], columns: int) -> Posterior:
+    """Read a frozen posterior over that many columns. Raises ValueError, KeyError and TypeError."""
+    rows = [[finite(value) for value in row] for row in document["directions"]]
+    effect = finite(document["effect"])
+    if effect < 0.0 or any(len(row) != columns for row in rows):
+        raise ValueError("posterior")
+    return Posterior(effect, np.array(rows, dtype=np.float64).reshape(len(rows), columns))
+
+
+def learn(X: Floats, y: Floats) -> Posterior:
+    """Learn from features (n, p), which are 0 where nothing is loaded, and log slowdowns (n,)."""
+    n, p = len(X), X.shape[1]
+    left, size, right = np.linalg.svd(X, full_matrices=False)
+    size = size**2
+    along = (left.T @ y) ** 2
+    across = max(float(y @ y - along.sum()), 0.0)
+    if not size.any() or not along.any():
+        return Posterior(0.0, np.zeros((0, p)))
+
+    def noise(ratio: float) -> float:
+        within = float(np.sum(along / (1.0 + ratio * size)))
+        return max((within + across) / n, _LEAST)
+
+    def unlikely(log_ratio: float) -> float:
+        ratio = math.exp(log_ratio)
+        spread = float(np.sum(np.log1p(ratio * size)))
+        return 0.5 * (n * math.log(noise(ratio)) + spread)
+
+    bounds = tuple(math.log(ratio) for ratio in _RATIOS)
+    ratio = math.exp(float(minimize_scalar(unlikely, bounds=bounds, method="bounded").x))
+    known = ratio * size / (1.0 + ratio * size)
+    left_over = max(n - float(known.sum()), 1.0)
+    optimism = (n / left_over) ** 2 - 1.0
+    shown = known > _LEAST
+    return Posterior(noise(ratio) * ratio * optimism, np.sqrt(known[shown])[:, None] * right[shown])

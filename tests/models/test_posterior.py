@@ -1,0 +1,174 @@
+"""A profile leaves much open in directions in which no run went, and after few runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from kongming.learning import model_file
+from kongming.learning.posterior import NOTHING_OPEN, Posterior, learn, thawed
+from kongming.learning.predict import predict_environment
+from kongming.learning.training import train_application
+from kongming.records.errors import InputError
+from kongming.records.run import Run
+from tests.models import synthetic
+
+MEMORY, DISK = "memory.random.128M", "iobench.read.4M"
+values = st.floats(0.0, 3.0, allow_subnormal=False)
+
+
+def profiles(columns: int = 4) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]]:
+    return st.integers(2, 8).flatmap(
+        lambda n: st.tuples(
+            arrays.arrays(np.float64, (n, columns), elements=values),
+            arrays.arrays(np.float64, n, elements=st.floats(-1.0, 3.0, allow_subnormal=False)),
+        )
+    )
+
+
+@given(profiles(), arrays.arrays(np.float64, (5, 4), elements=values))
+def test_a_variance_is_finite_and_never_negative(
+    profile: tuple[np.ndarray, np.ndarray], asked_of: np.ndarray
+) -> None:
+    known = learn(*profile)
+    variance = known.variance(asked_of)
+    assert np.isfinite(variance).all()
+    assert (variance >= 0.0).all()
+    longest = known.effect * np.einsum("ij,ij->i", asked_of, asked_of)
+    assert (variance <= longest * (1.0 + 1e-9)).all()
+    assert known.variance(np.zeros((1, 4)))[0] == 0.0
+
+
+@given(profiles(), st.randoms(use_true_random=False))
+def test_the_order_of_runs_changes_nothing(
+    profile: tuple[np.ndarray, np.ndarray], random: np.random.Generator
+) -> None:
+    X, y = profile
+    order = list(range(len(y)))
+    random.shuffle(order)
+    known, again = learn(X, y), learn(X[order], y[order])
+    questions = np.eye(4)
+    np.testing.assert_allclose(
+        again.variance(questions), known.variance(questions), rtol=1e-3, atol=1e-9
+    )
+
+
+@given(profiles())
+def test_it_is_the_same_when_it_was_kept(profile: tuple[np.ndarray, np.ndarray]) -> None:
+    known = learn(*profile)
+    read = thawed(json.loads(json.dumps(known.freeze())), 4)
+    questions = np.eye(4)
+    assert (read.variance(questions) == known.variance(questions)).all()
+
+
+def test_more_is_open_where_no_run_went() -> None:
+    random = np.random.default_rng(0)
+    X = np.zeros((12, 3))
+    X[:, 0] = np.linspace(0.0, 2.0, 12)
+    X[6:, 1] = np.linspace(0.0, 2.0, 6)
+    y = 0.8 * X[:, 0] + 0.4 * X[:, 1] + 0.02 * random.standard_normal(12)
+    run, mixed, other = learn(X, y).variance(np.array([X[5], X[-1], [0.0, 0.0, 1.0]]))
+    assert max(run, mixed) < 0.05 * other
+
+
+def test_the_more_runs_the_less_is_open() -> None:
+    """The same two effects, of three that are asked of, are learned of 5 runs and of 40."""
+    random = np.random.default_rng(1)
+
+    def left_open(runs: int) -> float:
+        X = np.zeros((runs, 3))
+        X[:, :2] = random.uniform(0.0, 2.0, (runs, 2))
+        X[: runs // 4] = 0.0
+        y = X @ [0.8, 0.4, 0.0] + 0.05 * random.standard_normal(runs)
+        return float(learn(X, y).variance(np.array([[0.0, 0.0, 1.0]]))[0])
+
+    few = np.median([left_open(5) for _ in range(20)])
+    many = np.median([left_open(40) for _ in range(20)])
+    assert many < few / 4.0
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (np.zeros((4, 2)), np.array([0.0, 0.1, 0.2, 0.1])),
+        (np.ones((4, 2)), np.zeros(4)),
+        (np.zeros((1, 2)), np.zeros(1)),
+    ],
+)
+def test_of_runs_that_say_nothing_nothing_is_learned(X: np.ndarray, y: np.ndarray) -> None:
+    assert learn(X, y).variance(np.ones((1, 2)))[0] == 0.0
+    assert NOTHING_OPEN.variance(np.ones((3, 2))).tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"effect": -1.0, "directions": []},
+        {"effect": float("nan"), "directions": []},
+        {"effect": 1.0, "directions": [[1.0, 0.0, 0.0]]},
+        {"effect": 1.0, "directions": [["1", 0.0]]},
+        {"effect": 1.0},
+        {"effect": 1.0, "directions": 3},
+    ],
+)
+def test_a_damaged_one_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        thawed(document, 2)
+
+
+def disk_and_memory(loads: int | None = None) -> list[Run]:
+    """A profile of a program that memory slows and the disk does not; of loads on memory alone if
+    so many are named."""
+    runs = synthetic.campaign("scans", {MEMORY: 0.9}, solos=4)
+    if loads is None:
+        return runs
+    memory = [run for run in runs if run.levels and run.levels[0].family == "memory"]
+    return [run for run in runs if run.kind == "solo"] + memory[:loads]
+
+
+def slowdowns(runs: Sequence[Run]) -> dict[str, float]:
+    file = model_file.read(train_application(runs, models=("STACK",)))
+    random = np.random.default_rng(2)
+    loaded = {
+        "memory": synthetic.environment({"memory": 1.0}, random),
+        "disk": synthetic.environment({"read": 1.0, "memory": 0.3}, random),
+    }
+    return {
+        name: predict_environment(file, times).slowdown.median for name, times in loaded.items()
+    }
+
+
+def test_a_prediction_leaves_1_less_where_no_run_went() -> None:
+    few = disk_and_memory(loads=3)
+    document = train_application(few, models=("STACK",))
+    frozen = document["variants"]["full"]["models"]["STACK"]["frozen"]
+    assert frozen["posterior"]["effect"] > 0.0
+    with_it = slowdowns(few)
+    assert with_it["memory"] > 1.3
+    for variant in document["variants"].values():
+        del variant["models"]["STACK"]["frozen"]["posterior"]
+    without = model_file.read(
+        model_file.seal({k: v for k, v in document.items() if k not in {"checksum", "version"}})
+    )
+    random = np.random.default_rng(2)
+    for name, load in (("memory", {"memory": 1.0}), ("disk", {"read": 1.0, "memory": 0.3})):
+        times = synthetic.environment(load, random)
+        before = predict_environment(without, times).slowdown.median
+        assert 1.0 < with_it[name] <= before
+        shrunk = np.log(with_it[name]) / np.log(before)
+        assert shrunk > 0.9 if name == "memory" else shrunk < 0.9
+
+
+def test_a_document_with_a_damaged_posterior_is_refused() -> None:
+    document = train_application(disk_and_memory(), models=("STACK",))
+    known = document["variants"]["full"]["models"]["STACK"]["frozen"]["posterior"]
+    known["directions"] = [[0.5]]
+    with pytest.raises(InputError):
+        model_file.read(model_file.seal({k: v for k, v in document.items() if k != "checksum"}))
+    assert isinstance(thawed({"effect": 0.0, "directions": []}, 3), Posterior)
