@@ -25,9 +25,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import zstandard
 
@@ -136,11 +137,21 @@ _OPENS = (
 )
 
 
-def run(python: Path, spark: Path, master: str, program: str, size: int, data: Path) -> bytes:
-    """Run a program on ``size`` executors; returns its log without what identifies the machine."""
+def run(
+    python: Path,
+    spark: Path,
+    master: str,
+    program: str,
+    size: int,
+    data: Path,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Run a program on ``size`` executors; returns its log without what identifies the machine.
+    Further ``settings`` go before those of all recordings."""
     with tempfile.TemporaryDirectory() as logs:
         settings = {
             **SETTINGS,
+            **settings,
             "spark.cores.max": str(size),
             "spark.eventLog.dir": f"file://{logs}",
         }

@@ -10,7 +10,13 @@ import pytest
 from scipy import stats
 
 from kongming.spark.sampling.job import _settings
-from kongming.spark.sampling.strata import chi_square_tail, distinct_edges, frequent, pearson
+from kongming.spark.sampling.strata import (
+    Clusters,
+    chi_square_tail,
+    distinct_edges,
+    frequent,
+    pearson,
+)
 from kongming.spark.written_values import size_bytes
 from tests.conftest import Kongming
 
@@ -34,6 +40,57 @@ def test_the_test_rejects_a_biased_sample_and_as_often_as_said_a_fair_one() -> N
     assert pearson(full, biased)[2] < 1e-4
     exact = {name: count // 5 for name, count in full.items()}
     assert pearson(full, exact)[2] == pytest.approx(1.0)
+
+
+def test_a_fair_sample_of_alike_groups_is_rejected_as_often_as_said() -> None:
+    """Orders of one to seven items, whose dates lie within a month of each other."""
+    random = np.random.default_rng(1)
+    orders = 4000
+    sizes = random.integers(1, 8, orders)
+    month = random.integers(0, 12, orders)
+    items = np.zeros((orders, 12))
+    for order in range(orders):
+        for later in random.integers(0, 2, sizes[order]):
+            items[order, (month[order] + later) % 12] += 1
+    full = {f"b{k}": int(count) for k, count in enumerate(items.sum(axis=0))}
+    rejected, naive, biased = 0, 0, 0
+    draws = 300
+    for _ in range(draws):
+        drawn = items[random.uniform(size=orders) < 0.1]
+
+        def p_value(drawn: np.ndarray, *, grouped: bool = True) -> float:
+            counts = {f"b{k}": int(count) for k, count in enumerate(drawn.sum(axis=0))}
+            all_rows = drawn.sum(axis=1, keepdims=True)
+            clusters = Clusters(
+                {f"b{k}": float(v) for k, v in enumerate((drawn**2).sum(axis=0))},
+                {f"b{k}": float(v) for k, v in enumerate((drawn * all_rows).sum(axis=0))},
+            )
+            return pearson(full, counts, clusters if grouped else None)[2]
+
+        rejected += p_value(drawn) < 0.05
+        naive += p_value(drawn, grouped=False) < 0.05
+        # Of half of the orders of the first four months.
+        early = drawn[:, :4].sum(axis=1) > 0
+        biased += p_value(drawn[~early | (random.uniform(size=len(drawn)) < 0.5)]) < 0.05
+    assert 0.01 <= rejected / draws <= 0.10
+    assert naive / draws > 0.5
+    assert biased / draws > 0.9
+
+
+def test_a_few_large_groups_are_no_sample_of_the_rest() -> None:
+    """A region is drawn with all of its rows or not at all."""
+    full = {"north": 3000, "south": 2500, "east": 2500, "west": 2000}
+    squares = {"north": 3000.0**2}
+    assert pearson(full, {"north": 3000}, Clusters(squares, squares))[2] < 1e-9
+
+
+def test_groups_of_single_rows_have_no_design_effect() -> None:
+    shares = {"a": 0.7, "b": 0.2, "c": 0.1}
+    counts = {"a": 70.0, "b": 20.0, "c": 10.0}
+    assert Clusters(counts, counts).design_effect(shares, 100) == pytest.approx(1.0)
+    doubled = {name: 2.0 * count for name, count in counts.items()}
+    assert Clusters(doubled, doubled).design_effect(shares, 100) == pytest.approx(2.0)
+    assert Clusters({}, {}).design_effect({"a": 1.0}, 10) == 1.0
 
 
 def test_rare_bins_are_put_together_and_everything_is_not_tested() -> None:

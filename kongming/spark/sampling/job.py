@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.spark.sampling.strata import SIGNIFICANT, distinct_edges, frequent, pearson
+from kongming.spark.sampling.strata import (
+    SIGNIFICANT,
+    Clusters,
+    distinct_edges,
+    frequent,
+    pearson,
+)
 
 NUMERIC = ("byte", "short", "integer", "long", "float", "double", "decimal", "date", "timestamp")
 CATEGORICAL = ("string", "boolean", "char", "varchar")
@@ -80,10 +86,11 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
     for attempt in range(attempts):
         seed = request["seed"] + attempt
         drawn = _drawn(table, request, seed).persist()
+        join_key = request["join_key"]
         tests = [
-            _test(key.name, key.kind, full[key.name], _counts(drawn, key.bucket)) for key in keys
+            _test(key.name, key.kind, full[key.name], drawn, key.bucket, join_key) for key in keys
         ]
-        of_strata = _test("strata", "strata", strata, _counts(drawn, sql.col(_STRATUM)))
+        of_strata = _test("strata", "strata", strata, drawn, sql.col(_STRATUM), join_key)
         passed = all(test["p"] >= SIGNIFICANT for test in (*tests, of_strata))
         sampled = drawn.count()
         if passed and sampled:
@@ -248,8 +255,35 @@ def _counts(table: Any, column: Any) -> dict[str, int]:
     return {str(row["v"]): int(row["count"]) for row in rows}
 
 
-def _test(name: str, kind: str, full: dict[str, int], drawn: dict[str, int]) -> dict[str, Any]:
-    statistic, freedom, p = pearson(full, drawn)
+def _clusters(drawn: Any, join_key: str, column: Any) -> Clusters:
+    """The rows of a sample by join key, of which all are in it."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    key = sql.col(f"`{join_key}`")
+    # Rows without a key are drawn one by one.
+    single = _counts(drawn.where(key.isNull()), column)
+    squares = {name: float(count) for name, count in single.items()}
+    products = dict(squares)
+    grouped = drawn.where(key.isNotNull()).groupBy(key.alias("k"), column.alias("v"))
+    own = grouped.agg(sql.count("*").cast("double").alias("n"))
+    every = own.withColumn("c", sql.sum("n").over(Window.partitionBy("k")))
+    sums = every.groupBy("v").agg(
+        sql.sum(sql.col("n") * sql.col("n")).alias("squares"),
+        sql.sum(sql.col("n") * sql.col("c")).alias("products"),
+    )
+    for row in sums.collect():
+        name = str(row["v"])
+        squares[name] = squares.get(name, 0.0) + row["squares"]
+        products[name] = products.get(name, 0.0) + row["products"]
+    return Clusters(squares, products)
+
+
+def _test(
+    name: str, kind: str, full: dict[str, int], drawn: Any, column: Any, join_key: str | None
+) -> dict[str, Any]:
+    clusters = _clusters(drawn, join_key, column) if join_key else None
+    statistic, freedom, p = pearson(full, _counts(drawn, column), clusters)
     return {
         "name": name,
         "kind": kind,

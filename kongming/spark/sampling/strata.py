@@ -5,11 +5,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 LEAST_EXPECTED = 5.0
 """Expected rows of a bin below which Pearson's approximation fails: such bins are put together."""
 
 SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Sums over the groups of rows that are drawn together, all or none: of each bin the sum of the
+    squares of its rows in a group (``squares``), and of its rows in a group times all rows of that
+    (``products``)."""
+
+    squares: Mapping[str, float]
+    products: Mapping[str, float]
+
+    def design_effect(self, shares: Mapping[str, float], drawn: int) -> float:
+        """Return how many times the variance of a sample of single rows that of these groups is:
+        the mean over the bins with these ``shares`` of all rows, for as many rows ``drawn``."""
+        total = sum(self.products.values())
+        effects = weights = 0.0
+        for name, share in shares.items():
+            if 0.0 < share < 1.0:
+                own, product = self.squares.get(name, 0.0), self.products.get(name, 0.0)
+                deviations = own - 2.0 * share * product + share**2 * total
+                effects += (1.0 - share) * deviations / (drawn * share * (1.0 - share))
+                weights += 1.0 - share
+        return effects / weights if weights else 1.0
 
 
 def distinct_edges(quantiles: Sequence[float]) -> list[float]:
@@ -24,18 +48,24 @@ def frequent(counts: Mapping[str, int], buckets: int) -> list[str]:
     return ranked if len(ranked) <= buckets else ranked[: buckets - 1]
 
 
-def pearson(full: Mapping[str, int], sample: Mapping[str, int]) -> tuple[float, int, float]:
+def pearson(
+    full: Mapping[str, int], sample: Mapping[str, int], clusters: Clusters | None = None
+) -> tuple[float, int, float]:
     """Return the statistic, the degrees of freedom and the p-value of Pearson's chi-square test
     that a sample without replacement has the distribution of the full data.
 
     The statistic is divided by the share that was not sampled (finite population): a sample of
-    everything has no variance.
+    everything has no variance. Where rows were drawn in ``clusters``, such as the items of an
+    order, which are alike, it is divided by the mean design effect as well (Rao and Scott, JASA 76,
+    1981): a fair sample of clusters differs more than one of rows. Not where that leaves a sample
+    of less than ``LEAST_EXPECTED`` rows a bin, by which it would be none of the full data at all.
     """
     rows, drawn = sum(full.values()), sum(sample.values())
     if not rows or not drawn or drawn >= rows:
         return 0.0, 0, 1.0
     ratio = drawn / rows
     bins: list[tuple[float, float]] = []
+    shares: dict[str, float] = {}
     rest_expected = rest_observed = 0.0
     for name, count in full.items():
         expected, observed = count * ratio, float(sample.get(name, 0))
@@ -43,6 +73,7 @@ def pearson(full: Mapping[str, int], sample: Mapping[str, int]) -> tuple[float, 
             rest_expected, rest_observed = rest_expected + expected, rest_observed + observed
         else:
             bins.append((expected, observed))
+            shares[name] = count / rows
     if rest_expected >= LEAST_EXPECTED:
         bins.append((rest_expected, rest_observed))
     freedom = len(bins) - 1
@@ -50,6 +81,11 @@ def pearson(full: Mapping[str, int], sample: Mapping[str, int]) -> tuple[float, 
         return 0.0, 0, 1.0
     statistic = sum((observed - expected) ** 2 / expected for expected, observed in bins)
     statistic /= 1.0 - ratio
+    if clusters is not None:
+        # Groups that are all alike have none, and no difference either.
+        effect = max(clusters.design_effect(shares, drawn), 1e-9)
+        if drawn / effect >= LEAST_EXPECTED * len(bins):
+            statistic /= effect
     return statistic, freedom, chi_square_tail(statistic, freedom)
 
 
