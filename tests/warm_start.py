@@ -107,11 +107,12 @@ def start(
     *args: object,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    stdin: Any = subprocess.DEVNULL,
     stdout: Any = subprocess.DEVNULL,
     stderr: Any = subprocess.DEVNULL,
     new_session: bool = False,
 ) -> Started:
-    """Start ``python -m MODULE ARGS``; ``stdout`` and ``stderr`` are files, DEVNULL or PIPE.
+    """Start ``python -m MODULE ARGS``; the streams are files, DEVNULL or, of its output, PIPE.
     In a session of its own it leads a process group, as what a terminal runs does."""
     words = [str(word) for word in args]
     given = dict(os.environ if env is None else env)
@@ -121,6 +122,7 @@ def start(
             command,
             env=given,
             cwd=cwd,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             text=True,
@@ -137,7 +139,7 @@ def start(
     }
     with contextlib.ExitStack() as ours:
         nothing = ours.enter_context(open(os.devnull, "r+b"))  # noqa: PTH123
-        ends = [nothing.fileno()]
+        ends = [(nothing if stdin == subprocess.DEVNULL else stdin).fileno()]
         shown = None
         for target in (stdout, stderr):
             if target == subprocess.PIPE:
@@ -146,7 +148,8 @@ def start(
                 shown = os.fdopen(read, encoding="utf-8")
                 ends.append(write)
             else:
-                ends.append(ends[0] if target == subprocess.DEVNULL else target.fileno())
+                nowhere = target == subprocess.DEVNULL
+                ends.append((nothing if nowhere else target).fileno())
         return Process([module, *words], _forked(order, ends), shown)
 
 

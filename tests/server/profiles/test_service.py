@@ -24,6 +24,7 @@ from kongming.store import Store
 from kongming.store.service_entries import StoredOperation
 from tests.models import synthetic
 from tests.server.profiles.profiled import FAST, Engine, campaign
+from tests.warm_subprocess import warm_subprocesses
 
 Body = Callable[[ProfilesService, Engine], Awaitable[Any]]
 
@@ -42,7 +43,8 @@ def run(store_url: str, body: Body) -> Any:
                 await loop.close()
                 await training.close()
 
-    return asyncio.run(inside())
+    with warm_subprocesses():
+        return asyncio.run(inside())
 
 
 async def sent(entries: Iterable[Run | Signature]) -> AsyncIterator[profiles_pb2.ImportRunsRequest]:

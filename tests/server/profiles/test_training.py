@@ -24,6 +24,7 @@ from kongming_server.training_records import Outcome, Task
 from kongming.records.errors import InputError, OverloadedError, UnknownNameError
 from kongming.store import Store
 from tests.server.profiles.profiled import FAST, Engine, campaign, eventually, keep
+from tests.warm_subprocess import warm_subprocesses
 
 SLOW = Settings(models="LM.GA")
 """A model that takes long enough to be interrupted."""
@@ -51,16 +52,19 @@ def run(
             await training.close()
             assert not workers()
 
-    return asyncio.run(inside())
+    with warm_subprocesses():
+        return asyncio.run(inside())
 
 
 def workers() -> list[psutil.Process]:
+    """They alone are in sessions of their own; the command lines of forked ones say nothing."""
     processes = []
     for child in psutil.Process().children(recursive=True):
         try:
-            if "kongming_server.training.process" in child.cmdline():
+            running = child.status() != psutil.STATUS_ZOMBIE
+            if running and os.getsid(child.pid) == child.pid:
                 processes.append(child)
-        except psutil.Error:
+        except (psutil.Error, ProcessLookupError):
             continue
     return processes
 
@@ -304,7 +308,8 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
     bad = tmp_path / "bad.db"
     bad.write_bytes(b"this is no database at all, but a text" * 100)
-    asyncio.run(body())
+    with warm_subprocesses():
+        asyncio.run(body())
 
 
 def test_closing_leaves_no_process_and_a_cancelled_operation(store_url: str, store: Store) -> None:
