@@ -7,14 +7,17 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
 import grpc
 
+from kongming.store import Store
 from tests import warm_start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,12 +31,21 @@ def python_path() -> str:
     return os.pathsep.join(filter(None, paths))
 
 
+@cache
+def _empty_store() -> bytes:
+    """A SQLite store without a record: for a server it takes a tenth of a second to make one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.db"
+        Store.open(f"sqlite:///{path}").close()
+        return path.read_bytes()
+
+
 class ServerProcess:
     """``start()`` waits until it listens; ``grpc`` and ``http`` are then its addresses.
 
     ``settings`` are keys of the configuration file, as ``{"fleet.silent_after_s": 1.0}``. A
     restart takes the same ports again, so that clients find it. What it writes to stderr is in
-    ``log``.
+    ``log``. Its store is ``store_url``, else a SQLite store in ``folder``, where there may be one.
     """
 
     module = "kongming_server.server_command"
@@ -48,7 +60,10 @@ class ServerProcess:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
-        self.store_url = store_url or f"sqlite:///{folder / 'server.db'}"
+        path = folder / "server.db"
+        self.store_url = store_url or f"sqlite:///{path}"
+        if store_url is None and not path.exists():
+            path.write_bytes(_empty_store())
         self.log = folder / "server.log"
         self.grpc = "127.0.0.1:0"
         self.http = "127.0.0.1:0"

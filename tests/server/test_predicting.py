@@ -185,10 +185,13 @@ def test_a_model_that_another_program_stores_is_served_soon(trained: ServerProce
 
 
 def test_servers_on_one_postgresql_give_the_same_answers(
-    start_server: StartServer, postgres_url: str
+    start_server: StartServer, postgres_store_url: str
 ) -> None:
-    put_models(postgres_url)
-    first, second = start_server(store_url=postgres_url), start_server(store_url=postgres_url)
+    put_models(postgres_store_url)
+    first, second = (
+        start_server(store_url=postgres_store_url),
+        start_server(store_url=postgres_store_url),
+    )
     Node(first.channel(), "node-1").enter(BUSY)
     Node(second.channel(), "node-2").enter({})
     askings = [Asking(server.channel()) for server in (first, second)]

@@ -19,12 +19,12 @@ Pair = tuple[ServerProcess, ServerProcess]
 
 
 @pytest.fixture
-def pair(start_server: StartServer, postgres_url: str) -> Pair:
+def pair(start_server: StartServer, postgres_store_url: str) -> Pair:
     """Two servers that publish twice a second which agents have called them."""
     settings = {"fleet.spread_period_s": 0.5}
     return (
-        start_server(store_url=postgres_url, settings=settings),
-        start_server(store_url=postgres_url, settings=settings),
+        start_server(store_url=postgres_store_url, settings=settings),
+        start_server(store_url=postgres_store_url, settings=settings),
     )
 
 
@@ -58,11 +58,11 @@ def test_nonsense_told_to_one_is_held_against_the_node_by_both(pair: Pair) -> No
 
 
 def test_a_node_is_ready_on_a_server_that_its_agent_never_spoke_to(
-    start_server: StartServer, postgres_url: str
+    start_server: StartServer, postgres_store_url: str
 ) -> None:
     settings = {"fleet.spread_period_s": 0.3}
-    first = start_server(store_url=postgres_url, settings=settings)
-    second = start_server(store_url=postgres_url, settings=settings)
+    first = start_server(store_url=postgres_store_url, settings=settings)
+    second = start_server(store_url=postgres_store_url, settings=settings)
     agent = FakeAgent(first.channel())
     seen = FakeAgent(second.channel())
     agent.register(references=[agent.idle()])
