@@ -294,14 +294,16 @@ def test_neighbours_that_come_to_a_fingerprint(
     assert_same(alone.slowdown.to_dict(), within.slowdown.to_dict())
 
 
+@pytest.mark.parametrize("levels", [1, pytest.param(len(LEVELS), marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("app", APPS)
 @pytest.mark.parametrize("stale", ["widen", "history"])
 def test_predictions(
-    server: RemoteService, local: LocalService, clock: Clock, app: str, stale: Any
+    server: RemoteService, local: LocalService, clock: Clock, app: str, stale: Any, levels: int
 ) -> None:
     answered = 0
-    for node in NODES:
-        for level in LEVELS:
+    for number, node in enumerate(NODES, start=APPS.index(app)):
+        # Each node at another level than its neighbour and than for the application before.
+        for level in (LEVELS[(number + more) % len(LEVELS)] for more in range(levels)):
             question = Question(app, node, level=level, stale_policy=stale)
             here, there = both(server, local, clock, question)
             assert type(here) is type(there), (node, here, there)
@@ -310,7 +312,7 @@ def test_predictions(
                 answered += 1
             else:
                 assert here.message == there.message
-    assert answered >= 10 * len(LEVELS)
+    assert answered >= 10 * levels
 
 
 @pytest.mark.parametrize(
