@@ -55,12 +55,17 @@ def under_load(data: dataset.Dataset) -> dict[str, float]:
     return dict(zip(data.columns, np.exp(data.known[row]).tolist(), strict=True))
 
 
+def trained(runs: Sequence[Run]) -> model_file.ModelFile:
+    """The full variant alone: it answers here, and the quick one is trained alike."""
+    return model_file.read(train_application(runs, models=("STACK",), quick_columns=()))
+
+
 def test_what_was_cut_off_is_as_slow_as_what_came_to_its_end() -> None:
     data = dataset.build(campaign(complete=6))
     assert data.known_up_to == math.inf
     targets = data.y[[kind == "induced" for kind in data.kinds]]
     assert targets == pytest.approx(math.log(SLOWED), abs=0.1)
-    file = model_file.read(train_application(campaign(complete=6), models=("STACK",)))
+    file = trained(campaign(complete=6))
     answer = predict.predict_environment(file, under_load(data))
     assert answer.slowdown.median == pytest.approx(SLOWED, rel=0.15)
 
@@ -68,7 +73,7 @@ def test_what_was_cut_off_is_as_slow_as_what_came_to_its_end() -> None:
 def test_where_nothing_came_to_its_end_a_prediction_is_at_least_what_is_known() -> None:
     data = dataset.build(campaign(complete=0))
     assert data.known_up_to == pytest.approx(math.log(ENDED_AT), abs=0.1)
-    file = model_file.read(train_application(campaign(complete=0), models=("STACK",)))
+    file = trained(campaign(complete=0))
     answer = predict.predict_environment(file, under_load(data))
     assert answer.slowdown.at_least
     assert answer.slowdown.median == pytest.approx(ENDED_AT, rel=0.1)
@@ -161,7 +166,7 @@ def test_wherever_it_may_be_beyond_what_is_known_a_prediction_says_at_least() ->
     cut = {run.id for run in ended if run.cut_off}
     assert 3 <= len(cut) < len(runs) / 2
     data = dataset.build(ended)
-    file = model_file.read(train_application(ended, models=("STACK",)))
+    file = trained(ended)
     for row, (run_id, kind) in enumerate(zip(data.run_ids, data.kinds, strict=True)):
         times = dict(zip(data.columns, np.exp(data.known[row]).tolist(), strict=True))
         answer = predict.predict_environment(file, times).slowdown
@@ -236,7 +241,7 @@ def test_what_was_completed_has_no_part_in_the_width_of_intervals() -> None:
         for run in uncut
     ]
     data = dataset.build(ended)
-    file = model_file.read(train_application(ended, models=("STACK",)))
+    file = trained(ended)
     assert len(data.completed) == len(loaded) - 6
     frozen = file.variants["full"].model()
     assert len(frozen.residuals) == len(uncut) - len(data.completed)

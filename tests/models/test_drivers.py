@@ -69,7 +69,7 @@ def test_nothing_drives_on_the_idle_node_or_a_model_that_is_blind() -> None:
 def trained(family: str, law: str) -> persist.ModelFile:
     """A program that needs what this family stands for."""
     runs = synthetic.campaign(family, {USES[family]: 0.6}, law=LAWS[law])
-    return persist.read(train_application(runs, models=MODELS))
+    return persist.read(train_application(runs, models=MODELS, quick_columns=()))
 
 
 @pytest.mark.parametrize("law", ["powers", pytest.param("parts", marks=pytest.mark.thorough)])

@@ -22,7 +22,7 @@ ENVIRONMENTS = st.lists(st.floats(-1.0, 12.0), min_size=15, max_size=15)
 @pytest.fixture(scope="module")
 def file() -> model_file.ModelFile:
     runs = synthetic.campaign("chaser", {"memory.random.128M": 0.7, "stream.triad": 0.2})
-    return model_file.read(train_application(runs, models=("STACK",)))
+    return model_file.read(train_application(runs, models=("STACK",), quick_columns=()))
 
 
 def scorer(file: model_file.ModelFile, name: str) -> Scorer:
@@ -89,7 +89,7 @@ def test_a_document_without_its_worst_run_is_held_to_the_same_bound(
     file: model_file.ModelFile,
 ) -> None:
     runs = synthetic.campaign("chaser", {"memory.random.128M": 0.7, "stream.triad": 0.2})
-    document = train_application(runs, models=("RIDGE",))
+    document = train_application(runs, models=("RIDGE",), quick_columns=())
     for variant in document["variants"].values():
         for model in variant["models"].values():
             model["bounds"][1] = model.pop("worst") + math.log(10.0)
