@@ -19,7 +19,7 @@ from tests.models.kinds import KIND_NAMES
 
 
 @pytest.mark.parametrize("name", KIND_NAMES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1),
     n=st.integers(3, 80),

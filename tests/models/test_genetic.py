@@ -25,6 +25,7 @@ from kongming.learning.estimators.genetic import (
 SMALL: dict[str, Any] = {"evaluations": 12, "population": 6, "patience": 1, "random_state": 0}
 FAST = (GeneticLinearRegressor, GeneticTreeRegressor)
 ALL = (*FAST, GeneticKernelRegressor, GeneticBoostedRegressor)
+BOOSTED_IF_THOROUGH = (*ALL[:-1], pytest.param(ALL[-1], marks=pytest.mark.thorough))
 INDUCERS = (("a",), ("b",), ("a", "b"), ())
 
 
@@ -115,7 +116,7 @@ def test_the_order_of_columns_does_not_matter(make: Any, seed: int, data: Any) -
     np.testing.assert_allclose(original.predict(X), permuted.predict(X[:, order]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("make", BOOSTED_IF_THOROUGH)
 def test_the_same_seed_gives_the_same_selection_and_model(make: Any) -> None:
     X, y, context = profile()
     first, second = (make(**SMALL).fit(X, y, context=context) for _ in range(2))
@@ -123,7 +124,7 @@ def test_the_same_seed_gives_the_same_selection_and_model(make: Any) -> None:
     assert first.freeze() == second.freeze()
 
 
-@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("make", BOOSTED_IF_THOROUGH)
 def test_frozen_over_all_columns_it_predicts_the_same(make: Any) -> None:
     X, y, context = profile()
     fitted = make(**SMALL).fit(X, y, context=context)
