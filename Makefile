@@ -98,7 +98,7 @@ test: develop ## the tests, but for the thorough ones
 
 # Commands and daemons are started cold as well: where they are forked, they cannot fail to import.
 COLD := cli cli_node predict scale simulate service_contract server/test_main.py agent/test_agent.py \
-	$(addprefix server/profiles/test_,service.py training.py)
+	$(addprefix server/profiles/test_,service.py training.py) audit/test_observe.py
 thorough: develop ## the tests that take long: more kinds and draws, a real Slurm, programs started cold
 	$(BIN)/pytest $(TOGETHER) -m thorough
 	HYPOTHESIS_PROFILE=many $(BIN)/pytest $(TOGETHER) -m "hypothesis and not thorough"

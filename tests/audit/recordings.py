@@ -47,8 +47,37 @@ def microbench(folder: Path) -> Path:
     return path
 
 
+class Going:
+    """The command under way, in the foreground of a terminal of its own."""
+
+    def __init__(self, process: warm_start.Started, err: Path) -> None:
+        self._process = process
+        self._err = err
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def wait(self) -> str:
+        """What it wrote to stderr, once it has ended."""
+        self._process.wait(60.0)
+        return self._err.read_text(encoding="utf-8")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(100.0)
+
+    def ctrl_c(self) -> str:
+        """As a terminal does, to the whole foreground group; then ``wait``."""
+        os.killpg(self._process.pid, signal.SIGINT)
+        return self.wait()
+
+
 class Recording:
-    """The command in a folder of its own, as a terminal runs it."""
+    """The command in a folder of its own."""
 
     def __init__(self, folder: Path, env: dict[str, str], apps: str = APPS) -> None:
         self.folder = folder
@@ -58,10 +87,28 @@ class Recording:
         self.out = folder / "o.parquet"
         self.journal = folder / "o.parquet.part"
 
-    def start(
+    def start(self, *more: str) -> Going:
+        """It goes on until it is ended."""
+        err = self.folder / "stderr"
+        with err.open("wb") as file:
+            process = warm_start.start(
+                "kongming.cli.main",
+                *OBSERVE,
+                *more,
+                env=self.env,
+                cwd=self.folder,
+                stderr=file,
+                new_session=True,
+            )
+        return Going(process, err)
+
+    def run(
         self, *more: str, args: Sequence[str] = OBSERVE, file_bytes: int | None = None
-    ) -> subprocess.Popen[str]:
+    ) -> subprocess.CompletedProcess[str]:
         """With ``file_bytes`` no file can grow larger, as on a disk that is full."""
+        if file_bytes is None:
+            command = ("kongming.cli.main", *args, *more)
+            return warm_start.run(*command, env=self.env, cwd=self.folder, timeout=60)
         process = subprocess.Popen(
             [sys.executable, "-m", "kongming.cli.main", *args, *more],
             cwd=self.folder,
@@ -69,22 +116,10 @@ class Recording:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,
         )
-        if file_bytes is not None:
-            # Long before it writes. Nothing may run between fork and exec: threads of gRPC, which
-            # other tests have started here, may abort it.
-            limits = (file_bytes, file_bytes)
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
-        return process
-
-    def run(
-        self, *more: str, args: Sequence[str] = OBSERVE, file_bytes: int | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        if file_bytes is None:
-            command = ("kongming.cli.main", *args, *more)
-            return warm_start.run(*command, env=self.env, cwd=self.folder, timeout=60)
-        process = self.start(*more, args=args, file_bytes=file_bytes)
+        # Started cold, this is long before it writes. Nothing may run between fork and exec:
+        # threads of gRPC, which other tests have started here, may abort it.
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
         try:
             out, err = process.communicate(timeout=60)
         finally:
@@ -95,10 +130,10 @@ class Recording:
         """How many steps are kept so far."""
         return max(0, self.journal.read_bytes().count(b"\n") - 1) if self.journal.exists() else 0
 
-    def after_steps(self, count: int, process: subprocess.Popen[str]) -> None:
+    def after_steps(self, count: int, going: Going) -> None:
         """Wait until so many are."""
-        assert eventually(lambda: self.steps() >= count or process.poll() is not None, 60)
-        assert process.poll() is None, process.communicate()
+        assert eventually(lambda: self.steps() >= count or going.has_ended(), 60)
+        assert not going.has_ended(), going.wait()
 
     def left(self) -> list[int]:
         """What still runs of all that the command started."""
@@ -114,13 +149,6 @@ class Recording:
 
     def read(self) -> Observations:
         return read_observations([self.out])
-
-
-def ctrl_c(process: subprocess.Popen[str]) -> str:
-    """As a terminal does, to the whole foreground group: stderr once it has ended."""
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    return err
 
 
 def begins_with(longer: Observations, first: Observations) -> bool:

@@ -15,7 +15,7 @@ from kongming.probes.binary import locate
 from kongming.probes.measuring import FOLDER, measuring
 from kongming.probes.node import node_facts
 from kongming.profiling.observing import order_of
-from tests.audit.recordings import APPS, OBSERVE, Recording, begins_with, ctrl_c, rows
+from tests.audit.recordings import APPS, OBSERVE, Recording, begins_with, rows
 from tests.profiling.processes import eventually
 
 HASTY = Path(__file__).parent.parent / "campaigns" / "programs" / "hasty-microbench"
@@ -44,10 +44,10 @@ def test_a_recording_says_on_what_machine_it_was_made(recording: Recording) -> N
 
 
 def test_fingerprints_and_runs_alternate_in_rounds_of_random_order(recording: Recording) -> None:
-    process = recording.start("--for", "1h", "--seed", "7")
+    going = recording.start("--for", "1h", "--seed", "7")
     # Three whole rounds, each of two runs after a fingerprint of three surrogates and its signals.
-    recording.after_steps(3 * 4, process)
-    ctrl_c(process)
+    recording.after_steps(3 * 4, going)
+    going.ctrl_c()
     observations = recording.read()
     runs, surrogates = rows(observations, "program"), rows(observations, "surrogate")
     assert all(run["ok"] for run in runs)
@@ -82,9 +82,9 @@ def test_a_run_that_fails_is_kept_with_its_reason(
     apps = APPS + "\n[apps.bad]\ncommand = 'echo no /such/thing >&2; exit 3'\n"
     apps += "\n[apps.unset]\nsetup = 'exit 9'\ncommand = 'true'\n"
     recording = Recording(tmp_path, kongming_env, apps)
-    process = recording.start("--for", "1h")
-    recording.after_steps(3 * 6 + 4, process)
-    err = ctrl_c(process)
+    going = recording.start("--for", "1h")
+    recording.after_steps(3 * 6 + 4, going)
+    err = going.ctrl_c()
     assert "bad is left out: exit status 3" in err
     assert "unset is left out: The setup of unset failed: exit status 9" in err
     runs = rows(recording.read(), "program")
@@ -114,19 +114,19 @@ def test_surrogates_that_fail_are_kept_with_their_reason(recording: Recording) -
 def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
     recording: Recording,
 ) -> None:
-    process = recording.start("--for", "1h")
-    recording.after_steps(5, process)
-    err = ctrl_c(process)
-    assert process.returncode == 130
+    going = recording.start("--for", "1h")
+    recording.after_steps(5, going)
+    err = going.ctrl_c()
+    assert going.returncode == 130
     assert eventually(lambda: not recording.left(), 30.0)
     assert "the same command continues" in err
     first = recording.read()
     steps = recording.steps()
     assert max(first.table["position"].to_pylist()) == steps - 1 >= 4
     assert not list((recording.folder / "io").glob("kongming-app-*"))
-    process = recording.start("--for", "1h")
-    recording.after_steps(steps + 4, process)
-    ctrl_c(process)
+    going = recording.start("--for", "1h")
+    recording.after_steps(steps + 4, going)
+    going.ctrl_c()
     second = recording.read()
     assert set(second.sessions) == set(first.sessions)
     assert begins_with(second, first)
@@ -136,17 +136,16 @@ def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
 
 
 def test_kill_9_loses_the_step_under_way_alone(recording: Recording) -> None:
-    process = recording.start("--for", "1h")
-    recording.after_steps(5, process)
-    process.kill()
-    process.communicate(timeout=100)
+    going = recording.start("--for", "1h")
+    recording.after_steps(5, going)
+    going.kill()
     assert eventually(lambda: not recording.left())
     steps_before = recording.steps()
     with recording.journal.open("ab") as journal:
         journal.write(b'{"at":"2026-01-01T00:00:00Z","position":9')
-    process = recording.start("--for", "1h")
-    recording.after_steps(steps_before + 3, process)
-    err = ctrl_c(process)
+    going = recording.start("--for", "1h")
+    recording.after_steps(steps_before + 3, going)
+    err = going.ctrl_c()
     assert "continuing after" in err
     observations = recording.read()
     positions = sorted(set(observations.table["position"].to_pylist()))
@@ -161,9 +160,9 @@ def test_a_complete_file_goes_on_only_when_asked(recording: Recording) -> None:
     assert again.returncode == 2
     assert "is already complete" in again.stderr
     assert "--resume" in again.stderr
-    process = recording.start("--for", "1h", "--resume")
-    recording.after_steps(max(first.table["position"].to_pylist()) + 3, process)
-    ctrl_c(process)
+    going = recording.start("--for", "1h", "--resume")
+    recording.after_steps(max(first.table["position"].to_pylist()) + 3, going)
+    going.ctrl_c()
     second = recording.read()
     assert set(second.sessions) == set(first.sessions)
     assert second.table.num_rows > first.table.num_rows
@@ -171,11 +170,11 @@ def test_a_complete_file_goes_on_only_when_asked(recording: Recording) -> None:
 
 
 def test_another_recording_is_not_mixed_in(recording: Recording) -> None:
-    process = recording.start("--for", "1h")
-    recording.after_steps(2, process)
+    going = recording.start("--for", "1h")
+    recording.after_steps(2, going)
     busy = recording.run()
     assert (busy.returncode, "Another command is writing to" in busy.stderr) == (2, True)
-    ctrl_c(process)
+    going.ctrl_c()
     (recording.folder / "apps.toml").write_text(APPS.replace("0.05", "0.06"), encoding="utf-8")
     other = recording.run()
     assert other.returncode == 2
@@ -199,12 +198,12 @@ def test_a_command_that_was_refused_leaves_no_recording(
 
 
 def test_rounds_begin_when_they_are_to_and_ctrl_c_ends_the_waiting(recording: Recording) -> None:
-    process = recording.start("--for", "1h", "--every", "30m", "--pause", "0.1s")
-    recording.after_steps(4, process)
+    going = recording.start("--for", "1h", "--every", "30m", "--pause", "0.1s")
+    recording.after_steps(4, going)
     assert not eventually(lambda: recording.steps() > 4, 0.7)
     # The next round is half an hour away.
-    ctrl_c(process)
-    assert process.returncode == 130
+    going.ctrl_c()
+    assert going.returncode == 130
     assert eventually(lambda: not recording.left(), 30.0)
     assert {row["round"] for row in rows(recording.read(), "program")} == {0}
 
@@ -238,9 +237,9 @@ def test_a_disk_that_is_full_ends_it_with_a_sentence_and_keeps_what_was_measured
     assert "Free some space" in done.stderr
     first = recording.read()
     assert max(first.table["position"].to_pylist()) == recording.steps() - 1 > 2
-    process = recording.start("--for", "1h")
-    recording.after_steps(recording.steps() + 2, process)
-    ctrl_c(process)
+    going = recording.start("--for", "1h")
+    recording.after_steps(recording.steps() + 2, going)
+    going.ctrl_c()
     assert begins_with(recording.read(), first)
 
 
