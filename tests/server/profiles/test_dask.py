@@ -9,6 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,16 @@ distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a scheduler with two worker processes."""
+@contextmanager
+def running(folder: Path, workers: int) -> Iterator[str]:
+    """The address of a scheduler with so many worker processes."""
     with warnings.catch_warnings():
         # Warnings of Dask itself: about sockets and processes that it closes late.
         warnings.simplefilter("ignore")
         with (
-            dask.config.set(temporary_directory=str(tmp_path_factory.mktemp("dask"))),
+            dask.config.set(temporary_directory=str(folder)),
             distributed.LocalCluster(
-                n_workers=2,
+                n_workers=workers,
                 threads_per_worker=1,
                 processes=True,
                 dashboard_address=None,
@@ -50,8 +51,29 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield cluster.scheduler_address
 
 
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a scheduler with a worker process: each takes seconds to start."""
+    with running(tmp_path_factory.mktemp("dask"), workers=1) as scheduler:
+        yield scheduler
+
+
+@pytest.fixture(scope="module")
+def fitting(address: str) -> Iterator[DaskFitting]:
+    """What speaks to the cluster, started by a process with credentials."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KONGMING_STORE", "postgresql://kongming:secret@db.example/kongming")
+        patch.setenv("PGPASSWORD", "secret")
+        patch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials/kongming-server.service")
+        speaking = DaskFitting(Cluster(address))
+    try:
+        yield speaking
+    finally:
+        speaking.close()
+
+
 def test_a_cluster_trains_what_one_process_does(address: str, store_url: str) -> None:
-    apps = {f"prog{n}": campaign(f"prog{n}", seed=n) for n in range(3)}
+    apps = {f"prog{n}": campaign(f"prog{n}", seed=n) for n in range(2)}
 
     async def inside() -> Engine:
         engine = Engine()
@@ -80,16 +102,16 @@ def test_a_cluster_trains_what_one_process_does(address: str, store_url: str) ->
 
 
 @pytest.mark.thorough
-def test_both_workers_are_used_at_a_time(address: str, store_url: str) -> None:
-    async def inside() -> int:
+def test_both_workers_are_used_at_a_time(tmp_path: Path, store_url: str) -> None:
+    async def inside(address: str) -> int:
         worker = await TrainingProcess.start(store_url, Cluster(address))
         try:
             return worker.slots
         finally:
             await worker.end()
 
-    with Store.open(store_url):
-        assert asyncio.run(inside()) == 2
+    with Store.open(store_url), running(tmp_path, workers=2) as scheduler:
+        assert asyncio.run(inside(scheduler)) == 2
 
 
 @pytest.mark.thorough
@@ -145,7 +167,9 @@ def on_each_worker(address: str, function: Callable[..., int], *arguments: Any) 
         return set(client.run(function, *arguments).values())
 
 
-def test_a_hostile_worker_runs_nothing_outside_of_the_cluster(address: str) -> None:
+def test_a_hostile_worker_runs_nothing_outside_of_the_cluster(
+    address: str, fitting: DaskFitting
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         # Whoever unpickles it, the user nobody too, could write there.
         Path(folder).chmod(0o777)
@@ -153,11 +177,9 @@ def test_a_hostile_worker_runs_nothing_outside_of_the_cluster(address: str) -> N
         cloudpickle.register_pickle_by_value(sys.modules[__name__])
         try:
             workers = on_each_worker(address, _turn_hostile, str(marker))
-            fitting = DaskFitting(Cluster(address))
             for _ in range(2):  # it goes on to serve
                 with pytest.raises(UnavailableError, match="did not train it"):
                     fitting.fit("{}")
-            fitting.close()
         finally:
             on_each_worker(address, _turn_honest)
             cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
@@ -167,23 +189,15 @@ def test_a_hostile_worker_runs_nothing_outside_of_the_cluster(address: str) -> N
     assert ran <= workers
 
 
-def test_what_speaks_to_the_cluster_has_no_credentials(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KONGMING_STORE", "postgresql://kongming:secret@db.example/kongming")
-    monkeypatch.setenv("PGPASSWORD", "secret")
-    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials/kongming-server.service")
-    fitting = DaskFitting(Cluster(address))
-    try:
-        process = psutil.Process(fitting.pid)
-        environment = Path(f"/proc/{fitting.pid}/environ").read_bytes()
-        assert b"PATH=" in environment
-        assert b"secret" not in environment
-        assert b"CREDENTIALS" not in environment
-        assert not any("secret" in argument for argument in process.cmdline())
-        assert process.uids().effective != 0
-    finally:
-        fitting.close()
+def test_what_speaks_to_the_cluster_has_no_credentials(fitting: DaskFitting) -> None:
+    process = psutil.Process(fitting.pid)
+    environment = Path(f"/proc/{fitting.pid}/environ").read_bytes()
+    assert b"PATH=" in environment
+    assert b"secret" not in environment
+    assert b"CREDENTIALS" not in environment
+    assert not any("secret" in argument for argument in process.cmdline())
+    assert process.uids().effective != 0
+    fitting.close()
     with pytest.raises(UnavailableError, match="has ended"):
         fitting.fit("{}")
 
