@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -116,14 +118,24 @@ class World:
         return first
 
 
-@pytest.fixture
-def store(store_url: str) -> Store:
-    opened = Store.open(store_url)
+@pytest.fixture(scope="module")
+def trained(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the program's runs and a model of them, to be copied."""
+    path = tmp_path_factory.mktemp("trained") / "store.db"
+    shutil.copy(empty_store, path)
     runs = campaign("prog")
-    keep(opened, runs)
     document = train_application(runs, models=("LM", "CART"))
-    opened.put_model("prog", document["identity"], "node-1", "cross-core", document)
-    return opened
+    with Store.open(f"sqlite:///{path}") as store:
+        keep(store, runs)
+        store.put_model("prog", document["identity"], "node-1", "cross-core", document)
+    return path
+
+
+@pytest.fixture
+def store(trained: Path, tmp_path: Path) -> Iterator[Store]:
+    shutil.copy(trained, tmp_path / "store.db")
+    with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as opened:
+        yield opened
 
 
 def run(world: World, body: Callable[[World], Awaitable[None]]) -> None:
@@ -223,7 +235,13 @@ def test_whoever_reports_most_hides_no_drift_that_others_see(store: Store, secon
     run(World(store, window=50), body)
 
 
-@pytest.mark.parametrize("seconds", [30.0, 0.3], ids=["slow", "fast"])
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param(30.0, id="slow"),
+        pytest.param(0.3, id="fast", marks=pytest.mark.thorough),
+    ],
+)
 def test_whoever_reports_most_makes_no_drift(store: Store, seconds: float) -> None:
     for node_id in (*HONEST, "thief"):
         store.put_agent(node_id, {"bound_to": f"token of {node_id}"})

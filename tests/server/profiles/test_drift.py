@@ -39,18 +39,21 @@ def life(
 
 
 @pytest.mark.parametrize(
-    ("promised", "heavy"),
+    ("promised", "heavy", "runs"),
     [
-        (5, False),
-        *(pytest.param(n, True, marks=pytest.mark.thorough) for n in (28, 10)),
-        pytest.param(100, False, marks=pytest.mark.thorough),
+        (5, False, 50),
+        pytest.param(5, False, 150, marks=pytest.mark.thorough),
+        *(pytest.param(n, True, 150, marks=pytest.mark.thorough) for n in (28, 10)),
+        pytest.param(100, False, 150, marks=pytest.mark.thorough),
     ],
 )
-def test_false_alarms_over_whole_lives_are_no_more_than_was_set(promised: int, heavy: bool) -> None:
+def test_false_alarms_over_whole_lives_are_no_more_than_was_set(
+    promised: int, heavy: bool, runs: int
+) -> None:
     random = np.random.default_rng(promised)
     allowed, lives = 0.1, 300
     alarms = sum(
-        life(random, promised=promised, heavy=heavy, false_alarm=allowed).drifted
+        life(random, promised=promised, heavy=heavy, runs=runs, false_alarm=allowed).drifted
         for _ in range(lives)
     )
     # Three standard errors of a share over so many lives.
