@@ -12,7 +12,7 @@ from scipy.optimize import nnls
 
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit import model_file
-from kongming.scale.fit.ernest import fit_ernest
+from kongming.scale.fit.ernest import fit_ernest, solve, solve_each
 from kongming.scale.fit.fit_file import read_ranges
 from kongming.scale.fit.fitting import Settings, fit_runs
 from kongming.scale.fit.scale_file import ScaleFile
@@ -20,6 +20,18 @@ from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.fit.validation import repeat_noise
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import KEYS, PUBLISHED, fitted, grid, measured, published
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 20), p=st.integers(1, 5))
+def test_many_times_are_solved_at_once_as_each_alone(seed: int, n: int, p: int) -> None:
+    random = np.random.default_rng(seed)
+    machines, scale = random.integers(1, 64, n).astype(float), random.choice([0.5, 1.0], n)
+    columns = (np.ones(n), scale / machines, np.log(machines), machines, np.zeros(n))
+    A = np.column_stack(columns[:p]) * 10.0 ** random.integers(-6, 6)
+    center = A @ random.choice([0.0, 1.0, 40.0], p) + 1.0
+    ys = center * np.exp(0.3 * random.standard_normal((8, n))) - random.choice([0.0, 5.0])
+    each = np.array([solve(A, y) for y in ys])
+    np.testing.assert_allclose(solve_each(A, ys) @ A.T, each @ A.T, atol=1e-9 * np.abs(ys).max())
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -132,6 +132,29 @@ def solve(A: Floats, y: Floats) -> Floats:
     return np.asarray(coef / size, dtype=np.float64)
 
 
+def solve_each(A: Floats, ys: Floats) -> Floats:
+    """(k, p) as ``solve`` for each of ``ys`` (k, n); what depends on the features is done once."""
+    size = np.max(np.abs(A), axis=0, initial=0.0)
+    size[size == 0.0] = 1.0
+    scaled = A / size
+    limit = 30 * max(10, A.shape[1])
+    coefs = np.array([nnls(scaled, y, maxiter=limit)[0] for y in ys]).reshape(len(ys), A.shape[1])
+    used = coefs > 0.0
+    for pattern in np.unique(used, axis=0):
+        if not pattern.any():
+            continue
+        rows = np.flatnonzero((used == pattern).all(axis=1))
+        exact = np.zeros((len(rows), A.shape[1]))
+        exact[:, pattern] = np.linalg.lstsq(scaled[:, pattern], ys[rows].T, rcond=None)[0].T
+        losses = (
+            np.sum((candidate @ scaled.T - ys[rows]) ** 2, axis=1)
+            for candidate in (exact, coefs[rows])
+        )
+        better = (exact >= 0.0).all(axis=1) & np.less_equal(*losses)
+        coefs[rows[better]] = exact[better]
+    return np.asarray(coefs / size, dtype=np.float64)
+
+
 def solver_of(cliff: float | None) -> Solver:
     """Return the function that fits the coefficients. A cliff leaves few runs for each of them."""
     return solve if cliff is None else solve_by_earliest

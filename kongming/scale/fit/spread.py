@@ -17,7 +17,7 @@ from scipy.special import stdtr, stdtrit
 
 from kongming.arrays import Floats
 from kongming.scale.fit.backbone import backbone_of
-from kongming.scale.fit.ernest import ErnestFit, solve, solver_of, told_apart
+from kongming.scale.fit.ernest import ErnestFit, solve, solve_each, solver_of, told_apart
 from kongming.scale.fit.nearest import NearestFit
 from kongming.scale.fit.residuals import ResidualFit
 from kongming.scale.fit.spark_replay import ReplayFit
@@ -220,7 +220,7 @@ def _draws(fit: Fit, runs: Runs, noise: float, random: np.random.Generator) -> F
     drawn = center + random.standard_normal((DRAWS, len(center))) * sizes
     solver = solver_of(backbone.cliff)
     if solver is solve:
-        return np.array([solve(weighted, y * weights) for y in drawn])
+        return solve_each(weighted, drawn * weights)
     # Where the solver prefers the earlier of columns that fit equally well, the later ones predict
     # other times, which no run excludes.
     return np.array(
