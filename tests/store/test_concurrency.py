@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 
 from kongming.store import Store
+from tests import warm_start
 from tests.conftest import ROOT
 
-WRITER = """
-import sys
-from kongming.store import Store
-from tests import builders
-with Store.open(sys.argv[1]) as store:
-    for step in range(int(sys.argv[2])):
-        run = builders.run(sys.argv[3], 1.0, {"stream.triad": 1e-9}, step=step)
-        store.add_run(run)
-        print(run.id, flush=True)
-"""
 
-CAMPAIGN = """
-import sys
-from kongming.store import Store
-with Store.open(sys.argv[1]) as store:
-    print(store.open_campaign("key", {}).id, store.put_model("a", "i", "n", "cross-core", {}))
-"""
+def start(*args: str) -> warm_start.Started:
+    return warm_start.start("tests.store.writers", *args, cwd=ROOT, stdout=subprocess.PIPE)
 
 
-def start(code: str, *args: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", code, *args]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def printed_by(writer: warm_start.Started) -> list[str]:
+    """All words that it prints until it ends, which is in good order."""
+    assert writer.stdout is not None
+    words = writer.stdout.read().split()
+    writer.stdout.close()
+    assert writer.wait() == 0
+    return words
 
 
 def test_acknowledged_runs_survive_kill_9(new_store_url: str) -> None:
-    writer = start(WRITER, new_store_url, "1000000", "sort")
+    writer = start("runs", new_store_url, "1000000", "sort")
     assert writer.stdout is not None
     acknowledged = [writer.stdout.readline().strip() for _ in range(30)]
     writer.send_signal(signal.SIGKILL)
@@ -48,11 +38,9 @@ def test_acknowledged_runs_survive_kill_9(new_store_url: str) -> None:
 
 
 def test_two_processes_make_and_fill_one_store(new_store_url: str) -> None:
-    writers = [start(WRITER, new_store_url, "40", app) for app in ("sort", "gzip")]
-    ids = {
-        app: w.communicate()[0].split() for app, w in zip(("sort", "gzip"), writers, strict=True)
-    }
-    assert [writer.returncode for writer in writers] == [0, 0]
+    apps = ("sort", "gzip")
+    writers = [start("runs", new_store_url, "40", app) for app in apps]
+    ids = {app: printed_by(writer) for app, writer in zip(apps, writers, strict=True)}
     with Store.open(new_store_url) as store:
         for app, printed in ids.items():
             assert len(printed) == 40
@@ -60,8 +48,7 @@ def test_two_processes_make_and_fill_one_store(new_store_url: str) -> None:
 
 
 def test_processes_agree_on_one_campaign_and_on_versions(new_store_url: str) -> None:
-    openers = [start(CAMPAIGN, new_store_url) for _ in range(3)]
-    printed = [opener.communicate()[0].split() for opener in openers]
-    assert [opener.returncode for opener in openers] == [0, 0, 0]
+    openers = [start("campaign", new_store_url) for _ in range(3)]
+    printed = [printed_by(opener) for opener in openers]
     assert len({campaign for campaign, _ in printed}) == 1
     assert sorted(version for _, version in printed) == ["1", "2", "3"]
