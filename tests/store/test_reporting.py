@@ -164,7 +164,9 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_siz
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=2 * settings.default.max_examples // 5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     times=st.dictionaries(NAMES, NUMBERS, max_size=4),

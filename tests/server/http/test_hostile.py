@@ -26,7 +26,7 @@ from tests.server.process import eventually
 from tests.server.stand import Stand
 
 JSON = {"Content-Type": "application/json"}
-DRAWS = 300
+DRAWS = 4 * settings.default.max_examples
 """Bodies that are drawn. More of them, on a real server: ``make fuzz``."""
 
 

@@ -205,7 +205,7 @@ _BODIES = st.binary(max_size=200) | _VALUES.map(lambda value: json.dumps(value).
 
 
 @settings(
-    max_examples=150,
+    max_examples=2 * settings.default.max_examples,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -216,7 +216,7 @@ def test_no_body_makes_the_server_fail(stand: Stand, path: str, body: bytes) -> 
     assert ("error" in answer) == (status == 400)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 @given(content=st.binary(min_size=1, max_size=300))
 def test_no_bytes_make_the_server_fail(stand: Stand, content: bytes) -> None:
     host, _, port = stand.http.rpartition(":")

@@ -26,7 +26,7 @@ from tests.server.messages import messages
 from tests.server.stand import Stand, call, message_class, rpcs
 
 FUZZ = settings(
-    max_examples=50,
+    max_examples=settings.default.max_examples,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -120,7 +120,9 @@ def test_any_record_is_read_or_names_what_is_wrong(
     kind: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]
 ) -> None:
     # Drawing a run is expensive; the fingerprints in it are drawn by themselves too.
-    @settings(FUZZ, max_examples=20 if kind.DESCRIPTOR.name == "Run" else 50)
+    share = 2 if kind.DESCRIPTOR.name == "Run" else 5
+
+    @settings(FUZZ, max_examples=share * settings.default.max_examples // 5)
     @given(message=messages(kind.DESCRIPTOR))
     def check(message: Any) -> None:
         record, error = _attempt(lambda: read(message), InputError)
@@ -163,7 +165,7 @@ _JUNK = st.one_of(
 )
 
 
-@settings(FUZZ, max_examples=100)
+@settings(FUZZ, max_examples=2 * settings.default.max_examples)
 @given(data=st.data())
 def test_a_model_that_was_tampered_with_is_refused(
     document: dict[str, Any], data: st.DataObject
@@ -175,7 +177,7 @@ def test_a_model_that_was_tampered_with_is_refused(
         persist.read(changed)
 
 
-@settings(FUZZ, max_examples=150)
+@settings(FUZZ, max_examples=3 * settings.default.max_examples)
 @given(data=st.data())
 def test_a_model_that_was_sealed_again_is_valid_or_refused(
     document: dict[str, Any], data: st.DataObject
@@ -204,7 +206,7 @@ def test_half_a_surrogate_pair_is_in_no_model(document: dict[str, Any], key: str
         persist.read(persist.seal(payload | {key: "\ud800"}))
 
 
-@settings(FUZZ, max_examples=100)
+@settings(FUZZ, max_examples=2 * settings.default.max_examples)
 @given(st.recursive(_JUNK, lambda inner: st.dictionaries(st.text(max_size=8), inner, max_size=4)))
 def test_anything_else_is_no_model(junk: Any) -> None:
     with pytest.raises(InputError):
