@@ -9,6 +9,7 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def job(machines: Any, scale: Any) -> Any:
     return 2.0 + 8.0 * scale / machines
 
 
+@cache
 def scale_document() -> dict[str, Any]:
     """A scale model of ``job``, as it is stored."""
     runs = measured(job, grid((1, 2, 3, 4, 8), (0.25, 0.5, 1.0), repeats=2), 0.01)

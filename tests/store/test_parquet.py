@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,8 @@ def store(store_url: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[Store]:
+def other(empty_store: Path, tmp_path: Path) -> Iterator[Store]:
+    shutil.copy(empty_store, tmp_path / "other.db")
     with Store.open(f"sqlite:///{tmp_path / 'other.db'}") as opened:
         yield opened
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.server.core import worlds
 from tests.server.core.worlds import NOW, PRESSURE, bound, expected
 
 
+@cache
 def scale_model(**changes: Any) -> ScaleModel:
     """3 s of serial work and 60 s to share out."""
     runs = measured(lambda m, s: 3.0 + 60.0 * s / m, grid((1, 2, 4, 8), (0.5, 1.0), 2), 0.01)
