@@ -50,7 +50,7 @@ SECONDS = {
 
 MODULES = {
     "tests/audit/test_audit_commands.py": 15.0,
-    "tests/audit/test_observe.py": 20.0,
+    "tests/audit/test_observe.py": 15.0,
     "tests/cli/test_evaluate_pairs.py": 15.0,
     "tests/cli/test_process_pool.py": 10.0,
     "tests/evaluate/test_tables_and_figures.py": 18.0,
@@ -59,13 +59,13 @@ MODULES = {
     "tests/peers/test_predictions.py": 9.0,
     "tests/predict/test_commands.py": 30.0,
     "tests/predict/test_model_command.py": 12.0,
-    "tests/profiling/test_environments_real.py": 45.0,
-    "tests/scale/test_fitting.py": 25.0,
-    "tests/server/profiles/test_dask.py": 25.0,
+    "tests/profiling/test_environments_real.py": 25.0,
+    "tests/scale/test_fitting.py": 15.0,
+    "tests/server/profiles/test_dask.py": 17.0,
     "tests/server/profiles/test_drift.py": 10.0,
-    "tests/server/profiles/test_training.py": 35.0,
-    "tests/server/security/test_fuzzing.py": 15.0,
-    "tests/store/test_concurrency.py": 10.0,
+    "tests/server/profiles/test_training.py": 15.0,
+    "tests/server/security/test_fuzzing.py": 6.0,
+    "tests/store/test_concurrency.py": 6.0,
     "tests/together/test_program_changes.py": 40.0,
 }
 """About how many seconds a module takes whose fixtures do not show it; a wrong figure costs a
