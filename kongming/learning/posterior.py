@@ -30,6 +30,10 @@ from kongming.sealed_document import finite
 _RATIOS = (1e-4, 1e4)
 """Bounds of the search for the variance of the effects over that of the noise."""
 
+_STEPS = 33
+"""Steps of the first search, a quarter of a power of ten each: a likelihood may have several
+maxima, of which the second search sees the nearest."""
+
 _LEAST = 1e-12
 """Least variance of the noise, and the least share of a direction that is kept."""
 
@@ -89,7 +93,9 @@ def learn(X: Floats, y: Floats) -> Posterior:
         spread = float(np.sum(np.log1p(ratio * size)))
         return 0.5 * (n * math.log(noise(ratio)) + spread)
 
-    bounds = tuple(math.log(ratio) for ratio in _RATIOS)
+    steps = np.log(np.geomspace(_RATIOS[0], _RATIOS[1], _STEPS)).tolist()
+    best = min(range(_STEPS), key=lambda i: unlikely(steps[i]))
+    bounds = steps[max(best - 1, 0)], steps[min(best + 1, _STEPS - 1)]
     ratio = math.exp(float(minimize_scalar(unlikely, bounds=bounds, method="bounded").x))
     known = ratio * size / (1.0 + ratio * size)
     left_over = max(n - float(known.sum()), 1.0)

@@ -67,6 +67,46 @@ def test_it_is_the_same_when_it_was_kept(profile: tuple[np.ndarray, np.ndarray])
     assert (read.variance(questions) == known.variance(questions)).all()
 
 
+def by_inverses(X: np.ndarray, y: np.ndarray, asked_of: np.ndarray) -> np.ndarray:
+    """Return the variances by inverses of whole matrices, and by the likelihood at many ratios."""
+    n, p = X.shape
+
+    def noise(ratio: float) -> float:
+        return float(y @ np.linalg.solve(np.eye(n) + ratio * X @ X.T, y)) / n
+
+    def likelihood(ratio: float) -> float:
+        spread = np.linalg.slogdet(np.eye(n) + ratio * X @ X.T)[1]
+        return -0.5 * float(n * np.log(noise(ratio)) + spread)
+
+    ratio = max(np.logspace(-4.0, 4.0, 4001).tolist(), key=likelihood)
+    inverse = np.linalg.inv(X.T @ X + np.eye(p) / ratio)
+    degrees = float(np.trace(X @ inverse @ X.T))
+    variance = noise(ratio) * np.einsum("ij,jk,ik->i", asked_of, inverse, asked_of)
+    return np.asarray(variance * ((n / max(n - degrees, 1.0)) ** 2 - 1.0))
+
+
+@pytest.mark.parametrize(("runs", "columns"), [(12, 3), (30, 8), (8, 20), (20, 20)])
+def test_a_variance_is_that_by_inverses_of_matrices(runs: int, columns: int) -> None:
+    random = np.random.default_rng(runs + columns)
+    X = np.maximum(random.normal(0.0, 0.5, (runs, columns)), 0.0)
+    y = X @ np.where(np.arange(columns) < 2, 0.8, 0.0) + 0.1 * random.standard_normal(runs)
+    asked_of = random.uniform(0.0, 1.0, (5, columns))
+    np.testing.assert_allclose(
+        learn(X, y).variance(asked_of), by_inverses(X, y, asked_of), rtol=1e-2
+    )
+
+
+def test_the_likeliest_of_several_ratios_is_taken() -> None:
+    """A long move that slows nothing speaks for small effects, five short ones that slow much for
+    large ones: the likelihood has a maximum at either end, and the second is the higher."""
+    X = np.zeros((14, 6))
+    X[:6] = np.diag([1.0, 0.1, 0.1, 0.1, 0.1, 0.1])
+    y = np.array([0.02, *[1.0] * 5, *[0.02] * 8])
+    np.testing.assert_allclose(
+        learn(X, y).variance(0.1 * np.eye(6)), by_inverses(X, y, 0.1 * np.eye(6)), rtol=1e-2
+    )
+
+
 def test_more_is_open_where_no_run_went() -> None:
     random = np.random.default_rng(0)
     X = np.zeros((12, 3))
