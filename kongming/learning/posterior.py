@@ -34,6 +34,9 @@ _STEPS = 33
 """Steps of the first search, a quarter of a power of ten each: a likelihood may have several
 maxima, of which the second search sees the nearest."""
 
+_LONGEST = 1.0 + 1e-6
+"""Greatest length of a direction in a document: 1, and what rounding adds."""
+
 _LEAST = 1e-12
 """Least variance of the noise, and the least share of a direction that is kept."""
 
@@ -67,10 +70,16 @@ NOTHING_OPEN = Posterior(0.0, np.zeros((0, 0)))
 
 def thawed(document: Mapping[str, Any], columns: int) -> Posterior:
     """Read a frozen posterior over that many columns. Raises ValueError, KeyError and TypeError."""
-    rows = [[finite(value) for value in row] for row in document["directions"]]
+    given = document["directions"]
+    # There are no more directions than columns.
+    if not isinstance(given, list) or len(given) > columns:
+        raise ValueError("directions")
+    rows = [[finite(value) for value in row] for row in given]
     effect = finite(document["effect"])
     if effect < 0.0 or any(len(row) != columns for row in rows):
         raise ValueError("posterior")
+    if any(math.hypot(*row) > _LONGEST for row in rows):
+        raise ValueError("a direction longer than 1")
     return Posterior(effect, np.array(rows, dtype=np.float64).reshape(len(rows), columns))
 
 

@@ -155,6 +155,13 @@ def test_of_runs_that_say_nothing_nothing_is_learned(X: np.ndarray, y: np.ndarra
         {"effect": 1.0, "directions": [["1", 0.0]]},
         {"effect": 1.0},
         {"effect": 1.0, "directions": 3},
+        {"effect": 1.0, "directions": ""},
+        {"effect": 1.0, "directions": {}},
+        {"effect": True, "directions": []},
+        {"effect": 1.0, "directions": [[[1.0], 0.0]]},
+        {"effect": 1.0, "directions": [[1.0, 0.1]]},
+        {"effect": 1.0, "directions": [[1e308, -1e308]]},
+        {"effect": 1.0, "directions": [[0.1, 0.0]] * 3},
     ],
 )
 def test_a_damaged_one_is_refused(document: dict[str, object]) -> None:
