@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from kongming.learning import model_file
+from kongming.learning import model_file, spaces
+from kongming.learning.dataset import build
 from kongming.learning.posterior import NOTHING_OPEN, Posterior, learn, thawed
 from kongming.learning.predict import predict_environment
 from kongming.learning.training import train_application
@@ -210,6 +211,22 @@ def test_a_prediction_leaves_1_less_where_no_run_went() -> None:
         assert 1.0 < with_it[name] <= before
         shrunk = np.log(with_it[name]) / np.log(before)
         assert shrunk > 0.9 if name == "memory" else shrunk < 0.9
+
+
+def test_what_is_open_is_asked_of_the_features_that_it_was_learned_from() -> None:
+    runs = disk_and_memory()
+    file, data = model_file.read(train_application(runs, models=("STACK",))), build(runs)
+    for name, variant in file.variants.items():
+        rows = data if name == "full" else data.select(variant.columns).as_quick()
+        features = spaces.features(rows.times, variant.idle, "log", variant.spread)
+        stack = variant.members
+        assert stack is not None
+        np.testing.assert_allclose(
+            stack.unknown(rows.X - np.log(variant.idle)),
+            learn(features, rows.y).variance(features),
+            rtol=1e-6,
+            atol=1e-15,
+        )
 
 
 def test_a_document_with_a_damaged_posterior_is_refused() -> None:
