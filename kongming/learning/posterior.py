@@ -10,8 +10,11 @@ marginal likelihood (section 5.4).
 That variance takes for granted that the model is right. By how much the error on new runs exceeds
 that on n training runs, of which the model takes k degrees of freedom, is (n / (n - k))^2 - 1 by
 generalized cross-validation (Golub, Heath and Wahba, Technometrics 21, 1979), with which it is
-multiplied: much of few runs, little of many. Which factor it is was chosen on recordings: see
-benchmarks/accuracy.
+multiplied: much of few runs, little of many. n counts the runs under a load, as solo runs say
+nothing of effects. Which factor it is was chosen on recordings: see benchmarks/accuracy.
+
+A column that no training run moved as far counts as far as they moved it: what is beyond slows a
+program more, if anything, so that it is no reason to predict less than without it.
 """
 
 from __future__ import annotations
@@ -45,26 +48,32 @@ _LEAST = 1e-12
 class Posterior:
     """The variance ``effect`` of a log slowdown per squared length of a move, and what training
     runs take off it: ``directions`` (r, p) in which they went, each as long as it is known (at most
-    1)."""
+    1). ``most`` (p,) is how far they moved each column."""
 
     effect: float
     directions: Floats
+    most: Floats
 
     def variance(self, features: Floats) -> Floats:
         """Return (n,) variances of the log slowdowns of ``features`` (n, p)."""
         if not self.effect:
             return np.zeros(len(features))
-        length = np.einsum("ij,ij->i", features, features)
-        known = features @ self.directions.T
+        within = np.minimum(features, self.most)
+        length = np.einsum("ij,ij->i", within, within)
+        known = within @ self.directions.T
         length -= np.einsum("ij,ij->i", known, known)
         return np.asarray(self.effect * np.maximum(length, 0.0), dtype=np.float64)
 
     def freeze(self) -> dict[str, Any]:
         """Return it as JSON, which ``thawed`` reads."""
-        return {"effect": self.effect, "directions": self.directions.tolist()}
+        return {
+            "effect": self.effect,
+            "directions": self.directions.tolist(),
+            "most": self.most.tolist(),
+        }
 
 
-NOTHING_OPEN = Posterior(0.0, np.zeros((0, 0)))
+NOTHING_OPEN = Posterior(0.0, np.zeros((0, 0)), np.zeros(0))
 """Of documents that lack one: no variance anywhere."""
 
 
@@ -76,22 +85,26 @@ def thawed(document: Mapping[str, Any], columns: int) -> Posterior:
         raise ValueError("directions")
     rows = [[finite(value) for value in row] for row in given]
     effect = finite(document["effect"])
-    if effect < 0.0 or any(len(row) != columns for row in rows):
+    most = [finite(value) for value in document["most"]]
+    if effect < 0.0 or any(len(row) != columns for row in (*rows, most)):
         raise ValueError("posterior")
     if any(math.hypot(*row) > _LONGEST for row in rows):
         raise ValueError("a direction longer than 1")
-    return Posterior(effect, np.array(rows, dtype=np.float64).reshape(len(rows), columns))
+    directions = np.array(rows, dtype=np.float64).reshape(len(rows), columns)
+    return Posterior(effect, directions, np.array(most, dtype=np.float64))
 
 
-def learn(X: Floats, y: Floats) -> Posterior:
-    """Learn from features (n, p), which are 0 where nothing is loaded, and log slowdowns (n,)."""
+def learn(X: Floats, y: Floats, *, loads: int) -> Posterior:
+    """Learn from features (n, p), which are 0 where nothing is loaded, and log slowdowns (n,) of
+    runs of which so many are under a load."""
     n, p = len(X), X.shape[1]
+    most = np.asarray(X.max(axis=0), dtype=np.float64)
     left, size, right = np.linalg.svd(X, full_matrices=False)
     size = size**2
     along = (left.T @ y) ** 2
     across = max(float(y @ y - along.sum()), 0.0)
     if not size.any() or not along.any():
-        return Posterior(0.0, np.zeros((0, p)))
+        return Posterior(0.0, np.zeros((0, p)), most)
 
     def noise(ratio: float) -> float:
         within = float(np.sum(along / (1.0 + ratio * size)))
@@ -107,7 +120,8 @@ def learn(X: Floats, y: Floats) -> Posterior:
     bounds = steps[max(best - 1, 0)], steps[min(best + 1, _STEPS - 1)]
     ratio = math.exp(float(minimize_scalar(unlikely, bounds=bounds, method="bounded").x))
     known = ratio * size / (1.0 + ratio * size)
-    left_over = max(n - float(known.sum()), 1.0)
-    optimism = (n / left_over) ** 2 - 1.0
+    left_over = max(loads - float(known.sum()), 1.0)
+    optimism = max((loads / left_over) ** 2 - 1.0, 0.0)
     shown = known > _LEAST
-    return Posterior(noise(ratio) * ratio * optimism, np.sqrt(known[shown])[:, None] * right[shown])
+    directions = np.sqrt(known[shown])[:, None] * right[shown]
+    return Posterior(noise(ratio) * ratio * optimism, directions, most)

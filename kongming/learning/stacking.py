@@ -26,7 +26,8 @@ __all__ = ["disagreement", "posterior", "stacked"]
 def posterior(dataset: Dataset) -> Posterior:
     """Return what the dataset leaves open."""
     features = spaces.features(dataset.times, np.exp(dataset.idle), "log", dataset.spread)
-    return learn(features, dataset.y)
+    loads = sum(kind != "solo" for kind in dataset.kinds)
+    return learn(features, dataset.y, loads=loads)
 
 
 def stacked(members: Sequence[Validation]) -> Validation:
