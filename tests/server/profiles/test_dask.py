@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -132,6 +133,36 @@ class Hostile:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, (f"import os; open({self.path!r}, 'a').write(f'{{os.getpid()}} ')",)
+
+
+def test_what_speaks_to_the_cluster_unpickles_no_code(tmp_path: Path) -> None:
+    """By itself, whatever Dask's own refusals are worth."""
+    marker = tmp_path / "ran"
+    program = """
+import pickle, sys
+from kongming_server.training.dask_client import refuse_unpickling
+hostile = sys.stdin.buffer.read()
+if sys.argv[1] == "guarded":
+    refuse_unpickling()
+    assert pickle.loads(pickle.dumps([1, "text", b"bytes"])) == [1, "text", b"bytes"]
+pickle.loads(hostile)
+"""
+
+    def unpickled(how: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-c", program, how],
+            input=pickle.dumps(Hostile(str(marker))),
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+
+    refused = unpickled("guarded")
+    assert refused.returncode == 1
+    assert b"nothing pickled is read here: builtins.exec" in refused.stderr
+    assert not marker.exists()
+    unpickled("open")
+    assert marker.exists()
 
 
 def _turn_hostile(path: str) -> int:
