@@ -12,7 +12,10 @@ from unittest import mock
 
 from tests import warm_start
 
-__all__ = ["Subprocess", "warm_subprocesses"]
+__all__ = ["STARTED", "Subprocess", "warm_subprocesses"]
+
+STARTED: set[int] = set()
+"""Ids of the processes that were forked: their command lines are not those of their programs."""
 
 
 class Subprocess:
@@ -107,4 +110,5 @@ async def _start(
         )
         ours.pop_all()
     assert isinstance(process, warm_start.Process)
+    STARTED.add(process.pid)
     return Subprocess(process, asyncio.StreamWriter(transport, protocol, None, loop), *readers)

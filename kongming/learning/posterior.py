@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from kongming.arrays import Floats
 from kongming.sealed_document import finite
@@ -97,6 +96,9 @@ def thawed(document: Mapping[str, Any], columns: int) -> Posterior:
 def learn(X: Floats, y: Floats, *, loads: int) -> Posterior:
     """Learn from features (n, p), which are 0 where nothing is loaded, and log slowdowns (n,) of
     runs of which so many are under a load."""
+    # Predictions read what was learned, and load no solver.
+    from scipy.optimize import minimize_scalar
+
     n, p = len(X), X.shape[1]
     most = np.asarray(X.max(axis=0), dtype=np.float64)
     left, size, right = np.linalg.svd(X, full_matrices=False)

@@ -24,7 +24,7 @@ from kongming_server.training_records import Outcome, Task
 from kongming.records.errors import InputError, OverloadedError, UnknownNameError
 from kongming.store import Store
 from tests.server.profiles.profiled import FAST, Engine, campaign, eventually, keep
-from tests.warm_subprocess import warm_subprocesses
+from tests.warm_subprocess import STARTED, warm_subprocesses
 
 SLOW = Settings(models="LM.GA")
 """A model that takes long enough to be interrupted."""
@@ -57,14 +57,14 @@ def run(
 
 
 def workers() -> list[psutil.Process]:
-    """They alone are in sessions of their own; the command lines of forked ones say nothing."""
     processes = []
     for child in psutil.Process().children(recursive=True):
         try:
-            running = child.status() != psutil.STATUS_ZOMBIE
-            if running and os.getsid(child.pid) == child.pid:
+            if child.status() != psutil.STATUS_ZOMBIE and (
+                child.pid in STARTED or "kongming_server.training.process" in child.cmdline()
+            ):
                 processes.append(child)
-        except (psutil.Error, ProcessLookupError):
+        except psutil.Error:
             continue
     return processes
 
