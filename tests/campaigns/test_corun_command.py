@@ -58,7 +58,7 @@ def test_after_training_predicted_and_measured_are_compared(mine: Profiled) -> N
     mine.train("count", "rate")
     report = mine.json("corun", "count", "rate", "--model", "MEAN", "--repeats", "1")
     for predicted, measured in zip(report["predictions"], report["measured"], strict=True):
-        assert predicted["model"] == "MEAN"
+        assert predicted.get("model") == "MEAN", predicted["warnings"]
         median = predicted["slowdown"]["median"]
         wanted = 100 * abs(median - measured["slowdown"]) / measured["slowdown"]
         assert predicted["error_pct"] == pytest.approx(wanted)
