@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ _LEAST = 1e-12
 """Least variance of the noise, and the least share of a direction that is kept."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """The variance ``effect`` of a log slowdown per squared length of a move, and what training
     runs take off it: ``directions`` (r, p) in which they went, each as long as it is known (at most
@@ -53,15 +54,21 @@ class Posterior:
     directions: Floats
     most: Floats
 
+    @cached_property
+    def root(self) -> Floats:
+        """The symmetric matrix (p, p) by which a move is as long as the root of its variance."""
+        _, known, right = np.linalg.svd(self.directions, full_matrices=False)
+        left_open = np.sqrt(np.maximum(1.0 - known**2, 0.0))
+        matrix = np.eye(len(self.most)) - (right.T * (1.0 - left_open)) @ right
+        return np.asarray(math.sqrt(self.effect) * matrix, dtype=np.float64)
+
     def variance(self, features: Floats) -> Floats:
         """Return (n,) variances of the log slowdowns of ``features`` (n, p)."""
         if not self.effect:
             return np.zeros(len(features))
-        within = np.minimum(features, self.most)
-        length = np.einsum("ij,ij->i", within, within)
-        known = within @ self.directions.T
-        length -= np.einsum("ij,ij->i", known, known)
-        return np.asarray(self.effect * np.maximum(length, 0.0), dtype=np.float64)
+        moves = np.minimum(features, self.most) @ self.root
+        # As einsum, in a third of the time on a single row, of which there are most.
+        return np.asarray(np.vecdot(moves, moves), dtype=np.float64)
 
     def freeze(self) -> dict[str, Any]:
         """Return it as JSON, which ``thawed`` reads."""
