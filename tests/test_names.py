@@ -54,6 +54,44 @@ def test_what_is_named() -> None:
     assert names == {"Said", "f", "self", "kept", "one", "found"}
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "class {}:\n pass",
+        "class {}(object):\n pass",
+        "def {}():\n pass",
+        "def f({}):\n pass",
+        "def f({}, b):\n pass",
+        "def f(a, *{}):\n pass",
+        "def f({}: int):\n pass",
+        "def f(\n    {}\n):\n pass",
+        "def f({}=1):\n pass",
+        "lambda {}: 1",
+        "{} = 1",
+        "{} += 1",
+        "{}: int",
+        "{}, b = 1, 2",
+        "[{}, b] = 1, 2",
+        "[*b, {}] = 1, 2",
+        "x.{} = 1",
+        "(a := 1, {} := 2)",
+        "for {} in ():\n pass",
+        "for a, {} in ():\n pass",
+        "with open(a) as {}:\n pass",
+        "with (\n    open(a) as {}\n):\n pass",
+        "import a as {}",
+        "from a import b as {}",
+        "try:\n pass\nexcept A as {}:\n pass",
+        "match a:\n case 1 as {}:\n  pass",
+        "match a:\n case [{}, b]:\n  pass",
+    ],
+)
+@pytest.mark.parametrize("word", ["kept", "_Found_"])
+def test_every_name_is_looked_at(template: str, word: str) -> None:
+    source = template.format(word)
+    assert word in {name for _, name in chosen_names(ast.parse(source))}
+
+
 def test_names_say_what_a_thing_is(chosen: Chosen) -> None:
     assert len(chosen) > 1000
     empty = [
@@ -89,6 +127,19 @@ def public_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_which_docstrings_are_public() -> None:
     source = '"""M."""\nclass C:\n "C."\n def f(): "F."\n def _g(): "G."\nclass _D:\n "D."\n'
     assert {text for _, text in public_docstrings(ast.parse(source))} == {"M.", "C.", "F."}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Whether it is."""',
+        "def f():\n    r'''\n    what it is.'''",
+        "def f(): 'Is it?'",
+        'class C:\n\n    """How it is."""\n',
+    ],
+)
+def test_every_docstring_is_looked_at(source: str) -> None:
+    assert list(public_docstrings(ast.parse(source)))
 
 
 def test_public_docstrings_begin_with_a_verb_or_a_noun(chosen: Chosen) -> None:
