@@ -82,11 +82,11 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
     strata = _counts(table, sql.col(_STRATUM))
     # By the hash of a join key each attempt with a seed is the same, and under another seed the
     # tables that are joined would not match.
-    attempts = 1 if request["join_key"] else ATTEMPTS
+    join_key = request["join_key"]
+    attempts = 1 if join_key else ATTEMPTS
     for attempt in range(attempts):
         seed = request["seed"] + attempt
         drawn = _drawn(table, request, seed).persist()
-        join_key = request["join_key"]
         tests = [
             _test(key.name, key.kind, full[key.name], drawn, key.bucket, join_key) for key in keys
         ]
@@ -119,7 +119,7 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
         "strata": len(strata),
         "keys": tests,
         "strata_test": of_strata,
-        "join_key": request["join_key"],
+        "join_key": join_key,
         "seed": seed,
         "attempts": attempt + 1,
         "passed": bool(passed and sampled),
