@@ -199,14 +199,14 @@ def campaign(
 
 
 @pytest.mark.parametrize(
-    ("repeats", "done"),
+    ("repeats", "done", "left"),
     [
-        pytest.param(1, {0, 2}),
-        pytest.param(2, {0, 1, 2, 5, 7}, marks=pytest.mark.thorough),
+        pytest.param(1, {0, 2}, [1, 3]),
+        pytest.param(2, {0, 1, 2, 5, 7}, [3, 4, 6], marks=pytest.mark.thorough),
     ],
 )
 def test_a_campaign_yields_runs_between_fingerprints_and_resumes(
-    permitted: dict[str, str | None], hasty: Path, repeats: int, done: set[int]
+    permitted: dict[str, str | None], hasty: Path, repeats: int, done: set[int], left: list[int]
 ) -> None:
     need(permitted, "quota")
     apps = {"a": Application(name="a", command="true"), "b": Application(name="b", command="true")}
@@ -231,7 +231,7 @@ def test_a_campaign_yields_runs_between_fingerprints_and_resumes(
     assert {type(event) for event in seen} == {Doing, Measured, Run}
 
     rest = campaign(hasty, apps, planned, repeats=repeats, seed=3, done=frozenset(done))
-    assert sorted(run.step for run in rest) == sorted({task.step for task in plan} - done)
+    assert sorted(run.step for run in rest) == left
     assert list(events(hasty, apps, planned, done=frozenset(range(4)))) == []
 
 
