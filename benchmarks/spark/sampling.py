@@ -57,6 +57,9 @@ REFUSED = 4
 OTHER_SEED = 1000
 """Added to the seed of a sample that was refused."""
 
+MOST_TRIES = 5
+"""Samples of one seed, of which about one in twenty is refused where they are fair."""
+
 Log = tuple[str, int, Path]
 """A kind of data, a seed or repeat, and where the log is."""
 
@@ -93,7 +96,7 @@ def sampled(
     submit: str, data: Path, folder: Path, kind: str, seed: int, ratio: float
 ) -> dict[str, str]:
     """Fill the folder with a sample of the tables; returns Spark's settings for a run on it."""
-    while True:
+    for _ in range(MOST_TRIES):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         reports = []
@@ -110,6 +113,8 @@ def sampled(
             break
         print(f"{kind} sample {seed} differs from its table; another is taken", file=sys.stderr)
         seed += OTHER_SEED
+    else:
+        raise SystemExit(f"All of {MOST_TRIES} {kind} samples differ from their tables.")
     for source in data.glob("*.parquet"):
         if source.stem not in SAMPLED:
             (folder / source.name).symlink_to(source)
