@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,31 @@ PERIOD_US = 20_000
 
 PROCS = "KONGMING_MACHINE_PROCS"
 """Environment variable: the files by which a worker enters its machine, separated by colons."""
+
+
+GROUP = "cgroup"
+"""How a run was measured on machines that are control groups: this, and the CPUs of each.
+Earlier tables lack the CPUs."""
+
+
+def refuse_other_share(hows: Iterable[str], share: float) -> None:
+    """Refuse a table whose runs had machines with another number of CPUs than ``share``; ``hows``
+    are its rows'.
+
+    Raises:
+        InputError: there is such a row.
+    """
+    for number, how in enumerate(hows, 1):
+        kind, _, cpus = how.partition(" ")
+        if kind == GROUP and cpus not in ("", f"{share:g}"):
+            raise InputError(
+                f"The machines of the table had {cpus} CPUs (row {number}).",
+                field="--share",
+                value=f"{share:g}",
+                allowed=cpus,
+                hint="Give the same --share, or choose another file with --out: runs on two kinds "
+                "of machines are not mixed.",
+            )
 
 
 class MachineGroups(CpuGroups):
@@ -88,7 +114,7 @@ class LocalRunner:
             return Measured(None, "process", started_at, str(error))
         with MachineGroups(experiment.machines, self._share, self._root) as groups:
             self.reason = groups.reason
-            how = "cgroup" if groups.active else "process"
+            how = f"{GROUP} {self._share:g}" if groups.active else "process"
             if self._app.ranked:
                 return self._ranks(runner, experiment, groups, how, started_at)
             env = dict(self._app.env)

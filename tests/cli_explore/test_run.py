@@ -264,10 +264,14 @@ def test_machines_and_scale_use_the_runners_of_scale_run(
     assert document["app"] == "job"
     assert (document["runs"], len(document["failed"])) == (10, 2)
     table = rows(tmp_path / "runs.csv")
-    assert {row["how"] for row in table} <= {"cgroup", "process"}
+    assert {row["how"] for row in table} <= {"cgroup 0.125", "process"}
     assert {float(row["cost"]) > 0.0 for row in table} == {True}
     fitted = kongming("scale", "fit", "runs.csv", "--model", "ernest", "--json")
     assert fitted.returncode == 0, fitted.stderr
     assert json.loads(fitted.stdout)["runs"] == 8
+    complete = (tmp_path / "runs.csv").read_text()
+    (tmp_path / "runs.csv").write_text(complete.replace("process", "cgroup 0.125"))
+    refused = run(kongming, *args, "--budget", "10", "--share", "0.25", status=2)
+    assert "--share: The machines of the table had 0.125 CPUs" in refused["error"]["message"]
     refused = run(kongming, *args, "--budget", "10", "--jobs", "2", status=2)
     assert "one after the other" in refused["error"]["message"]

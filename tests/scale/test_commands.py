@@ -222,6 +222,15 @@ def test_design_run_fit(kongming: Kongming, tmp_path: Path) -> None:
     table.write_text("\n".join(table.read_text().splitlines()[:-2]) + "\n2,0.1,0.5,cgr")
     again = answer(kongming, *call)
     assert (again["measured"], again["resumed"]) == (2, 4)
+    complete = table.read_text()
+    group = complete.replace("process", "cgroup 0.125").replace("cgroup 0.125", "cgroup 0.5")
+    table.write_text("".join(group.splitlines(keepends=True)[:-1]))
+    message = answer(kongming, *call, status=2)["error"]["message"]
+    assert "--share: The machines of the table had 0.5 CPUs (row 1)" in message
+    # Nothing is mixed where nothing is left to run.
+    table.write_text(group)
+    assert answer(kongming, *call)["resumed"] == 6
+    table.write_text(complete)
     apps.write_text(apps.read_text().replace("sleep", "sleep 0 && sleep"))
     assert "identity" in answer(kongming, *call, status=2)["error"]["message"]
     fitted = answer(kongming, "fit", table)

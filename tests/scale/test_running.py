@@ -20,7 +20,12 @@ from kongming.campaigns.cluster_jobs import (
     timed_script,
 )
 from kongming.campaigns.experiments import open_runner
-from kongming.campaigns.local_machines import PROCS, LocalRunner, MachineGroups
+from kongming.campaigns.local_machines import (
+    PROCS,
+    LocalRunner,
+    MachineGroups,
+    refuse_other_share,
+)
 from kongming.records.application import Application, Metric
 from kongming.records.errors import InputError
 from kongming.scale.design.experiments import (
@@ -117,6 +122,15 @@ def test_without_control_groups_machines_are_processes(tmp_path: Path) -> None:
         assert measured.seconds is not None
         assert runner.reason == "there is no cpu controller that this process can see"
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_runs_on_machines_of_another_share_are_not_mixed() -> None:
+    # Tables of earlier versions do not say the share, and no table does of other runners.
+    known = ("cgroup", "process", "slurm", "", "cgroup 0.125", "cgroup 0.125")
+    refuse_other_share(known, 0.125)
+    refuse_other_share(known[:4], 0.5)
+    with pytest.raises(InputError, match=r"had 0.125 CPUs \(row 5\).*'0.5'.*: 0.125"):
+        refuse_other_share(known, 0.5)
 
 
 def test_one_machine_that_fails_fails_the_run(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def command(
     require("kongming explore run", "predict", "sklearn")
 
     from kongming.campaigns.exploration import Exploration
+    from kongming.campaigns.local_machines import refuse_other_share
     from kongming.campaigns.point_runners import MACHINES, check_machines
     from kongming.campaigns.point_templates import check_placeholders
     from kongming.explore import DecisionTreeProfiler, Space
@@ -188,6 +189,8 @@ def command(
     target = "seconds" if app.metric is None else "metric"
     table = RunsTable(out, space, target, identity=identity(app))
     try:
+        if machines and runner == "local":
+            refuse_other_share((run.how for run in table.runs), share)
         campaign = Exploration(profiler, table, costs=cost is None)
         with (
             measuring("kongming explore run", cpus, anyway=anyway),

@@ -37,9 +37,10 @@ class Experiment:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Result of a run. ``seconds`` is None if it failed, with the reason in ``error``. ``how``:
-    cgroup, process, slurm, ...; ``started_at`` is UTC in ISO 8601. ``metric`` is what the program
-    reports of itself, in its own unit; None where that was not read. ``timed_out``: it failed only
-    because it was ended at its time limit, as far as its runner can tell."""
+    cgroup with the CPUs of each machine, process, slurm, ...; ``started_at`` is UTC in ISO 8601.
+    ``metric`` is what the program reports of itself, in its own unit; None where that was not read.
+    ``timed_out``: it failed only because it was ended at its time limit, as far as its runner can
+    tell."""
 
     seconds: float | None
     how: str
@@ -92,7 +93,7 @@ def remaining(experiments: Sequence[Experiment], done: Counter[Configuration]) -
 
 
 class RunTable:
-    """The CSV file that runs are appended to and resumed from.
+    """The CSV file that runs are appended to and resumed from. ``hows`` are those of its rows.
 
     Raises:
         InputError: the file is a different table, belongs to another program, or cannot be written.
@@ -103,6 +104,7 @@ class RunTable:
         self.identity = identity
         self.columns: Sequence[str] = COLUMNS
         self.done: Counter[Configuration] = Counter()
+        self.hows: list[str] = []
         try:
             # At once, or a run would be measured for a table that cannot be written.
             is_new = not path.exists()
@@ -169,6 +171,7 @@ class RunTable:
                     "is not a configuration.", field=f"row {number}, column 'machines'"
                 ) from error
             self.done[at] += 1
+            self.hows.append(row["how"])
         if end < len(content):
             # The last row is incomplete, for example after a crash.
             os.truncate(self.path, end)
