@@ -144,9 +144,10 @@ def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
         space.encode([point])
     except ExploreError as error:
         concerned = error.dimensions or (str(error.field),)
-        # A dimension that exists under a condition may have no column.
-        known = [name for name in concerned if name in row.places] or [space.names[0]]
-        raise error.at(row.where(*known)) from error
+        # A dimension that exists under a condition may have no column, which may be what is wrong.
+        there = [name for name in concerned if name in row.places]
+        missing = [name for name in concerned if name in space.names]
+        raise error.at(row.where(*(there or missing or space.names[:1]))) from error
     measured = target_of(row, target)
     value = None if math.isnan(measured) else measured
     timed_out = value is None and row.text("status") == "timeout"

@@ -109,6 +109,15 @@ def test_texts_that_no_table_keeps_are_no_choices(dimension: Any, words: str) ->
         Space.from_dict({"n": [1, 2], "flag": dimension})
 
 
+@pytest.mark.parametrize("table", ["codec,seconds\nxz,1\n", "codec,level,seconds\nxz,,1\n"])
+def test_a_parameter_that_a_row_lacks_is_the_one_that_is_named(tmp_path: Path, table: str) -> None:
+    (tmp_path / "runs.csv").write_text(table)
+    level = {"from": 1, "to": 9, "when": "codec == 'xz'"}
+    space = Space.from_dict({"codec": {"choices": ["gz", "xz"]}, "level": level})
+    with pytest.raises(InputError, match=r"row 1 \(line 2\), column 'level': is missing"):
+        read_runs(tmp_path / "runs.csv", space)
+
+
 def test_the_target_is_no_parameter(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("n,seconds\n1,2\n2,3\n")
     space = Space.from_dict({"n": [1, 2]})
