@@ -113,6 +113,7 @@ def test_a_sample_keeps_shares_and_partitions(sample: Any, tmp_path: Path) -> No
     assert [key["buckets"] for key in report["keys"]] == [5, 5, 4]
     assert all(key["p"] > 0.05 for key in (*report["keys"], report["strata_test"]))
     assert report["strata_test"]["degrees_of_freedom"] > 20
+    assert report["significant_below"] == 0.05
 
     # A file for each partition of the table, with rows of that partition and no other.
     files = sorted(small.glob("part-*.parquet"))
@@ -151,9 +152,13 @@ def test_samples_of_two_tables_join_to_their_ratio(sample: Any, tmp_path: Path) 
     _orders(orders)
     _items(items)
     words = ("--ratio", "0.2", "--seed", "4")
-    done = sample(orders, "--out", str(tmp_path / "o"), "--join-key", "id", *words)
+    keys = ("--keys", "price,region")
+    done = sample(orders, "--out", str(tmp_path / "o"), "--join-key", "id", *keys, *words)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["attempts"] == 1
+    report = json.loads(done.stdout)
+    assert report["attempts"] == 1
+    # Of three tests, the strata's among them.
+    assert report["significant_below"] == pytest.approx(0.05 / 3)
     options = ("--format", "csv", "--join-key", "order")
     done = sample(items, "--out", str(tmp_path / "i"), *options, *words)
     assert done.returncode == 0, done.stderr

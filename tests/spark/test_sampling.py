@@ -11,11 +11,13 @@ from scipy import stats
 
 from kongming.spark.sampling.job import _settings
 from kongming.spark.sampling.strata import (
+    SIGNIFICANT,
     Clusters,
     chi_square_tail,
     distinct_edges,
     frequent,
     pearson,
+    significance_of_each,
 )
 from kongming.spark.written_values import size_bytes
 from tests.conftest import Kongming
@@ -98,6 +100,15 @@ def test_rare_bins_are_put_together_and_everything_is_not_tested() -> None:
     _, freedom, _ = pearson(full, {"a": 100, "rare0": 1})
     assert freedom == 1
     assert pearson(full, full) == (0.0, 0, 1.0)
+
+
+def test_tests_of_one_sample_refuse_a_fair_one_seldom_however_many_they_are() -> None:
+    assert significance_of_each(1, 1) == SIGNIFICANT
+    for tests in (2, 4, 20):
+        least = significance_of_each(tests, 1)
+        assert 0.95 <= (1.0 - least) ** tests < 0.952
+        # Where another sample is drawn instead, each test is as strict as one alone.
+        assert significance_of_each(tests, 5) == SIGNIFICANT
 
 
 def test_ties_share_a_bucket_and_rare_categories_the_last() -> None:

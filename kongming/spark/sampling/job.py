@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kongming.spark.sampling.strata import (
-    SIGNIFICANT,
     Clusters,
     distinct_edges,
     frequent,
     pearson,
+    significance_of_each,
 )
 
 NUMERIC = ("byte", "short", "integer", "long", "float", "double", "decimal", "date", "timestamp")
@@ -84,6 +84,8 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
     # tables that are joined would not match.
     join_key = request["join_key"]
     attempts = 1 if join_key else ATTEMPTS
+    # Of one key the strata are its buckets.
+    least = significance_of_each(len(keys) + 1 if len(keys) > 1 else 1, attempts)
     for attempt in range(attempts):
         seed = request["seed"] + attempt
         drawn = _drawn(table, request, seed).persist()
@@ -91,7 +93,7 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
             _test(key.name, key.kind, full[key.name], drawn, key.bucket, join_key) for key in keys
         ]
         of_strata = _test("strata", "strata", strata, drawn, sql.col(_STRATUM), join_key)
-        passed = all(test["p"] >= SIGNIFICANT for test in (*tests, of_strata))
+        passed = all(test["p"] >= least for test in (*tests, of_strata))
         sampled = drawn.count()
         if passed and sampled:
             break
@@ -119,6 +121,7 @@ def sample(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
         "strata": len(strata),
         "keys": tests,
         "strata_test": of_strata,
+        "significant_below": least,
         "join_key": join_key,
         "seed": seed,
         "attempts": attempt + 1,

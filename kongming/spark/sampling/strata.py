@@ -11,6 +11,7 @@ LEAST_EXPECTED = 5.0
 """Expected rows of a bin below which Pearson's approximation fails: such bins are put together."""
 
 SIGNIFICANT = 0.05
+"""Probability at which a fair sample is held to differ."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,16 @@ def pearson(
         if drawn / effect >= LEAST_EXPECTED * len(bins):
             statistic /= effect
     return statistic, freedom, chi_square_tail(statistic, freedom)
+
+
+def significance_of_each(tests: int, attempts: int) -> float:
+    """Return the p-value below which one of the tests of a sample says that it differs.
+
+    Where only one sample is taken, all of its tests together refuse a fair one no oftener than
+    ``SIGNIFICANT`` (Bonferroni; the first step of Holm, Scandinavian Journal of Statistics 6,
+    1979). Where another is drawn instead, each test may.
+    """
+    return SIGNIFICANT / tests if attempts == 1 else SIGNIFICANT
 
 
 def chi_square_tail(statistic: float, freedom: int) -> float:
