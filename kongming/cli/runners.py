@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import output
+from kongming.cli.float_range import FloatRange
 
 if TYPE_CHECKING:
     from kongming.probes.measuring import Holder
@@ -47,7 +48,7 @@ def share_option(where: str) -> Callable[..., Any]:
     """``--share X``: parameter ``share`` (float). ``where`` says which machines have it."""
     return click.option(
         "--share",
-        type=click.FloatRange(min=0.05, max=64.0),
+        type=FloatRange(min=0.05, max=64.0),
         default=0.125,
         show_default=True,
         help=f"{where}: CPUs per machine.",

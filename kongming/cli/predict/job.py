@@ -13,6 +13,7 @@ import click
 
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server, asks_server
+from kongming.cli.float_range import FloatRange
 from kongming.cli.predict.prediction_view import (
     median_text,
     runtime_text,
@@ -135,7 +136,7 @@ def _names(texts: Sequence[str]) -> tuple[str, ...]:
 _OPTIONS = (
     click.option(
         "--iterations",
-        type=click.FloatRange(min=1.0),
+        type=FloatRange(min=1.0),
         help="Number of iterations, for a scale model of one iteration.",
     ),
     click.option(

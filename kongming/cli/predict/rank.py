@@ -10,6 +10,7 @@ from kongming import quantities
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, prediction_service, server_options
+from kongming.cli.float_range import FloatRange
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.left_out import left_out
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from kongming.records.answers import NodeReport, Ranking
     from kongming.rpc.protocol import PredictionService
 
-_WEIGHT = click.FloatRange(min=0.0, max=1e6)
-_LIMIT = click.FloatRange(min=1.0, max=1e6)
+_WEIGHT = FloatRange(min=0.0, max=1e6)
+_LIMIT = FloatRange(min=1.0, max=1e6)
 
 
 @click.command(

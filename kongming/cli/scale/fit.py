@@ -11,6 +11,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.cli.float_range import FloatRange
 from kongming.cli.scale import options as scale_options
 from kongming.cli.scale import storing
 from kongming.cli.shares import Share
@@ -73,7 +74,7 @@ KINDS = (
 @click.option("--drop-first", is_flag=True, help="Leave out each configuration's first run.")
 @click.option(
     "--memory-load",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=FloatRange(min=0.0, min_open=True),
     metavar="X",
     help="The scale per machine that fits into memory: there are no predictions beyond it.",
 )

@@ -9,6 +9,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.cli.float_range import FloatRange
 from kongming.cli.shares import FRACTION
 from kongming.quantities import per_cent
 
@@ -100,7 +101,7 @@ def drop(fingerprints: Sequence[Path], keep: int, families: str | None, as_json:
 )
 @click.option(
     "--target",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=FloatRange(min=0.0, min_open=True),
     default=1.1,
     show_default=True,
     help="Maximum time of the slowest kept machine, as a multiple of the typical machine's.",

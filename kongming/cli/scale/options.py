@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kongming.cli import options
+from kongming.cli.float_range import FloatRange
 from kongming.cli.shares import FRACTION, Share
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def question_options(function: _Function) -> _Function:
         ),
         click.option(
             "--iterations",
-            type=click.FloatRange(min=1.0),
+            type=FloatRange(min=1.0),
             help="Number of iterations, for a model of one iteration.",
         ),
         click.option(
@@ -228,7 +229,7 @@ context_option = click.option(
 
 items_option = click.option(
     "--items",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=FloatRange(min=0.0, min_open=True),
     metavar="N",
     help="Items of the input at scale 1: n = scale x N. The terms nlogn and nlog2n need it.",
 )

@@ -13,6 +13,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
+from kongming.cli.float_range import FloatRange
 from kongming.cli.scale import options as scale_options
 from kongming.cli.shares import FRACTION
 from kongming.quantities import count, exact_percent, per_cent
@@ -251,7 +252,7 @@ def show_curve(request: scale_options.CurveOptions) -> None:
 )
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=FloatRange(min=0.0, min_open=True),
     metavar="MONEY",
     help="Choose the fastest that costs at most this.",
 )

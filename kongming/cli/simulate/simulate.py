@@ -14,6 +14,7 @@ import click
 from kongming.campaigns.study_inputs import STORE, Source
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.cli.float_range import FloatRange
 from kongming.cli.shares import Share
 from kongming.quantities import DECIMAL_MARK, parse_share, with_point
 from kongming.records.fingerprint import PLACEMENTS
@@ -95,14 +96,14 @@ class Jobs:
 )
 @click.option(
     "--zipf",
-    type=click.FloatRange(min=0.0),
+    type=FloatRange(min=0.0),
     default=1.0,
     show_default=True,
     help="Exponent of the frequencies of applications in generated jobs; 0 is uniform.",
 )
 @click.option(
     "--burst",
-    type=click.FloatRange(min=1.0),
+    type=FloatRange(min=1.0),
     default=10.0,
     show_default=True,
     help="Mean number of jobs per burst.",
@@ -146,7 +147,7 @@ class Jobs:
 @click.option("--model", default="auto", metavar="NAME", help="Model of the predictions.")
 @click.option(
     "--prediction-error",
-    type=click.FloatRange(min=0.0),
+    type=FloatRange(min=0.0),
     default=None,
     metavar="E",
     help="Use no model, but measured slowdowns with random errors of this standard "
@@ -168,14 +169,14 @@ class Jobs:
 )
 @click.option(
     "--limit",
-    type=click.FloatRange(min=1.0),
+    type=FloatRange(min=1.0),
     default=1.2,
     show_default=True,
     help="Slowdown limit of jobs without one in the trace; inf for none.",
 )
 @click.option(
     "--patience",
-    type=click.FloatRange(min=0.0),
+    type=FloatRange(min=0.0),
     default=1.0,
     show_default=True,
     help="After waiting this multiple of its own work, a job takes the best free slot "

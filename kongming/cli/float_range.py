@@ -1,0 +1,20 @@
+"""The range of a number on the command line."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+
+class FloatRange(click.FloatRange):
+    """As click's, which takes "nan": it is neither below a range nor above."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
