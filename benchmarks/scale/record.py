@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from kongming.campaigns.local_machines import LocalRunner
+from kongming.campaigns.local_machines import LocalRunner, on_groups
 from kongming.profiling.plans.identity import identity
 from kongming.records.application import Application
 from kongming.scale.design.experiments import Experiment, RunTable, remaining
@@ -79,7 +79,7 @@ def main() -> int:
                 failed += 1
                 print(f"{name} on {each.at} failed: {measured.error}", file=sys.stderr)
                 continue
-            if measured.how != "cgroup":
+            if not on_groups(measured.how):
                 print("Control groups cannot be written: these are no machines.", file=sys.stderr)
                 return 1
             tables[name].add(each, measured)

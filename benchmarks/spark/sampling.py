@@ -58,7 +58,7 @@ OTHER_SEED = 1000
 """Added to the seed of a sample that was refused."""
 
 MOST_TRIES = 5
-"""Samples of one seed, of which about one in twenty is refused where they are fair."""
+"""Samples of both tables with one seed; fair ones are refused one time in ten."""
 
 Log = tuple[str, int, Path]
 """A kind of data, a seed or repeat, and where the log is."""

@@ -29,23 +29,39 @@ GROUP = "cgroup"
 Earlier tables lack the CPUs."""
 
 
+def on_groups(how: str) -> bool:
+    """Return whether a run was measured on machines that are control groups."""
+    return how.partition(" ")[0] == GROUP
+
+
 def refuse_other_share(hows: Iterable[str], share: float) -> None:
     """Refuse a table whose runs had machines with another number of CPUs than ``share``; ``hows``
     are its rows'.
 
     Raises:
-        InputError: there is such a row.
+        InputError: there is such a row, or one whose number of CPUs is none.
     """
     for number, how in enumerate(hows, 1):
-        kind, _, cpus = how.partition(" ")
-        if kind == GROUP and cpus not in ("", f"{share:g}"):
+        cpus = how.partition(" ")[2].strip() if on_groups(how) else ""
+        if not cpus:
+            continue
+        try:
+            other = f"{float(cpus):g}"
+        except ValueError as error:
             raise InputError(
-                f"The machines of the table had {cpus} CPUs (row {number}).",
+                "has no number of CPUs.",
+                field=f"row {number}, column 'how'",
+                value=how,
+                allowed=f"as '{GROUP} {share:g}'",
+            ) from error
+        if other != f"{share:g}":
+            raise InputError(
+                f"The machines of the table had {other} CPUs (row {number}).",
                 field="--share",
                 value=f"{share:g}",
-                allowed=cpus,
-                hint="Give the same --share, or choose another file with --out: runs on two kinds "
-                "of machines are not mixed.",
+                allowed=other,
+                hint="Give the same --share, or choose another file with --out: runs on machines "
+                "with other CPUs are not mixed.",
             )
 
 

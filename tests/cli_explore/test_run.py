@@ -271,7 +271,9 @@ def test_machines_and_scale_use_the_runners_of_scale_run(
     assert json.loads(fitted.stdout)["runs"] == 8
     complete = (tmp_path / "runs.csv").read_text()
     (tmp_path / "runs.csv").write_text(complete.replace("process", "cgroup 0.125"))
-    refused = run(kongming, *args, "--budget", "10", "--share", "0.25", status=2)
+    # All ten are there.
+    assert run(kongming, *args, "--budget", "10", "--share", "0.25")["resumed"] == 10
+    refused = run(kongming, *args, "--budget", "11", "--share", "0.25", status=2)
     assert "--share: The machines of the table had 0.125 CPUs" in refused["error"]["message"]
     refused = run(kongming, *args, "--budget", "10", "--jobs", "2", status=2)
     assert "one after the other" in refused["error"]["message"]

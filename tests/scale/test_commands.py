@@ -225,6 +225,7 @@ def test_design_run_fit(kongming: Kongming, tmp_path: Path) -> None:
     complete = table.read_text()
     group = complete.replace("process", "cgroup 0.125").replace("cgroup 0.125", "cgroup 0.5")
     table.write_text("".join(group.splitlines(keepends=True)[:-1]))
+    assert "'nan' is not a number" in kongming("scale", *call, "--share", "nan").stderr
     message = answer(kongming, *call, status=2)["error"]["message"]
     assert "--share: The machines of the table had 0.5 CPUs (row 1)" in message
     # Nothing is mixed where nothing is left to run.

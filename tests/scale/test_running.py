@@ -24,6 +24,7 @@ from kongming.campaigns.local_machines import (
     PROCS,
     LocalRunner,
     MachineGroups,
+    on_groups,
     refuse_other_share,
 )
 from kongming.records.application import Application, Metric
@@ -104,6 +105,8 @@ def test_rows_have_the_columns_of_their_table(tmp_path: Path) -> None:
     )
     RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", "now"))
     assert path.read_text().splitlines()[-1] == ",1.500000,4,0.1,process,aaaa,now"
+    path.write_text("machines,scale,seconds,identity,started_at,how\n4,0.1,1,aaaa\n")
+    assert RunTable(path, "aaaa").hows == [""]
 
 
 def test_a_scale_of_many_digits_is_run_once(tmp_path: Path) -> None:
@@ -131,6 +134,11 @@ def test_runs_on_machines_of_another_share_are_not_mixed() -> None:
     refuse_other_share(known[:4], 0.5)
     with pytest.raises(InputError, match=r"had 0.125 CPUs \(row 5\).*'0.5'.*: 0.125"):
         refuse_other_share(known, 0.5)
+    # As written by hand.
+    refuse_other_share(["cgroup 0.10", "cgroup  1e-1 "], 0.1)
+    for cpus in ("0,1", "many"):
+        with pytest.raises(InputError, match="row 1, column 'how': has no number of CPUs"):
+            refuse_other_share([f"cgroup {cpus}"], 0.1)
 
 
 def test_one_machine_that_fails_fails_the_run(tmp_path: Path) -> None:
@@ -185,7 +193,10 @@ def test_a_machine_is_an_eighth_of_a_cpu(tmp_path: Path) -> None:
     assert not any(folder.exists() for folder in folders)
     app = Application("job", f'echo "entered ${PROCS}"', check="entered .*:.*cgroup.procs")
     with LocalRunner(app, tmp_path) as runner:
-        assert runner.run(Experiment(Configuration(2, 1.0))).error is None
+        measured = runner.run(Experiment(Configuration(2, 1.0)))
+    assert measured.error is None
+    assert on_groups(measured.how)
+    assert measured.how == "cgroup 0.125"
 
 
 def _share(folder: Path) -> float:

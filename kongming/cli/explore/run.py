@@ -189,9 +189,9 @@ def command(
     target = "seconds" if app.metric is None else "metric"
     table = RunsTable(out, space, target, identity=identity(app))
     try:
-        if machines and runner == "local":
-            refuse_other_share((run.how for run in table.runs), share)
         campaign = Exploration(profiler, table, costs=cost is None)
+        if machines and runner == "local" and not profiler.is_spent:
+            refuse_other_share((run.how for run in table.runs), share)
         with (
             measuring("kongming explore run", cpus, anyway=anyway),
             running,

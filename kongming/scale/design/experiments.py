@@ -171,7 +171,7 @@ class RunTable:
                     "is not a configuration.", field=f"row {number}, column 'machines'"
                 ) from error
             self.done[at] += 1
-            self.hows.append(row["how"])
+            self.hows.append(row["how"] or "")
         if end < len(content):
             # The last row is incomplete, for example after a crash.
             os.truncate(self.path, end)
