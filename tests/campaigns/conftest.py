@@ -32,7 +32,7 @@ LOADED = f"{sys.executable} -IS {PROGRAMS}/loaded.py $IO"
 
 COUNT = """
 [apps.count]
-command = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+command = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
 """
 RATE = f"""
 [apps.rate] # half as fast under load
