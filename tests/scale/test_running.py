@@ -106,7 +106,9 @@ def test_rows_have_the_columns_of_their_table(tmp_path: Path) -> None:
     RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", "now"))
     assert path.read_text().splitlines()[-1] == ",1.500000,4,0.1,process,aaaa,now"
     path.write_text("machines,scale,seconds,identity,started_at,how\n4,0.1,1,aaaa\n")
-    assert RunTable(path, "aaaa").hows == [""]
+    table = RunTable(path, "aaaa")
+    table.add(Experiment(AT), Measured(1.5, "cgroup 0.125", "now"))
+    assert table.hows == ["", "cgroup 0.125"]
 
 
 def test_a_scale_of_many_digits_is_run_once(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ class RunTable:
             file.flush()
             os.fsync(file.fileno())
         self.done[experiment.at] += 1
+        self.hows.append(measured.how)
 
     def _resume(self, content: bytes) -> None:
         end = content.rfind(b"\n") + 1
