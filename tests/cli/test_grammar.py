@@ -183,14 +183,25 @@ def options() -> Iterator[tuple[str, click.Option]]:
                 yield f"{name} {parameter.opts[0]}", parameter
 
 
+BARE = (click.types.FloatParamType, click.FloatRange)
+
+
+def test_no_option_takes_nan() -> None:
+    numbers = [(name, option.type) for name, option in options() if isinstance(option.type, BARE)]
+    assert len(numbers) > 10
+    for name, kind in numbers:
+        for text in ("nan", "-NaN"):
+            with pytest.raises(click.BadParameter):
+                pytest.fail(f"{name} is {kind.convert(text, None, None)}")
+
+
 def test_every_duration_and_share_has_the_grammar() -> None:
     """No option takes seconds, minutes or per cent as a bare number of its own kind."""
-    bare = (click.types.FloatParamType, click.FloatRange)
     words = re.compile("seconds|minutes|per cent|probability|share of", re.IGNORECASE)
     wrong = [
         name
         for name, option in options()
-        if isinstance(option.type, bare) and words.search(f"{option.metavar} {option.help}")
+        if isinstance(option.type, BARE) and words.search(f"{option.metavar} {option.help}")
     ]
     assert wrong == []
 
