@@ -64,10 +64,27 @@ def replays(world: World, policy: str, how: ReplaySettings, seeds: int) -> list[
 
 def over_seeds(run: Callable[..., T], given: tuple[Any, ...], seeds: int) -> list[T]:
     """What ``run`` returns for ``given`` and each seed below ``seeds``."""
-    if HOW.keep is not None:
-        # What other code stored is no result of the present code.
-        run = Memory(HOW.keep / _code(), verbose=0, compress=True).cache(run)
-    return list(Parallel(HOW.jobs)(delayed(run)(*given, seed) for seed in range(seeds)))
+    if HOW.keep is None:
+        return list(Parallel(HOW.jobs)(delayed(run)(*given, seed) for seed in range(seeds)))
+    # What other code stored is no result of the present code.
+    memory = Memory(HOW.keep / _code(), verbose=0, compress=True)
+    cached = memory.cache(_run, ignore=["run", "given"])
+    key = (f"{run.__module__}.{run.__qualname__}", *map(_content, given))
+    return list(Parallel(HOW.jobs)(delayed(cached)(key, seed, run, given) for seed in range(seeds)))
+
+
+def _run(key: tuple[Any, ...], seed: int, run: Callable[..., T], given: tuple[Any, ...]) -> T:
+    """``run`` by a ``key`` of its own, under which its result is kept."""
+    return run(*given, seed)
+
+
+def _content(argument: Any) -> Any:
+    """An argument as a part of a key: a world remembers what it was used for, and its pickle is
+    another then."""
+    if not isinstance(argument, World):
+        return argument
+    table, costs = argument.table, argument.costs
+    return (*map(str, table.points), *map(str, table.errors), table.values, costs, argument.priced)
 
 
 def _code() -> str:
