@@ -18,7 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-from kongming.campaigns.local_machines import LocalRunner, on_groups
+from kongming.campaigns.local_machines import LocalRunner
+from kongming.campaigns.other_machines import on_groups
 from kongming.profiling.plans.identity import identity
 from kongming.records.application import Application
 from kongming.scale.design.experiments import Experiment, RunTable, remaining

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from kongming.campaigns.other_machines import GROUP, PROCESS
 from kongming.profiling.runs.outcome import judge
 from kongming.profiling.runs.runner import Runner
 from kongming.profiling.seat_groups import CpuGroups, group_names
@@ -22,47 +22,6 @@ PERIOD_US = 20_000
 
 PROCS = "KONGMING_MACHINE_PROCS"
 """Environment variable: the files by which a worker enters its machine, separated by colons."""
-
-
-GROUP = "cgroup"
-"""How a run was measured on machines that are control groups: this, and the CPUs of each.
-Earlier tables lack the CPUs."""
-
-
-def on_groups(how: str) -> bool:
-    """Return whether a run was measured on machines that are control groups."""
-    return how.partition(" ")[0] == GROUP
-
-
-def refuse_other_share(hows: Iterable[str], share: float) -> None:
-    """Refuse a table whose runs had machines with another number of CPUs than ``share``; ``hows``
-    are its rows'.
-
-    Raises:
-        InputError: there is such a row, or one whose number of CPUs is none.
-    """
-    for number, how in enumerate(hows, 1):
-        cpus = how.partition(" ")[2].strip() if on_groups(how) else ""
-        if not cpus:
-            continue
-        try:
-            other = f"{float(cpus):g}"
-        except ValueError as error:
-            raise InputError(
-                "has no number of CPUs.",
-                field=f"row {number}, column 'how'",
-                value=how,
-                allowed=f"as '{GROUP} {share:g}'",
-            ) from error
-        if other != f"{share:g}":
-            raise InputError(
-                f"The machines of the table had {other} CPUs (row {number}).",
-                field="--share",
-                value=f"{share:g}",
-                allowed=other,
-                hint="Give the same --share, or choose another file with --out: runs on machines "
-                "with other CPUs are not mixed.",
-            )
 
 
 class MachineGroups(CpuGroups):
@@ -127,10 +86,10 @@ class LocalRunner:
         try:
             runner = self._runner(experiment)
         except ApplicationRunError as error:
-            return Measured(None, "process", started_at, str(error))
+            return Measured(None, PROCESS, started_at, str(error))
         with MachineGroups(experiment.machines, self._share, self._root) as groups:
             self.reason = groups.reason
-            how = f"{GROUP} {self._share:g}" if groups.active else "process"
+            how = f"{GROUP} {self._share:g}" if groups.active else PROCESS
             if self._app.ranked:
                 return self._ranks(runner, experiment, groups, how, started_at)
             env = dict(self._app.env)

@@ -24,9 +24,8 @@ from kongming.campaigns.local_machines import (
     PROCS,
     LocalRunner,
     MachineGroups,
-    on_groups,
-    refuse_other_share,
 )
+from kongming.campaigns.other_machines import mixed_machines, on_groups, refuse_other_machines
 from kongming.records.application import Application, Metric
 from kongming.records.errors import InputError
 from kongming.scale.design.experiments import (
@@ -130,17 +129,33 @@ def test_without_control_groups_machines_are_processes(tmp_path: Path) -> None:
 
 
 def test_runs_on_machines_of_another_share_are_not_mixed() -> None:
-    # Tables of earlier versions do not say the share, and no table does of other runners.
-    known = ("cgroup", "process", "slurm", "", "cgroup 0.125", "cgroup 0.125")
-    refuse_other_share(known, 0.125)
-    refuse_other_share(known[:4], 0.5)
+    # Tables of earlier versions do not say the share.
+    known = ("cgroup", "process", "by hand", "", "cgroup 0.125", "cgroup 0.125")
+    refuse_other_machines(known, "local", 0.125)
+    refuse_other_machines(known[:4], "local", 0.5)
     with pytest.raises(InputError, match=r"had 0.125 CPUs \(row 5\).*'0.5'.*: 0.125"):
-        refuse_other_share(known, 0.5)
+        refuse_other_machines(known, "local", 0.5)
     # As written by hand.
-    refuse_other_share(["cgroup 0.10", "cgroup  1e-1 "], 0.1)
+    refuse_other_machines(["cgroup 0.10", "cgroup  1e-1 "], "local", 0.1)
     for cpus in ("0,1", "many"):
         with pytest.raises(InputError, match="row 1, column 'how': has no number of CPUs"):
-            refuse_other_share([f"cgroup {cpus}"], 0.1)
+            refuse_other_machines([f"cgroup {cpus}"], "local", 0.1)
+
+
+def test_runs_on_machines_of_another_runner_are_not_mixed() -> None:
+    for runner in ("slurm", "kubernetes"):
+        refuse_other_machines(["", "by hand", runner], runner, 0.125)
+        for hows in (["cgroup"], ["process"], ["", "cgroup 0.125"]):
+            message = f"--runner: The machines of the table are those of local .*'{runner}'.*local"
+            with pytest.raises(InputError, match=message):
+                refuse_other_machines(hows, runner, 0.125)
+        with pytest.raises(InputError, match=rf"those of {runner} \(row 2\)"):
+            refuse_other_machines(["process", runner], "local", 0.125)
+    assert mixed_machines(["", "process", "slurm"]) is None
+    assert mixed_machines(["cgroup", "cgroup 0.5"]) is None
+    warning = mixed_machines(["process", "cgroup 0.5", "process"])
+    assert warning is not None
+    assert "in 1 of its runs they were control groups, in 2 processes" in warning
 
 
 def test_one_machine_that_fails_fails_the_run(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def command(
     require("kongming explore run", "predict", "sklearn")
 
     from kongming.campaigns.exploration import Exploration
-    from kongming.campaigns.local_machines import refuse_other_share
+    from kongming.campaigns.other_machines import mixed_machines, refuse_other_machines
     from kongming.campaigns.point_runners import MACHINES, check_machines
     from kongming.campaigns.point_templates import check_placeholders
     from kongming.explore import DecisionTreeProfiler, Space
@@ -190,8 +190,8 @@ def command(
     table = RunsTable(out, space, target, identity=identity(app))
     try:
         campaign = Exploration(profiler, table, costs=cost is None)
-        if machines and runner == "local" and not profiler.is_spent:
-            refuse_other_share((run.how for run in table.runs), share)
+        if machines and not profiler.is_spent:
+            refuse_other_machines([run.how for run in table.runs], runner, share)
         with (
             measuring("kongming explore run", cpus, anyway=anyway),
             running,
@@ -210,6 +210,10 @@ def command(
     finally:
         table.close()
     warnings = runners.disturbed_warnings(other)
+    if (
+        mixed := mixed_machines([run.how for run in table.runs if run.value is not None])
+    ) is not None:
+        warnings.append(mixed)
     failed = sum(run.status == "failed" for run in table.runs)
     ended = sum(run.status == "timeout" for run in table.runs)
     if profiler.points_left == 0 and profiler.spent < most:

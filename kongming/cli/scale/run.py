@@ -80,7 +80,7 @@ def command(
     command resumes an interrupted measurement. Exit status 1 when a run failed.
     """
     from kongming.campaigns.experiments import ExperimentCampaign, open_runner
-    from kongming.campaigns.local_machines import refuse_other_share
+    from kongming.campaigns.other_machines import mixed_machines, refuse_other_machines
     from kongming.probes.measuring import disturbed_since, measuring
     from kongming.records.errors import InputError
     from kongming.scale.design.planning import configuration, read_design
@@ -106,8 +106,8 @@ def command(
     wanted = [(at, times * repeats) for at, times in wanted]
     campaign = ExperimentCampaign.begin(app, wanted, out or Path(f"{name}-runs.csv"), seed=seed)
     left = campaign.left
-    if runner == "local" and left:
-        refuse_other_share(campaign.table.hows, share)
+    if left:
+        refuse_other_machines(campaign.table.hows, runner, share)
     # Machines of a cluster have locks of their own.
     cpus = None if runner == "local" and left else ()
     with (
@@ -132,6 +132,8 @@ def command(
     warnings = runners.disturbed_warnings(other)
     if runner == "local" and left and reason not in (None, "left"):
         warnings.append(f"machines are processes without CPU limits: {reason}")
+    if (mixed := mixed_machines(campaign.table.hows)) is not None:
+        warnings.append(mixed)
     if runner == "local" and left:
         from kongming.probes.node import node_facts
 
