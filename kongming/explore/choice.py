@@ -16,7 +16,7 @@ from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension
 from kongming.explore.features import Features, Scales
 from kongming.explore.learners import LEARNERS
-from kongming.explore.learners.projected_process import RUNS_EACH
+from kongming.explore.learners.projected_process import RUNS_EACH, ProjectedProcess
 
 _FOLDS = 5
 _LOST = 4.0
@@ -41,6 +41,10 @@ FEWEST = {"perceptrons": 6, "boosting": 20, "gaussian_process": 4, "projections"
 _MARGIN = {"projections": float(np.log(4.0))}
 """By how much the logarithm of a learner's error must be below others': it has many numbers for its
 runs, and its held-out errors were chosen by what was left out."""
+_PROVED, _DOUBTFUL = 40.0, 10.0
+"""Evidence of a process along directions over that of one along the dimensions, of the same values:
+from where on it needs no margin, and below which it is not taken. A few runs left out are most of
+what shows a narrow ridge, so that held-out errors hardly tell its directions; likelihoods do."""
 _MOST = 1200
 """Points by which learners are compared; what is chosen is fitted to all."""
 
@@ -76,6 +80,7 @@ class _Variant:
     scales: Scales
     log_target: bool
     held_out: Floats
+    margin: float
 
 
 def choose(
@@ -135,11 +140,20 @@ def choose(
         if outcome is None:
             continue
         held_out, learner = outcome
-        variants.append(_Variant(name, scales, log_target, held_out))
+        margin = _MARGIN.get(name, 0.0)
+        plain = fitted.get(("gaussian_process", scales, log_target))
+        if isinstance(learner, ProjectedProcess) and plain is not None:
+            gain = learner.evidence - plain.evidence
+            if not gain >= _DOUBTFUL:
+                continue
+            if gain >= _PROVED:
+                held_out = _raw(learner.along_directions(folds), log_target, limits)
+                margin = 0.0
+        variants.append(_Variant(name, scales, log_target, held_out, margin))
         if learner is not None:
             fitted[key] = learner
         # With its margin: what may not be taken for its error must not drop others by it.
-        best = min(best, loss(values, held_out, shares) + _MARGIN.get(name, 0.0))
+        best = min(best, loss(values, held_out, shares) + margin)
     winner = _best(variants, values, shares, loss, np.ones(len(values), dtype=np.bool_))
     key = winner.name, winner.scales, winner.log_target
     features = sets[winner.scales]
@@ -297,7 +311,7 @@ def _best(
 ) -> _Variant:
     """The variant that errs least on these rows, margins counted."""
     losses = [
-        loss(values[rows], variant.held_out[rows], shares[rows]) + _MARGIN.get(variant.name, 0.0)
+        loss(values[rows], variant.held_out[rows], shares[rows]) + variant.margin
         for variant in variants
     ]
     return variants[int(np.argmin(losses))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy.optimize import approx_fprime
 
 from kongming.arrays import Floats
@@ -60,6 +61,33 @@ def test_it_is_chosen_where_a_sum_explains_and_not_where_each_dimension_does() -
     x = np.random.default_rng(5).uniform(size=(60, 4))
     assert chosen_for(2.0 + hat(x), x) == "projections"
     assert chosen_for(2.0 + np.exp(-4.0 * ((x - 0.5) ** 2).sum(axis=1)), x) == "gaussian_process"
+
+
+def kink(x: Floats) -> Floats:
+    """Largest in two opposite corners, so that what a few runs there show no others do."""
+    return np.asarray(2.0 + np.exp(np.abs(2.5 * (x - 0.5) @ WEIGHTS)))
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_likelihoods_prove_what_left_out_runs_do_not(seed: int) -> None:
+    rng = np.random.default_rng([seed, 7])
+    x, at = rng.beta(0.25, 0.25, size=(48, 4)), rng.uniform(size=(500, 4))
+    errors = {
+        name: error(name, x, kink(x), at, kink(at)) for name in ("gaussian_process", "projections")
+    }
+    assert errors["projections"] < 0.1 * errors["gaussian_process"]
+    assert chosen_for(kink(x), x, seed) == "projections"
+
+
+def test_directions_are_no_evidence_where_there_is_nothing() -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x, y = rng.uniform(size=(40, 3)), rng.normal(size=40)
+        plain, along = (
+            LEARNERS[name](seed=seed).fit(x, y).evidence
+            for name in ("gaussian_process", "projections")
+        )
+        assert along < plain
 
 
 def test_with_more_columns_than_runs_noise_is_not_learned() -> None:

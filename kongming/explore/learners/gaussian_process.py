@@ -120,6 +120,20 @@ class GaussianProcess:
         self._amplitude, self.noise = float(np.exp(best[2][d])), float(np.exp(best[2][d + 1]))
 
     @property
+    def evidence(self) -> float:
+        """Log likelihood of the runs, less what as many numbers as were chosen by it gain by chance
+        (Schwarz 1978). Comparable between processes of the same values."""
+        likelihood = negative_log_likelihood(self.covariance(self._X, self._X), self.noise, self._y)
+        if likelihood is None:
+            return -np.inf
+        return -likelihood[0] - 0.5 * self._numbers * float(np.log(len(self._y)))
+
+    @property
+    def _numbers(self) -> int:
+        """Numbers that the likelihood chose."""
+        return len(self._lengths) + 2
+
+    @property
     def prior_variance(self) -> float:
         """Of every point, before any run, in units of the target's variance."""
         return self._amplitude

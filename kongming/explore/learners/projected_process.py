@@ -45,12 +45,16 @@ class ProjectedProcess(GaussianProcess):
         misses are enlarged by the share of runs that their numbers take up. Where that is more than
         a half they are chosen anew without each fold: along directions with as many numbers as runs
         any values are interpolated, and no factor makes up for that."""
-        n = len(self._y)
-        numbers = self._directions.size + 2
+        n, numbers = len(self._y), self._numbers
         values = self._mean + self._scale * self._y
         if 2 * numbers > n:
             return self._refitted(values, folds)
-        return np.asarray(values - (values - super().held_out(folds)) * n / (n - numbers))
+        return np.asarray(values - (values - self.along_directions(folds)) * n / (n - numbers))
+
+    def along_directions(self, folds: np.ndarray) -> Floats:
+        """The prediction of each run by the runs of the other (n,) ``folds``, along the directions
+        that all runs chose: for directions that are proved otherwise."""
+        return super().held_out(folds)
 
     def _refitted(self, values: Floats, folds: np.ndarray) -> Floats:
         """The prediction of each run by a process that was fitted to the other (n,) ``folds``."""
@@ -60,6 +64,10 @@ class ProjectedProcess(GaussianProcess):
             rest = type(self)(self.seed, self._groups, self.steps, self.most_tuned)
             predicted[rows] = rest.fit(self._X[~rows], values[~rows]).predict(self._X[rows])
         return predicted
+
+    @property
+    def _numbers(self) -> int:
+        return self._directions.size + 2
 
     def stretched(self, X: Floats) -> Floats:
         """(n, directions): projections, in units of their length scales."""
