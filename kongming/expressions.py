@@ -218,6 +218,9 @@ def _check_comparison(
         members = isinstance(op, ast.In | ast.NotIn)
         if members and not isinstance(right, ast.Tuple | ast.List):
             raise grammar.refused(ast.unparse(right))
+        if not members and not isinstance(op, ast.Eq | ast.NotEq) and type(op) not in _COMPARISONS:
+            # "is" and "is not", which compare objects in Python.
+            raise grammar.refused(ast.unparse(ast.Compare(left, [op], [right])))
         rights = right.elts if isinstance(right, ast.Tuple | ast.List) and members else [right]
         named = [
             side.id

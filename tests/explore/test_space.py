@@ -129,6 +129,8 @@ def test_what_is_forbidden_below_a_header_is_no_parameter(tmp_path: Path) -> Non
         ({"a": [1, 2]}, ["b > 1"], ["forbid[0]", "'b > 1'"]),
         ({"a": [1, 2]}, ["a >"], ["forbid[0]", "'a >'"]),
         ({"a": [1, 2]}, ["__import__('os')"], ["forbid[0]"]),
+        ({"a": [1, 2]}, ["a is 2"], ["forbid[0]", "'a is 2'", "=="]),
+        ({"a": [True, False]}, ["a is not True"], ["forbid[0]", "'a is not True'"]),
         ({"a": ["x", "y"]}, ["a == 'z'"], ["forbid[0]", "'z'", "x, y"]),
         ({"a": [1, 2], "b": [1, 2]}, ["a > 0", "b > 1"], ["forbid[0]", "every point", "'a > 0'"]),
         ({"a": [1, 2]}, ["a < 2", "a >= 2"], ["forbid[0], forbid[1]", "every point"]),
