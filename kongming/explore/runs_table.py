@@ -24,6 +24,7 @@ from kongming.explore import Space
 from kongming.explore.dimensions import Dimension, Value
 from kongming.explore.errors import ExploreError
 from kongming.explore.measured_table import RECORD, finite, number, target_of
+from kongming.explore.settings import LARGEST, within
 from kongming.line_file import LineFile
 from kongming.records.errors import InputError
 
@@ -156,12 +157,21 @@ def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
     return PointRun(
         point=point,
         value=value,
-        cost=number(row, cost) if row.text(cost) else None,
+        cost=_cost(row, cost),
         error=None if value is not None else row.text("error") or "no value",
         limit=row.optional(bound) if timed_out else None,
         how=row.text("how"),
         started_at=row.text("started_at"),
     )
+
+
+def _cost(row: Row, column: str) -> float | None:
+    if not row.text(column):
+        return None
+    try:
+        return within(number(row, column), column, 0.0, LARGEST)
+    except ExploreError as error:
+        raise error.at(row.where(column)) from error
 
 
 class RunsTable:

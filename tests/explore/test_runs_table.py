@@ -118,6 +118,13 @@ def test_a_parameter_that_a_row_lacks_is_the_one_that_is_named(tmp_path: Path, t
         read_runs(tmp_path / "runs.csv", space)
 
 
+@pytest.mark.parametrize("cost", ["-1", "1e300", "x"])
+def test_a_cost_that_is_none_is_named_by_its_row(tmp_path: Path, cost: str) -> None:
+    (tmp_path / "runs.csv").write_text(f"n,seconds,cost\n1,2,3\n2,3,{cost}\n")
+    with pytest.raises(InputError, match=r"row 2 \(line 3\), column 'cost': is.*Allowed: "):
+        read_runs(tmp_path / "runs.csv", Space.from_dict({"n": [1, 2]}))
+
+
 def test_the_target_is_no_parameter(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("n,seconds\n1,2\n2,3\n")
     space = Space.from_dict({"n": [1, 2]})
