@@ -174,7 +174,9 @@ class Dimension:
             )
             return shown if len(self.values) <= 12 else f"{shown}, ..."
         kind = "a whole number" if self.kind == "integer" else "a number"
-        return f"{kind} from {self.low:g} to {self.high:g}"
+        # Every digit: a value next to an end is allowed or not by the last of them.
+        low, high = (f"{end:.15g}" for end in (self.low, self.high))
+        return f"{kind} from {low} to {high}"
 
     def _no_value(self, value: object) -> ExploreError:
         return ExploreError(
@@ -314,7 +316,12 @@ def _range(name: str, kind: str, spec: Mapping[str, Any], when: str | None) -> D
     if kind not in ("integer", "real"):
         raise ExploreError("is no type of a range.", field=f"{name}.type", value=kind)
     if kind == "integer" and (low % 1 or high % 1 or max(abs(low), abs(high)) > MOST_INTEGERS):
-        raise ExploreError("has an end that is no whole number.", field=name, value=[low, high])
+        raise ExploreError(
+            "has an end that is no whole number within 2^53.",
+            field=name,
+            value=f"from {low} to {high}",
+            allowed="whole numbers within 2^53, or type = real",
+        )
     log = spec.get("log", False)
     if log and low <= 0:
         raise ExploreError(

@@ -251,6 +251,14 @@ def test_a_column_of_numbers_has_no_other(tmp_path: Path, cell: str) -> None:
         Space.from_table(tmp_path / "t.csv")
 
 
+def test_an_end_of_a_range_is_named_by_all_of_its_digits() -> None:
+    space = Space.from_dict({"n": {"from": 1000001, "to": 1000009}})
+    with pytest.raises(ExploreError, match="a whole number from 1000001 to 1000009"):
+        space.encode([{"n": 1000000}])
+    with pytest.raises(ExploreError, match=r"within 2\^53"):
+        Space.from_dict({"n": {"from": 0, "to": 2**60}})
+
+
 def test_large_numbers_are_values_where_their_codes_are_exact() -> None:
     space = Space.from_dict(
         {
