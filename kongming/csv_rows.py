@@ -62,7 +62,7 @@ class Row:
                 field=self.where(column),
                 value=text,
                 allowed=allowed,
-                hint=_with_commas(text),
+                hint=hint_of_commas(text),
             )
         if (
             not math.isfinite(value)
@@ -181,8 +181,8 @@ def _header(
     return {name: place for place, name in enumerate(names)}
 
 
-def _with_commas(text: str) -> str | None:
-    """Return the way out for a number with commas."""
+def hint_of_commas(text: str) -> str | None:
+    """Return the way out for a number with commas; None for other text."""
     if has_thousands(text):
         return THOUSANDS
     point = with_point(text)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.csv_rows import Row, read_rows
+from kongming.csv_rows import Row, hint_of_commas, read_rows
 from kongming.explore.settings import summable
 from kongming.records.errors import InputError
 
@@ -145,6 +145,7 @@ def target_of(row: Row, column: str) -> float:
     if not row.text(column):
         return math.nan
     try:
+            hint=hint_of_commas(text),
         return summable(number(row, column), column)
     except InputError as error:
         raise error.at(row.where(column)) from error

@@ -192,6 +192,20 @@ def test_bad_input(
     assert message in document["error"]["message"]
 
 
+def test_the_way_out_of_numbers_with_commas(kongming: Kongming, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("a;y\n1;0,5\n2;0,7\n3;0,9\n")
+    error = replay(kongming, table, "--target", "y", "--budget", "2", status=2)["error"]
+    assert "row 1 (line 2), column 'y'" in error["message"]
+    assert "Write 0.5" in error["hint"]
+
+
+def test_a_table_of_one_row_is_too_small_for_any_budget(kongming: Kongming, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", ("a", "y"), [(1, 2)])
+    error = replay(kongming, table, "--target", "y", status=2)["error"]
+    assert "is too small for any model. Found '1 row'" in error["message"]
+
+
 def test_parameters_that_never_vary_are_refused(kongming: Kongming, tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", ("a", "b", "y"), [(1, "x", y) for y in (3, 4, 5, 6)])
     document = replay(kongming, table, "--target", "y", "--budget", "3", status=2)

@@ -98,6 +98,13 @@ def command(
         raise InputError("Give one of --budget N and --rate R.")
     column = cost if cost is not None and has_column(table, cost) else None
     measured = read_measured(table, target, choices=choices, cost=column, ignored=ignored)
+    if len(measured) < FEWEST_RUNS:
+        raise InputError(
+            "is too small for any model.",
+            field=str(table),
+            value=f"{len(measured)} row",
+            allowed=f"{FEWEST_RUNS} rows or more",
+        )
     if budget is None:
         budget = max(1, round((rate or RATE) * len(measured)))
         if budget < FEWEST_RUNS:
@@ -108,13 +115,6 @@ def command(
                 allowed=f"{FEWEST_RUNS} runs or more",
                 hint="Give --budget N.",
             )
-    if len(measured) < FEWEST_RUNS:
-        raise InputError(
-            "is too small for any model.",
-            field=str(table),
-            value=f"{len(measured)} row",
-            allowed=f"{FEWEST_RUNS} rows or more",
-        )
     if budget > len(measured):
         raise InputError(
             "is more than the table has rows.",
