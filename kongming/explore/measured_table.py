@@ -126,6 +126,15 @@ def finite(text: str) -> float:
     return value if math.isfinite(value) else math.nan
 
 
+def loses_digits(value: str | int) -> bool:
+    """Return whether a whole number has digits that a float does not keep: two of them would be one
+    value of a parameter. False for other text, and for what is too large for any float."""
+    try:
+        return int(value) != float(value)
+    except (ValueError, OverflowError):
+        return False
+
+
 def number(row: Row, column: str) -> float:
     """Return the finite number of a cell, of any sign. Raises InputError."""
     text = row.text(column)
@@ -136,6 +145,7 @@ def number(row: Row, column: str) -> float:
             field=row.where(column),
             value=text,
             allowed="a finite number",
+            hint=hint_of_commas(text),
         )
     return value
 
@@ -145,7 +155,6 @@ def target_of(row: Row, column: str) -> float:
     if not row.text(column):
         return math.nan
     try:
-            hint=hint_of_commas(text),
         return summable(number(row, column), column)
     except InputError as error:
         raise error.at(row.where(column)) from error
@@ -166,6 +175,13 @@ def _cells(rows: Sequence[Row], column: str) -> list[float] | list[str]:
                 field=row.where(column),
                 value=row.text(column),
                 allowed=f"a finite number; or names throughout, with --choices {column}",
+            )
+        if loses_digits(row.text(column)):
+            raise InputError(
+                "has more digits than a number keeps.",
+                field=row.where(column),
+                value=row.text(column),
+                allowed=f"whole numbers within 2^53; or names, with --choices {column}",
             )
     return [number(row, column) for row in rows]
 

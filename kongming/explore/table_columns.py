@@ -11,6 +11,7 @@ import numpy as np
 
 from kongming.csv_rows import read_rows
 from kongming.explore.errors import ExploreError
+from kongming.explore.measured_table import finite, loses_digits
 from kongming.records.errors import InputError
 
 
@@ -45,6 +46,13 @@ def read_columns(
                     value=repr(value),
                     allowed="finite numbers and texts",
                 )
+            if type(value) is int and name not in choices and loses_digits(value):
+                raise ExploreError(
+                    "has more digits than a number keeps.",
+                    field=cell,
+                    value=value,
+                    allowed=f"whole numbers within 2^53; or names, with choices=[{name!r}]",
+                )
     return where, values
 
 
@@ -52,7 +60,7 @@ def _of_file(
     path: Path, columns: Sequence[str] | None, choices: Sequence[str]
 ) -> dict[str, list[Any]]:
     try:
-        cells = list(read_rows(path, columns or ()))
+        cells = list(read_rows(path, columns or (), separators=",;\t"))
     except InputError as error:
         raise ExploreError(error.message, hint=error.hint) from error
     names = columns or (cells[0].places if cells else ())
@@ -92,26 +100,33 @@ def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any
 
 
 def _numbers(texts: list[str], where: str, name: str, *, strict: bool) -> list[Any]:
-    """Cells of a column as numbers or booleans if all of them are.
+    """Cells of a column as numbers or booleans if all of them are; as texts if none is a number.
 
     Raises:
-        ExploreError: one is not finite among numbers: no choice, but a run that went wrong.
+        ExploreError: one is no finite number among numbers: no choice, but a run that went wrong.
     """
     if texts and all(text.lower() in ("true", "false") for text in texts):
         return [text.lower() == "true" for text in texts]
-    try:
-        values = [float(text) for text in texts]
-    except ValueError:
+    values = [finite(text) for text in texts]
+    known = [not math.isnan(value) for value in values]
+    if not any(known):
         return list(texts)
-    finite = [math.isfinite(value) for value in values]
-    if not any(finite) or not (strict or all(finite)):
+    if not strict and (not all(known) or any(map(loses_digits, texts))):
         return list(texts)
-    for number, value in enumerate(values, start=1):
-        if not math.isfinite(value):
-            raise ExploreError(
-                "is no finite number.",
-                field=f"{where}: row {number}, column {name!r}",
-                value=texts[number - 1],
-                allowed="finite numbers in a column of numbers",
-            )
+    for row, (text, is_known) in enumerate(zip(texts, known, strict=True), start=1):
+        if is_known and not loses_digits(text):
+            continue
+        problem = (
+            "has more digits than a number keeps."
+            if is_known
+            else "is no finite number, and others of its column are."
+            if text
+            else "is empty."
+        )
+        raise ExploreError(
+            problem,
+            field=f"{where}: row {row}, column {name!r}",
+            value=text,
+            allowed=f"finite numbers, whole ones within 2^53; or names, with choices=[{name!r}]",
+        )
     return [int(value) if value.is_integer() and abs(value) < 2**53 else value for value in values]

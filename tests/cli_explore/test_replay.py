@@ -155,6 +155,7 @@ def test_twenty_thousand_rows_and_points_measured_twice(kongming: Kongming, tmp_
         ({(3, "seconds"): "nan"}, (), "row 3 (line 4), column 'seconds'"),
         ({(2, "mem"): "inf"}, (), "row 2 (line 3), column 'mem': is not a finite number"),
         ({(2, "mem"): "much"}, (), "--choices mem"),
+        ({(2, "mem"): "10000000000000000003"}, (), "row 2 (line 3), column 'mem': has more digits"),
         ({(2, "mem"): ""}, (), "row 2 (line 3), column 'mem': is empty"),
         ({(0, "mem"): "nodes"}, (), "column 'nodes': is there twice"),
         ({}, ("--target", "time"), "column 'time': is missing"),

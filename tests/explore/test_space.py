@@ -244,11 +244,26 @@ def test_what_is_no_table_of_points_is_refused(table: Any, words: str) -> None:
         Space.from_table(table)
 
 
-@pytest.mark.parametrize("cell", ["nan", "inf", "-inf", "NaN"])
+@pytest.mark.parametrize("cell", ["nan", "inf", "-inf", "NaN", "NA", "1_000"])
 def test_a_column_of_numbers_has_no_other(tmp_path: Path, cell: str) -> None:
     (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{cell},3\n4,5\n")
     with pytest.raises(ExploreError, match=f"row 2, column 'a': is no finite number.*{cell}"):
         Space.from_table(tmp_path / "t.csv")
+
+
+def test_rows_that_differ_in_digits_that_no_number_keeps(tmp_path: Path) -> None:
+    cells = [10**17 + 1, 10**17 + 2]
+    file = tmp_path / "t.csv"
+    file.write_text("id\n" + "\n".join(map(str, cells)))
+    for table in (file, [{"id": cell} for cell in cells]):
+        with pytest.raises(ExploreError, match="row 1, column 'id': has more digits"):
+            Space.from_table(table)
+        assert Space.from_table(table, choices=["id"]).size == 2
+
+
+def test_a_table_of_a_spreadsheet_is_separated_by_semicolons(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a;b\n1;2\n2;3\n")
+    assert Space.from_table(tmp_path / "t.csv").names == ("a", "b")
 
 
 def test_an_end_of_a_range_is_named_by_all_of_its_digits() -> None:
