@@ -19,12 +19,14 @@ from kongming.arrays import Floats
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.fitting import refuse_one_point
 from kongming.explore.measured_table import MeasuredTable, Point
+from kongming.explore.profiler import FEWEST_RUNS
 from kongming.explore.runs import deviations_of_repeats
 from kongming.expressions import parse
 from kongming.records.errors import CannotAnswerError, InputError
 
 _SMALL = 0.01
 """Share of the typical value below which widths are shares of that."""
+MORE_RUNS = "Give a larger --budget, so that each profile has runs that succeed."
 METRICS = ("mse", "mae", "mre_pct")
 
 
@@ -145,7 +147,7 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
 
     Raises:
         InputError: an argument of the profiler is not valid.
-        CannotAnswerError: all runs failed.
+        CannotAnswerError: all runs failed, or all but those of one point.
     """
     arguments: dict[str, Any] = {
         "budget": settings.budget,
@@ -181,10 +183,20 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
             value = None if np.isnan(table.values[row]) else float(table.values[row])
             failures.append(value is None)
             profiler.tell(point, value, error=table.errors[row], **options)
+    profile = f"policy {policy}, seed {seed}"
+    way_out = MORE_RUNS if np.isfinite(table.values).any() else None
     if all(failures):
         reasons = Counter(error for error in table.errors if error is not None).most_common(3)
         named = ", ".join(reason for reason, _ in reasons)
-        raise CannotAnswerError(f"All {len(failures)} runs failed: {named}")
+        raise CannotAnswerError(
+            f"All {len(failures)} runs failed ({profile}): {named}", hint=way_out
+        )
+    if len(profiler.observations.means) < FEWEST_RUNS:
+        raise CannotAnswerError(
+            f"Fewer than {FEWEST_RUNS} points have a value of {table.target!r} ({profile}): "
+            f"{sum(failures)} of {len(failures)} runs failed.",
+            hint=way_out,
+        )
     begun = time.perf_counter()
     forecast = profiler.predict(list(table.points))
     fit_s = time.perf_counter() - begun

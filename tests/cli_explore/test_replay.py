@@ -236,3 +236,16 @@ def test_all_runs_failed(kongming: Kongming, tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", HEADER, grid(lambda n, m: True))
     document = replay(kongming, table, "--target", "seconds", "--repeats", "1", status=3)
     assert "All 8 runs failed" in document["error"]["message"]
+
+
+def test_a_profile_of_which_one_run_succeeded_is_named(kongming: Kongming, tmp_path: Path) -> None:
+    """Other profiles may have succeeded: which one did not, and what would help, is said."""
+    rows = [(n, n if n in (3, 4) else "") for n in range(40)]
+    table = write(tmp_path / "t.csv", ("n", "y"), rows)
+    options = ("--policy", "uni", "--repeats", "9", "--budget", "4")
+    error = replay(kongming, table, "--target", "y", *options, status=3)["error"]
+    assert "(policy uni, seed 0): 3 of 4 runs failed" in error["message"]
+    assert "--budget" in error["hint"]
+    error = replay(kongming, table, "--target", "y", *options, "--seed", "1", status=3)["error"]
+    assert "All 4 runs failed (policy uni, seed 1)" in error["message"]
+    assert "--budget" in error["hint"]
