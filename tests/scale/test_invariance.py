@@ -96,6 +96,19 @@ def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, kind: str, unit: fl
     same(fitted(runs, kind=kind), fitted(other, kind=kind), scale=unit)
 
 
+@pytest.mark.parametrize("unit", UNIT_FACTORS)
+def test_equal_gaps_between_loads_are_taken_by_their_order(unit: float) -> None:
+    """Of more places of a cliff than are tried, rounding chose those between equal gaps."""
+    machines = np.repeat([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0], 3)
+    scale = np.tile([0.1, 0.3, 0.7], 7)
+    seconds = (5.0 + 100.0 * scale / machines) * np.where(scale / machines > 0.1, 3.0, 1.0)
+    seconds *= np.exp(0.05 * np.random.default_rng(0).standard_normal(21))
+    first, other = (
+        fitted(Runs(Points(machines, scale * u, np.ones(21)), seconds)) for u in (1.0, unit)
+    )
+    same(first, other, scale=unit)
+
+
 @given(runs=tables(), kind=KINDS)
 @settings(max_examples=2 * settings.default.max_examples // 5)
 def test_no_interval_of_a_single_kind_reaches_a_hundred_times_its_median(

@@ -61,6 +61,10 @@ JUMP = 1.5
 TIE = 1e-6
 """Losses that differ by less (relative) are equal: rounding decides nothing."""
 
+GAP_DIGITS = 9
+"""Decimals by which gaps between loads differ: in a grid of machine counts and scales many are
+equal but for rounding, which depends on the unit of the scale."""
+
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 """Exponents of the load of a saturating (below 1) or superlinear (above 1) speed-up."""
 
@@ -140,7 +144,8 @@ def _steps(load: Floats) -> list[tuple[float, float]]:
         for low, high in pairwise(loads.tolist()[INSIDE_LEAST - 1 :])
         if high > low * (1.0 + 1e-9)
     ]
-    return sorted(sorted(pairs, key=lambda pair: pair[0] / pair[1])[:STEPS_MOST])
+    widest = sorted(pairs, key=lambda pair: round(pair[0] / pair[1], GAP_DIGITS))
+    return sorted(widest[:STEPS_MOST])
 
 
 def fit_saturating(runs: Runs, items: float | None) -> ErnestFit:
