@@ -385,9 +385,10 @@ def test_options_without_a_meaning_over_contexts_are_refused(
         ("--at-least", "2@1"),
     ):
         error = answer(kongming, "design", "--done", table, *where, option, value, status=2)
-        assert f"{option} and --context exclude each other" in error["error"]["message"]
+        assert error["error"]["message"] == f"{option}: cannot be given with --context."
+        assert error["error"]["hint"] == f"Leave out {option}."
     error = answer(kongming, "next", table, *where, "--cost", "cost.csv", status=2)["error"]
-    assert "--cost and --context exclude each other" in error["message"]
+    assert error["message"] == "--cost: cannot be given with --context."
 
 
 def test_machines_are_dropped_and_extras_counted(kongming: Kongming, tmp_path: Path) -> None:

@@ -202,7 +202,12 @@ def context_values(texts: Sequence[str]) -> dict[str, str]:
                     allowed="COLUMN=VALUE, as size_gb=40",
                 )
             if name in values:
-                raise InputError("is there twice.", field="--context", value=name)
+                raise InputError(
+                    "is there twice.",
+                    field="--context",
+                    value=name,
+                    hint=f"Give one value: --context {name}=VALUE",
+                )
             values[name] = value
     return values
 
@@ -213,7 +218,9 @@ def refuse_with_context(given: Mapping[str, object]) -> None:
 
     for option, value in given.items():
         if value:
-            raise InputError(f"{option} and --context exclude each other.", field=option)
+            raise InputError(
+                "cannot be given with --context.", field=option, hint=f"Leave out {option}."
+            )
 
 
 context_option = click.option(
