@@ -159,6 +159,10 @@ def read_context_table(
             column if name == columns.machine_type else _values(name, column, rows)
             for name, column in zip(names, cells, strict=True)
         ]
+        machines = [numbers[0] for _, numbers, _ in rows]
+        for name, column in zip(names, values, strict=True):
+            option = "--type-column" if name == columns.machine_type else "--context"
+            _check_effect(option, name, column, machines)
         contexts: dict[Context, int] = {}
         owner = [contexts.setdefault(row, len(contexts)) for row in zip(*values, strict=True)]
         numbers = np.array([each for _, each, _ in rows], dtype=np.float64)
@@ -227,7 +231,7 @@ def _values(
     """Return a column of contexts as numbers, or as names if none of its cells is a number.
 
     Raises:
-        InputError: some are numbers and some are not, or the numbers only tell the machine count.
+        InputError: some are numbers and some are not, or one is out of range.
     """
     numbers = [number(cell) for cell in cells]
     known = [value for value in numbers if value is not None]
@@ -245,18 +249,23 @@ def _values(
     for value, (row, *_), cell in zip(known, rows, cells, strict=True):
         if abs(value) > MOST:
             raise out_of_range(row.where(name), cell)
-    machines = [each[0] for _, each, _ in rows]
-    distinct = len(set(known))
+    return list(known)
+
+
+def _check_effect(
+    option: str, name: str, values: Sequence[Value], machines: Sequence[float]
+) -> None:
+    """Raise InputError for a column, of numbers or names, that only tells the machine count."""
+    distinct = len(set(values))
     if distinct > 1 and distinct == len(set(machines)) == len(
-        set(zip(known, machines, strict=True))
+        set(zip(values, machines, strict=True))
     ):
         raise InputError(
             "tells the same as the number of machines: their effects cannot be separated.",
-            field="--context",
+            field=option,
             value=name,
             hint="Leave the column out, or add runs of each value at several machine counts.",
         )
-    return list(known)
 
 
 def _hints(columns: Columns) -> dict[str, str]:

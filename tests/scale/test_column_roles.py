@@ -38,3 +38,23 @@ def test_a_column_has_a_single_meaning(tmp_path: Path, columns: Columns, options
 def test_a_group_for_each_scale(tmp_path: Path) -> None:
     path = write(tmp_path, "machines,scale,seconds\n1,1,10\n2,1,6\n1,2,4\n2,2,3\n")
     assert set(read_table(path, Columns(group="scale")).parts) == {("1", None), ("2", None)}
+
+
+@pytest.mark.parametrize("cells", [("8", "16", "32"), ("a", "b", "c")])
+def test_a_column_that_only_tells_the_machine_count_is_refused(
+    tmp_path: Path, cells: tuple[str, str, str]
+) -> None:
+    """Names say as little as numbers of what another machine count does."""
+    rows = [
+        f"{m},{cell},{g},{m * g}\n"
+        for m, cell in zip((2, 4, 8), cells, strict=True)
+        for g in (1, 3)
+    ]
+    path = write(tmp_path, "machines,kind,g,seconds\n" + "".join(rows))
+    for columns, option in (
+        (Columns(), "--context"),
+        (Columns(machine_type="kind"), "--type-column"),
+    ):
+        names = ("g", "kind") if columns.machine_type is None else ("g",)
+        with pytest.raises(InputError, match=f"{option}: tells the same as the number of machines"):
+            read_context_table(path, columns, names)
