@@ -123,20 +123,25 @@ def read_context_table(
     or names, never both; a column of machine types is one of the contexts' columns.
 
     Raises:
-        InputError: as ``read_table``, or a column is named twice, is not of contexts, has both
-            numbers and names, or only tells the machine count.
+        InputError: as ``read_table``, or a column is named twice, is not of contexts, has a name
+            with '=', has both numbers and names, or only tells the machine count.
     """
     file = Path(path)
     named = _hints(columns)
     if columns.machine_type is not None and columns.machine_type not in names:
         names = (*names, columns.machine_type)
-    used = {columns.machines, columns.seconds, columns.scale or "scale", columns.group}
+    used = {
+        columns.machines: "machine counts",
+        columns.seconds: "times",
+        columns.scale or "scale": "scales",
+        columns.group: "jobs",
+        columns.iterations: "iterations",
+    }
     for name in names:
-        if list(names).count(name) > 1:
-            raise InputError("is there twice.", field="--context", value=name)
-        if name in used:
-            raise InputError("has another meaning already.", field="--context", value=name)
-    hints = named | dict.fromkeys(names, "Name columns of the table with --context.")
+        _check_name(name, names, used)
+    hints = named | dict.fromkeys(
+        names, "Name columns of the table with --context; commas separate them."
+    )
     scale_column = columns.scale
     rows_of: dict[str | None, list[tuple[Row, tuple[float, ...], tuple[str, ...]]]] = {}
     failed: Counter[str | None] = Counter()
@@ -181,6 +186,29 @@ def read_context_table(
     return tuple(tables)
 
 
+def _check_name(name: str, names: Sequence[str], used: Mapping[str | None, str]) -> None:
+    """Raise InputError for a column of contexts that is named twice, is ``used`` for something
+    else, or cannot be named in a question."""
+    if list(names).count(name) > 1:
+        raise InputError(
+            "is there twice.", field="--context", value=name, hint=f"Name {name} only once."
+        )
+    if name in used:
+        raise InputError(
+            "has another meaning already.",
+            field="--context",
+            value=name,
+            hint=f"It is the column of {used[name]}: leave it out of --context.",
+        )
+    if "=" in name:
+        raise InputError(
+            "has a '=' in its name, which ends the name in a question (COLUMN=VALUE).",
+            field="--context",
+            value=name,
+            hint="Rename the column in the table.",
+        )
+
+
 def _has_failed(row: Row) -> bool:
     """Return whether a run failed, by its status.
 
@@ -204,7 +232,11 @@ def _value(row: Row, name: str) -> str:
     text = row.text(name)
     if not text:
         raise InputError(
-            "is empty.", field=row.where(name), value=text, allowed="a number or a name"
+            "is empty.",
+            field=row.where(name),
+            value=text,
+            allowed="a number or a name",
+            hint="Fill the cell or remove its row; a name as 'none' is allowed among names.",
         )
     if _is_not_finite(text):
         raise InputError(

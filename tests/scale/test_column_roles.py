@@ -58,3 +58,27 @@ def test_a_column_that_only_tells_the_machine_count_is_refused(
         names = ("g", "kind") if columns.machine_type is None else ("g",)
         with pytest.raises(InputError, match=f"{option}: tells the same as the number of machines"):
             read_context_table(path, columns, names)
+
+
+def test_a_column_that_no_question_can_name_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "machines,a=b,seconds\n1,1,10\n2,2,6\n2,1,4\n")
+    with pytest.raises(InputError, match=r"'=' in its name.* Found 'a=b'") as refused:
+        read_context_table(path, Columns(), ("a=b",))
+    assert refused.value.hint == "Rename the column in the table."
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("machines", "It is the column of machine counts: leave it out of --context."),
+        ("k", "It is the column of iterations: leave it out of --context."),
+        ("c,d", "Name columns of the table with --context; commas separate them."),
+    ],
+)
+def test_a_column_of_contexts_that_is_refused_has_a_way_out(
+    tmp_path: Path, name: str, hint: str
+) -> None:
+    path = write(tmp_path, 'machines,k,"c,d",seconds\n1,1,1,10\n2,1,2,6\n')
+    with pytest.raises(InputError) as refused:
+        read_context_table(path, Columns(iterations="k"), name.split(","))
+    assert refused.value.hint == hint
