@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from kongming.scale.fit import model_file
 from kongming.scale.fit.ernest import fit_ernest, solve, solve_each
 from kongming.scale.fit.fit_file import read_ranges
 from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.model import warnings_of
 from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.fit.validation import repeat_noise
@@ -208,6 +210,17 @@ def test_a_threshold_tells_a_bad_fit() -> None:
     report = fitted(runs, kind="ernest", threshold_pct=10.0).report
     assert not report["good_fit"]
     assert any("above the threshold of 10 %" in text for text in report["warnings"])
+
+
+def test_a_warning_that_all_models_share_is_given_once() -> None:
+    """Machine types of one model over contexts share its fit: each repeated all of its warnings."""
+    model = fitted(measured(lambda m, s: 5.0 + 10.0 * s / m, grid()), kind="ernest")
+    models = [
+        replace(model, machine_type=name, report={"warnings": ["both", *own]})
+        for name, own in (("small", []), ("large", ["its own"]))
+    ]
+    assert warnings_of(models) == ("both", "large: its own")
+    assert warnings_of(models[:1]) == ("both",)
 
 
 def test_the_noise_floor_is_not_zero_where_most_repeats_are_equal() -> None:

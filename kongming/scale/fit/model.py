@@ -341,9 +341,13 @@ class ScaleModel:
 
 
 def warnings_of(models: Sequence[ScaleModel]) -> tuple[str, ...]:
-    """Warnings of the fits, each prefixed with its job if there are several models."""
-    return tuple(
-        f"{model.label}: {text}" if len(models) > 1 else str(text)
-        for model in models
-        for text in model.report.get("warnings", ())
-    )
+    """Warnings of the fits, each prefixed with its job if only some of several models have it: the
+    machine types of one model over contexts share its fit."""
+    warnings = [[str(text) for text in model.report.get("warnings", ())] for model in models]
+    shared = set.intersection(*map(set, warnings)) if warnings else set()
+    texts = [
+        text if text in shared else f"{model.label}: {text}"
+        for model, own in zip(models, warnings, strict=True)
+        for text in own
+    ]
+    return tuple(dict.fromkeys(texts))
