@@ -36,6 +36,9 @@ _SCALES: dict[str, tuple[Scales, ...]] = {
     "forest": ("raw",),
     "boosting": ("raw",),
 }
+_SIMPLEST_FIRST = tuple(_SCALES)
+_ALIKE = 0.02
+"""Difference of the logarithms of two errors that decides nothing."""
 FEWEST = {"perceptrons": 6, "boosting": 20, "gaussian_process": 4, "projections": 20}
 """Points that a learner needs, 2 if it is not named; with fewer least squares stand in."""
 _MARGIN = {"projections": float(np.log(4.0))}
@@ -309,9 +312,12 @@ def _nested(
 def _best(
     variants: list[_Variant], values: Floats, shares: Floats, loss: _Loss, rows: np.ndarray
 ) -> _Variant:
-    """The variant that errs least on these rows, margins counted."""
+    """The variant that errs least on these rows, margins counted; of those that err alike, as where
+    several are exact, the simplest, which goes on beyond the runs as it does between them."""
     losses = [
         loss(values[rows], variant.held_out[rows], shares[rows]) + variant.margin
         for variant in variants
     ]
-    return variants[int(np.argmin(losses))]
+    least = min(losses)
+    alike = [each for each, at in zip(variants, losses, strict=True) if at <= least + _ALIKE]
+    return min(alike, key=lambda variant: _SIMPLEST_FIRST.index(variant.name))

@@ -91,3 +91,13 @@ def test_a_learner_that_may_not_be_taken_does_not_drop_others(
     x = np.random.default_rng(0).uniform(size=(30, 2))
     tried = ("gaussian_process", *names, "forest")
     assert choose(DIMENSIONS, x, x[:, 0] - 0.5, np.ones(30), tried, 0).name == "forest"
+
+
+def test_of_learners_that_are_exact_the_simplest_goes_on_beyond_the_runs() -> None:
+    """A tree of a single leaf is a line too, but its predictions end near the values."""
+    dimensions = tuple(Dimension(name, "real", low=1.0, high=16.0) for name in "ab")
+    x = np.random.default_rng(0).uniform(1.0, 6.0, size=(15, 2))
+    for names in (("tree", "perceptrons", "pairs", "lines"), ("lines", "pairs", "tree")):
+        chosen = choose(dimensions, x, x[:, 0] * x[:, 1], np.ones(15), names, 0)
+        assert chosen.name == "lines"
+        assert chosen.predict(np.array([[6.0, 16.0]])) == pytest.approx(96.0, rel=1e-3)
