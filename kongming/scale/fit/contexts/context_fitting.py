@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from kongming.arrays import Floats
 from kongming.quantities import per_cent
 from kongming.records.errors import InputError
-from kongming.scale.context_columns import Column
+from kongming.scale.context_columns import Column, Context
 from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.contexts.context_common import Together, fit_common
 from kongming.scale.fit.contexts.context_comparison import compare_own
@@ -63,21 +63,31 @@ def fit_contexts(table: ContextTable, settings: Settings) -> ContextModel:
 
 
 def _in_order(table: ContextTable) -> ContextTable:
-    """Sort contexts by their values (of the columns by name), and runs by context and
-    configuration: what is left out together follows their order, and rows and columns of a table
-    have none."""
-    places = sorted(range(len(table.columns)), key=table.columns.__getitem__)
-    keys = [tuple(each[i] for i in places) for each in table.contexts]
+    """Sort contexts by their runs, and these by configuration: what is left out and drawn together
+    follows their order, and neither the rows and columns of a table nor their names say anything.
+    """
+    points, seconds = table.runs.points, table.runs.seconds
+    rows = np.lexsort((seconds, points.iterations, points.machines, points.scale))
+    cells = np.column_stack([points.scale, points.machines, points.iterations, seconds])[rows]
+    keys = [
+        (cells[table.owner[rows] == i].tolist(), _by_name(table, each))
+        for i, each in enumerate(table.contexts)
+    ]
     order = sorted(range(len(keys)), key=keys.__getitem__)
     owner = np.argsort(order)[table.owner]
-    points = table.runs.points
-    rows = np.lexsort((table.runs.seconds, points.iterations, points.machines, points.scale, owner))
+    rows = rows[np.argsort(owner[rows], kind="stable")]
     return replace(
         table,
         runs=table.runs.take(rows),
         contexts=tuple(table.contexts[i] for i in order),
         owner=owner[rows],
     )
+
+
+def _by_name(table: ContextTable, context: Context) -> Context:
+    """Return a context's values in the order of their columns' names."""
+    places = sorted(range(len(table.columns)), key=table.columns.__getitem__)
+    return tuple(context[i] for i in places)
 
 
 def _fit(table: ContextTable, settings: Settings) -> ContextModel:
@@ -218,7 +228,8 @@ def _report(
     left-out configurations when it is fitted alone (plain Ernest in relative errors)."""
     loo, out = (100.0 * np.abs(np.expm1(np.clip(-each, -20, 20))) for each in (alone, without))
     rows = []
-    for i, part in enumerate(parts):
+    for i in sorted(range(len(parts)), key=lambda i: _by_name(table, table.contexts[i])):
+        part = parts[i]
         own: float | None = None
         if part.count >= ALONE_LEAST:
 

@@ -242,7 +242,7 @@ class ContextModel:
         if self.type_column not in names:
             return ()
         place = names.index(self.type_column)
-        return tuple(dict.fromkeys(show(context[place]) for context in self.contexts))
+        return tuple(sorted({show(context[place]) for context in self.contexts}))
 
     def fit_at(self, context: Context) -> ContextFit:
         """Return the model at a context."""
