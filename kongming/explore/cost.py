@@ -58,6 +58,9 @@ def learned(
         return None
     features = Features(space.dimensions, "both")
     known = np.log(np.maximum(costs, 1e-9 * max(max(costs), 1e-300)))
-    model = PairwiseTerms().fit(features(np.array(codes)), known)
+    X = features(np.array(codes))
+    # Runs come in any order, which tells nothing.
+    order = np.lexsort((known, *X.T))
+    model = PairwiseTerms().fit(X[order], known[order])
     low, high = float(known.min()) - np.log(2.0), float(known.max()) + np.log(2.0)
     return lambda points: np.asarray(np.exp(np.clip(model.predict(features(points)), low, high)))

@@ -22,7 +22,7 @@ from kongming.explore.learners import LEARNERS, PAPER
 from kongming.explore.modelling import Forecast, SpaceModel
 from kongming.explore.policies import POLICIES
 from kongming.explore.pool import Pool
-from kongming.explore.runs import VALUE, Measured, Run, coded, measured, plain, rows
+from kongming.explore.runs import VALUE, Measured, Run, coded, measured, order_of, plain, rows
 from kongming.explore.situation import Situation, keys
 from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough
@@ -297,7 +297,10 @@ class DecisionTreeProfiler:
 
     def _situation(self, rng: np.random.Generator) -> Situation:
         d = len(self.space.names)
-        runs = self._measured(self._guide)
+        # Answers come in any order, which tells nothing.
+        runs = self._measured(self._guide).sorted_by_codes()
+        failed = rows([run.codes for run in self._runs if run.failed], d)
+        pending = rows(self._pending + self._without_guide(), d)
         pool = self._pool()
         return Situation(
             space=self.space,
@@ -306,9 +309,9 @@ class DecisionTreeProfiler:
             runs=runs.codes,
             values=runs.means,
             counts=runs.counts,
-            failed=rows([run.codes for run in self._runs if run.failed], d),
+            failed=failed[order_of(failed)],
             failures=np.array([run.failed for run in self._runs], dtype=bool),
-            pending=rows(self._pending + self._without_guide(), d),
+            pending=pending[order_of(pending)],
             weights=self.weights,
             cost_of=self._costs() if self.cost is not None or self.weights[2] else None,
             noise=runs.noise,
@@ -381,6 +384,7 @@ class DecisionTreeProfiler:
             if count <= start:
                 continue
             known = measured(self._runs[:count], self._guide, len(self.space.names))
+            known = known.sorted_by_codes()
             tree.grow(features(known.codes), known.means)
         self._online = self._grown[-1], tree
         return tree

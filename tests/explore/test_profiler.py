@@ -10,6 +10,7 @@ import pytest
 
 from kongming.explore import DecisionTreeProfiler, ExploreError, Space
 from kongming.explore.learners import LEARNERS
+from kongming.explore.policies import POLICIES
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
 
 SPACE = Space.from_dict(
@@ -53,6 +54,19 @@ def test_a_resumed_profiler_goes_on_alike(policy: str) -> None:
     again = DecisionTreeProfiler.from_json(profiler.to_json()).predict(queries)
     assert np.array_equal(again.median, profiler.predict(queries).median)
     assert np.array_equal(again.upper, profiler.predict(queries).upper)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_the_order_of_answers_changes_nothing(policy: str) -> None:
+    settings: dict[str, Any] = {"budget": 24, "batch": 6, "policy": policy, "model": "pairs"}
+    forward, backward = (DecisionTreeProfiler(SPACE, **settings) for _ in range(2))
+    while points := forward.suggest():
+        assert backward.suggest() == points
+        for profiler, answers in ((forward, points), (backward, points[::-1])):
+            for point in answers:
+                value = None if point["mem_gb"] < 3 else _seconds(point)
+                profiler.tell(point, value, cost=point["nodes"])
+    assert backward.suggest() == []
 
 
 def test_pending_points_count_and_are_not_repeated() -> None:
