@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,14 @@ DEEPEST = 4
 """Levels of the tree that are drawn."""
 
 
-def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -> tuple[Path, ...]:
+class Drawn(NamedTuple):
+    """The files that were written, and why a figure was not."""
+
+    written: tuple[Path, ...]
+    left_out: tuple[str, ...]
+
+
+def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -> Drawn:
     """Write tree, surface and error-curve, each for light and dark pages, as SVG and PNG.
 
     ``over`` names the two parameters of the surface; None: those that matter most.
@@ -60,14 +67,22 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
         raise InputError("is not two parameters.", field="--over", value=",".join(chosen))
     tree = [region for region in regions(model) if region.depth <= DEEPEST]
     written = themes.write(lambda theme: _tree(theme, tree, model.target), folder, "tree")
+    left_out = []
     if len(chosen) == 2:
         surface = _Surface(model, chosen)
         written += themes.write(surface.figure, folder, "surface")
+    else:
+        left_out.append(f"No surface: it has two parameters, the space has {len(names)}.")
     curve = error_curve(model)
     if curve:
         floor = error_floor(model)
         written += themes.write(lambda theme: _curve(theme, curve, floor), folder, "error")
-    return written
+    else:
+        left_out.append(
+            f"No error against runs: it needs {2 * FEWEST} runs or more whose later ones have a "
+            f"value other than 0; there are {len(model.runs()[1])}."
+        )
+    return Drawn(written, tuple(left_out))
 
 
 def _most_important(model: ExploreModel) -> list[str]:

@@ -106,6 +106,20 @@ def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert all((tmp_path / path).stat().st_size > 1000 for path in drawn["written"])
 
 
+def test_why_a_figure_is_not_drawn(kongming: Kongming, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text("n = [1, 2, 3]\n")
+    (tmp_path / "runs.csv").write_text("n,seconds\n1,10\n2,21\n3,32\n")
+    answer(kongming, "fit", "space.toml", "runs.csv", "--out", "m.json", "--model", "lines")
+    drawn = answer(kongming, "plot", "m.json", "--out", "figures")
+    assert {Path(path).stem for path in drawn["written"]} == {"tree-light", "tree-dark"}
+    assert [reason.split(":")[0] for reason in drawn["left_out"]] == [
+        "No surface",
+        "No error against runs",
+    ]
+    shown = kongming("explore", "plot", "m.json", "--out", "figures")
+    assert "note: No surface: it has two parameters, the space has 1." in shown.stderr
+
+
 def test_repeats_next_to_each_other_are_drawn(kongming: Kongming, tmp_path: Path) -> None:
     """The first four runs are of one point, of which no model is made."""
     (tmp_path / "space.toml").write_text("n = [1, 2, 3]\nm = [1, 2]\n")

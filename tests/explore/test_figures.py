@@ -64,7 +64,7 @@ def test_a_surface_without_cells_says_why(tmp_path: Path) -> None:
     model = model_of(space, points)
     surface = _Surface(model, ["level", "window"])
     assert surface.reason == "level and window do not exist together at these values"
-    written = draw(model, tmp_path, ("level", "window"))
+    written = draw(model, tmp_path, ("level", "window")).written
     assert "surface-light.svg" in {path.name for path in written}
 
 

@@ -55,9 +55,11 @@ def command(model: Path, folder: Path, pair: str | None, as_json: bool) -> None:
         raise InputError(
             f"cannot be created: {error.strerror}.", field="--out", value=str(folder)
         ) from error
-    written = draw(fitted, folder, names)
+    drawn = draw(fitted, folder, names)
+    written = [str(path) for path in drawn.written]
     if as_json:
-        output.emit_json({"written": [str(path) for path in written]})
+        output.emit_json({"written": written, "left_out": list(drawn.left_out)})
         return
     for path in written:
-        output.console().print(str(path), markup=False)
+        output.console().print(path, markup=False)
+    output.print_warnings(drawn.left_out, label="note")
