@@ -248,14 +248,27 @@ def compare(
     observe: Callable[[int, str], object] = lambda done, policy: None,
 ) -> dict[str, Any]:
     """Replay each policy ``repeats`` times, with seeds from ``seed``, and return the document of
-    ``explore replay``."""
+    ``explore replay``. Profiles that end without a model, as too few of their runs had a value, are
+    counted and left out.
+
+    Raises:
+        CannotAnswerError: no profile of a policy ended with a model.
+    """
     summaries = {}
     for place, policy in enumerate(policies):
         profiles = []
+        refusals: list[CannotAnswerError] = []
         for repeat in range(repeats):
             observe(place * repeats + repeat, policy)
-            profiles.append(replay(world, policy, settings, seed + repeat))
+            try:
+                profiles.append(replay(world, policy, settings, seed + repeat))
+            except CannotAnswerError as error:
+                refusals.append(error)
+        if not profiles:
+            raise refusals[0]
         summaries[policy] = summary(profiles)
+        if refusals:
+            summaries[policy]["without_model"] = len(refusals)
     return {
         "rows": len(world.table),
         "budget": settings.budget,

@@ -238,8 +238,20 @@ def test_all_runs_failed(kongming: Kongming, tmp_path: Path) -> None:
     assert "All 8 runs failed" in document["error"]["message"]
 
 
+def test_profiles_without_a_model_are_counted(kongming: Kongming, tmp_path: Path) -> None:
+    """They end nothing while others of the policy have a model."""
+    rows = [(n, n if n < 12 else "") for n in range(40)]
+    table = write(tmp_path / "t.csv", ("n", "y"), rows)
+    options = ("--target", "y", "--policy", "uni", "--repeats", "9", "--budget", "4")
+    seen = replay(kongming, table, *options)["policies"]["uni"]
+    assert 0 < seen["without_model"] < 9
+    assert sum(seen["models"].values()) == 9 - seen["without_model"]
+    shown = kongming("explore", "replay", table, *options)
+    assert f"{seen['without_model']} of 9 profiles ended without a model" in shown.stderr
+
+
 def test_a_profile_of_which_one_run_succeeded_is_named(kongming: Kongming, tmp_path: Path) -> None:
-    """Other profiles may have succeeded: which one did not, and what would help, is said."""
+    """Of a policy without any model the first profile is named, and what would help."""
     rows = [(n, n if n in (3, 4) else "") for n in range(40)]
     table = write(tmp_path / "t.csv", ("n", "y"), rows)
     options = ("--policy", "uni", "--repeats", "9", "--budget", "4")
