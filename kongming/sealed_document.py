@@ -118,6 +118,14 @@ def positive(value: object) -> float:
     return number
 
 
+def not_negative(value: object) -> float:
+    """As ``finite``; a number below 0 raises ValueError as well."""
+    number = finite(value)
+    if number < 0.0:
+        raise ValueError(f"{value!r} is below 0")
+    return number
+
+
 def checksum(document: Mapping[str, Any]) -> str:
     """Return the checksum of a document that has none yet."""
     return _digest(_text(document))

@@ -22,24 +22,35 @@ Context = tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of contexts. Numbers are centred and divided by ``size`` (in logs if ``log``);
-    ``names`` are a column's values in order, empty for numbers."""
+    """A column of contexts. Numbers are centred and divided by ``size`` (in logs if ``log``, in
+    logs of their sum with ``shift`` if that is above 0); ``names`` are a column's values in order,
+    empty for numbers."""
 
     name: str
     names: tuple[str, ...] = ()
     log: bool = False
     center: float = 0.0
     size: float = 1.0
+    shift: float = 0.0
 
     @classmethod
     def of(cls, name: str, values: Sequence[Value]) -> Column:
-        """Take a column of all numbers as numbers, in logs if all are above 0."""
+        """Take a column of all numbers as numbers, in logs if all are above 0. Where some are 0 and
+        none is below, the least of the others is added first: straight lines of the numbers
+        themselves would be exponentials of the time, far beyond the runs."""
         if not all(isinstance(value, float) for value in values):
             return cls(name, tuple(sorted({show(value) for value in values})))
         numbers = np.array(sorted({float(value) for value in values}))
         log = bool(numbers.min() >= LEAST)
-        numbers = np.log(numbers) if log else numbers
-        return cls(name, (), log, float(numbers.mean()), float(numbers.std()) or 1.0)
+        second = float(numbers[:2].max())
+        shift = second if numbers[0] == 0.0 and second >= LEAST else 0.0
+        numbers = np.log(numbers + shift) if log or shift else numbers
+        return cls(name, (), log, float(numbers.mean()), float(numbers.std()) or 1.0, shift)
+
+    @property
+    def in_logs(self) -> bool:
+        """Return whether differences of encoded numbers are of logs."""
+        return self.log or self.shift > 0.0
 
     def encode(self, values: Sequence[Value]) -> Floats:
         """(n, 1) numbers, or (n, names) with a one for each value's name; zeros for a name without
@@ -48,7 +59,8 @@ class Column:
             texts = [show(value) for value in values]
             return np.array([[float(text == name) for name in self.names] for text in texts])
         numbers = np.array([float(value) for value in values])
-        return ((np.log(numbers) if self.log else numbers) - self.center)[:, None] / self.size
+        numbers = np.log(numbers + self.shift) if self.in_logs else numbers
+        return (numbers - self.center)[:, None] / self.size
 
     def read(self, text: str) -> Value:
         """Return the value of a text.
@@ -59,9 +71,10 @@ class Column:
         if self.names:
             return text
         value = number(text)
-        if value is None or (self.log and value <= 0.0):
+        if value is None or (self.log and value <= 0.0) or (self.shift and value < 0.0):
+            limit = " above 0" if self.log else " from 0 on" if self.shift else ""
             raise InputError(
-                f"is not a number{' above 0' if self.log else ''}.",
+                f"is not a number{limit}.",
                 field=f"--context {self.name}",
                 value=text,
             )
@@ -76,6 +89,7 @@ class Column:
             "log": self.log,
             "center": self.center,
             "size": self.size,
+            "shift": self.shift,
         }
 
 

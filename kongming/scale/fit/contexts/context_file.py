@@ -18,7 +18,7 @@ from kongming.scale.fit.contexts.context_own import REACH, OwnFits
 from kongming.scale.fit.contexts.context_process import START, Inputs, Process
 from kongming.scale.fit.fit_file import read_ernest, read_floats, read_ranges
 from kongming.scale.points import Integers, Points
-from kongming.sealed_document import finite, positive
+from kongming.sealed_document import finite, not_negative, positive
 
 
 def context_document(model: ContextModel) -> dict[str, Any]:
@@ -182,6 +182,8 @@ def _column(document: Mapping[str, Any]) -> Column:
         log=bool(document["log"]),
         center=finite(document["center"]),
         size=positive(document["size"]),
+        # Files of earlier models have none.
+        shift=not_negative(document.get("shift", 0.0)),
     )
 
 
@@ -189,6 +191,8 @@ def _value(column: Column, value: object) -> Value:
     if column.names:
         return str(value)
     number = finite(value)
+    if column.shift:
+        return not_negative(number)
     return positive(number) if column.log else number
 
 

@@ -322,7 +322,7 @@ class ContextModel:
             return 0.0
         known = column.encode([context[place] for context in self.contexts])
         at = float(column.encode([value])[0, 0])
-        unit = column.size if column.log else 1.0
+        unit = column.size if column.in_logs else 1.0
         return max(at - float(known.max()), float(known.min()) - at, 0.0) * unit
 
     def _notes(self, context: Context) -> tuple[str, ...]:
