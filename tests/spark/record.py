@@ -198,10 +198,15 @@ _PLACES = re.compile(r"(?:file:)?/[\w./-]+/(?=[\w.]+)|\b\d+\.\d+\.\d+\.\d+\b")
 
 
 def sanitised(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines of a log without paths, addresses, stack traces, plans and most settings."""
+    """Lines of a log without paths, addresses, stack traces, plans and most settings. What a killed
+    driver left of its last line stays cut where it is."""
     for line in lines:
         if line.strip():
-            event = _clean(json.loads(line))
+            try:
+                event = _clean(json.loads(line))
+            except json.JSONDecodeError:
+                yield _PLACES.sub("", line.decode(errors="ignore")).encode()
+                continue
             if event["Event"] == "SparkListenerEnvironmentUpdate":
                 properties = event["Spark Properties"]
                 event = {

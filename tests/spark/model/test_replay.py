@@ -97,6 +97,7 @@ def test_sparklens_and_constant_lengths_agree_where_groups_do_not_overlap(seed: 
 RECORDED = [
     *(LOGS / f"spark-{name}" for name in ("35-queries.zstd", "4-queries.zstd", "4-cache.zstd")),
     *(LOGS / f"spark-4-{name}" for name in ("dynamic.zstd", "failures.zstd", "rolling")),
+    *(LOGS / f"spark-35-{name}" for name in ("dynamic.zstd", "failures.zstd", "rolling")),
     *(CLUSTERS / f"{name}-2-0.zstd" for name in ("tpch", "sort", "cached", "windows", "words")),
 ]
 """Logs whose job groups do not overlap."""
