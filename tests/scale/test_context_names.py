@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,6 +16,7 @@ from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points, Runs
 from kongming.scale.table import ContextTable
+from tests.conftest import Kongming
 
 TYPES = {"a": 1.0, "b": 2.0, "c": 1.5}
 COUNTS = (2, 4, 8, 12)
@@ -56,3 +61,29 @@ def test_names_of_columns_and_of_values_change_no_answer() -> None:
         (("z", "k", "A"), {"a": "a", "b": "b", "c": "c"}),
     ):
         assert answers(columns, types) == pytest.approx(expected, rel=1e-4)
+
+
+def test_each_context_is_shown_with_its_own_errors(kongming: Kongming, tmp_path: Path) -> None:
+    """The model has its contexts by their runs, and the report by their names: the table had shown
+    the errors of another context. That the contexts have nothing in common is a warning."""
+    random = np.random.default_rng(3)
+    lines = ["machines,size,seconds"]
+    for size in (5, 10, 20, 40, 80, 160):
+        fixed, shared, power = random.uniform((2, 10, -0.3), (300, 1000, 1.0))
+        lines += [
+            f"{machines},{size},{fixed + shared / machines**power:.3f}" for machines in COUNTS
+        ]
+    table = tmp_path / "runs.csv"
+    table.write_text("\n".join(lines) + "\n")
+    call = ("scale", "fit", table, "--context", "size")
+    report = json.loads(kongming(*call, "--json").stdout)
+    shown = kongming(*call).stdout
+    assert "the others say little of a context without runs" in shown
+    assert len(report["contexts"]) == 6
+    for row in report["contexts"]:
+        cells = re.search(rf"size={row['context']['size']:g} +\d+ (.*)%", shown)
+        assert cells is not None
+        figures = [float(cell) for cell in re.findall(r"[\d.]+", cells[1])]
+        assert figures == pytest.approx(
+            [row["loo_error_pct"], row["context_out_error_pct"], row["alone_error_pct"]], abs=0.06
+        )

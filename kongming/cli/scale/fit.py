@@ -256,9 +256,13 @@ def _show_contexts(model: ContextModel) -> None:
         return None if value is None else per_cent(value)
 
     keys = ("loo_error_pct", "context_out_error_pct", "alone_error_pct")
+    # The model has its contexts in another order than the report.
+    contexts = [
+        tuple(row["context"][column.name] for column in model.columns) for row in report["contexts"]
+    ]
     rows = [
         (describe(model.columns, context), row["configurations"], *(percent(row[k]) for k in keys))
-        for context, row in zip(model.contexts, report["contexts"], strict=True)
+        for context, row in zip(contexts, report["contexts"], strict=True)
     ]
     rows.append(("all", report["configurations"], *(percent(report[key]) for key in keys)))
     columns = ("context", "configurations", "leave one out", "context left out", "context alone")

@@ -254,12 +254,18 @@ def _report(
     both = [row for row in rows if row["alone_error_pct"] is not None]
     floors = [noise_floor_pct(part) for part in parts]
     known = [floor for floor in floors if floor is not None]
-    error = float(np.mean(loo))
+    error, error_without = float(np.mean(loo)), float(np.mean(out))
     warnings = failed_warnings(table.failed)
     if error > settings.threshold_pct:
         warnings.append(
             f"the leave-one-out error of {per_cent(error)} is above the threshold of "
             f"{per_cent(settings.threshold_pct, 'g')}"
+        )
+    elif error_without > settings.threshold_pct:
+        warnings.append(
+            f"contexts that are left out are missed by {per_cent(error_without)}, above the "
+            f"threshold of {per_cent(settings.threshold_pct, 'g')}: the others say little of a "
+            "context without runs"
         )
     return {
         "model": "contexts",
@@ -269,7 +275,7 @@ def _report(
         "runs": len(table.runs),
         "configurations": len(owner),
         "loo_error_pct": error,
-        "context_out_error_pct": float(np.mean(out)),
+        "context_out_error_pct": error_without,
         "alone_error_pct": float(np.mean([row["alone_error_pct"] for row in both]))
         if both
         else None,
