@@ -155,8 +155,8 @@ def command(
         return
     _show(document, repeats)
     output.print_warnings(
-        f"{policy}: {seen['without_model']} of {repeats} profiles ended without a model, as too few "
-        "of their runs had a value; they are left out of its row."
+        f"{policy}: {seen['without_model']} of {repeats} profiles ended without a model, as too "
+        "few of their runs had a value; they are left out of its row."
         for policy, seen in document["policies"].items()
         if "without_model" in seen
     )
