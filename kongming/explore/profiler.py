@@ -287,7 +287,10 @@ class DecisionTreeProfiler:
         return next(metrics, VALUE)
 
     def _measured(self, metric: str) -> Measured:
-        return measured(self._runs, metric, len(self.space.names), first=metric == self._guide)
+        """The runs that measured a metric. Answers come in any order, which tells nothing."""
+        width = len(self.space.names)
+        runs = measured(self._runs, metric, width, first=metric == self._guide)
+        return runs.sorted_by_codes()
 
     @property
     def observations(self) -> Measured:
@@ -297,8 +300,7 @@ class DecisionTreeProfiler:
 
     def _situation(self, rng: np.random.Generator) -> Situation:
         d = len(self.space.names)
-        # Answers come in any order, which tells nothing.
-        runs = self._measured(self._guide).sorted_by_codes()
+        runs = self._measured(self._guide)
         failed = rows([run.codes for run in self._runs if run.failed], d)
         pending = rows(self._pending + self._without_guide(), d)
         pool = self._pool()
@@ -310,7 +312,7 @@ class DecisionTreeProfiler:
             values=runs.means,
             counts=runs.counts,
             failed=failed[order_of(failed)],
-            failures=np.array([run.failed for run in self._runs], dtype=bool),
+            failures=self._failures_in_batches(),
             pending=pending[order_of(pending)],
             weights=self.weights,
             cost_of=self._costs() if self.cost is not None or self.weights[2] else None,
@@ -321,6 +323,15 @@ class DecisionTreeProfiler:
             grow=self._grow,
             draws=self.draws,
         )
+
+    def _failures_in_batches(self) -> np.ndarray:
+        """Which runs failed, in their order; of each batch, whose answers come in any order, the
+        failed ones first."""
+        failures = np.array([run.failed for run in self._runs], dtype=bool)
+        for start in range(0, len(failures), self.batch):
+            batch = failures[start : start + self.batch]
+            batch[:] = np.sort(batch)[::-1]
+        return failures
 
     def _without_guide(self) -> list[tuple[float, ...]]:
         """Points of runs that measured other metrics only: they are as those whose value is yet to

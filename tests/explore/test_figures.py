@@ -12,6 +12,7 @@ from kongming.explore import Space
 from kongming.explore.figures import _Surface, draw, error_floor
 from kongming.explore.fitting import fit_runs
 from kongming.explore.model_file import ExploreModel
+from kongming.explore.regions import regions
 from kongming.explore.runs_table import PointRun
 
 CODECS = Space.from_dict(
@@ -87,3 +88,15 @@ def test_no_noise_floor_without_repeats() -> None:
         error_floor(model_of(Space.from_dict({"n": [1, 2, 4]}), [{"n": 1}, {"n": 2}, {"n": 4}]))
         is None
     )
+
+
+def test_a_region_tells_of_its_own_runs() -> None:
+    """In whatever order the rows of a table come."""
+    space = Space.from_dict({"a": list(range(1, 13)), "b": [1, 2, 3, 4]})
+    points = [{"a": a, "b": b} for a in range(1, 13) for b in (1, 2, 3, 4)]
+    shuffled = [points[at] for at in np.random.default_rng(0).permutation(len(points))]
+    runs = [PointRun(p, (10.0 if p["a"] <= 6 else 1000.0) + p["b"]) for p in shuffled]
+    root, *parts = regions(fit_runs(space, runs, "seconds", "runs.csv", model="lines"))
+    assert (root.runs, root.cut) == (48, "a <= 6.5")
+    below, above = (part for part in parts if part.depth == 1)
+    assert (below.runs, below.mean, above.runs, above.mean) == (24, 12.5, 24, 1002.5)
