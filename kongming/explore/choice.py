@@ -46,8 +46,12 @@ _MARGIN = {"projections": float(np.log(4.0))}
 runs, and its held-out errors were chosen by what was left out."""
 _PROVED, _DOUBTFUL = 40.0, 10.0
 """Evidence of a process along directions over that of one along the dimensions, of the same values:
-from where on it needs no margin, and below which it is not taken. A few runs left out are most of
-what shows a narrow ridge, so that held-out errors hardly tell its directions; likelihoods do."""
+from where on it is taken instead of that and needs no margin, and below which it is not taken. A
+few runs left out are most of what shows a narrow ridge, so that held-out errors hardly tell its
+directions; likelihoods do."""
+_TELLING = 0.3
+"""Share of the variance that a learner may err by and still be compared with directions that are
+proved: where no learner predicts what is left out, its errors tell nothing of any of them."""
 _MOST = 1200
 """Points by which learners are compared; what is chosen is fitted to all."""
 
@@ -84,6 +88,21 @@ class _Variant:
     log_target: bool
     held_out: Floats
     margin: float
+    proved: bool
+
+    @property
+    def key(self) -> _Try:
+        return self.name, self.scales, self.log_target
+
+    def loss(self, loss: _Loss, values: Floats, shares: Floats, rows: np.ndarray) -> float:
+        """The loss of these rows, with the margin; of proved directions that of ``_TELLING`` at
+        most."""
+        values, shares = values[rows], shares[rows]
+        own = loss(values, self.held_out[rows], shares) + self.margin
+        if not self.proved:
+            return own
+        mean = np.full(len(values), np.average(values, weights=shares))
+        return min(own, loss(values, mean, shares) + float(np.log(_TELLING)))
 
 
 def choose(
@@ -119,6 +138,7 @@ def choose(
     limits = _limits(values)
     loss = _Loss.of(values[_measured(shares)])
     variants: list[_Variant] = []
+    everything = np.ones(len(values), dtype=np.bool_)
     best = np.inf
     fitted: dict[_Try, Any] = {}
     for key in tries:
@@ -143,22 +163,25 @@ def choose(
         if outcome is None:
             continue
         held_out, learner = outcome
-        margin = _MARGIN.get(name, 0.0)
+        margin, proved = _MARGIN.get(name, 0.0), False
         plain = fitted.get(("gaussian_process", scales, log_target))
         if isinstance(learner, ProjectedProcess) and plain is not None:
             gain = learner.evidence - plain.evidence
             if not gain >= _DOUBTFUL:
                 continue
-            if gain >= _PROVED:
-                held_out = _raw(learner.along_directions(folds), log_target, limits)
+            proved = gain >= _PROVED
+            if proved:
+                # Likelihoods decide between the two processes, and between these alone.
                 margin = 0.0
-        variants.append(_Variant(name, scales, log_target, held_out, margin))
+                rival = ("gaussian_process", scales, log_target)
+                variants = [each for each in variants if each.key != rival]
+        variants.append(_Variant(name, scales, log_target, held_out, margin, proved))
         if learner is not None:
             fitted[key] = learner
         # With its margin: what may not be taken for its error must not drop others by it.
-        best = min(best, loss(values, held_out, shares) + margin)
-    winner = _best(variants, values, shares, loss, np.ones(len(values), dtype=np.bool_))
-    key = winner.name, winner.scales, winner.log_target
+        best = min(best, variants[-1].loss(loss, values, shares, everything))
+    winner = _best(variants, values, shares, loss, everything)
+    key = winner.key
     features = sets[winner.scales]
     if key not in fitted:
         learner = LEARNERS[winner.name](seed=seed, groups=features.groups)
@@ -314,10 +337,7 @@ def _best(
 ) -> _Variant:
     """The variant that errs least on these rows, margins counted; of those that err alike, as where
     several are exact, the simplest, which goes on beyond the runs as it does between them."""
-    losses = [
-        loss(values[rows], variant.held_out[rows], shares[rows]) + variant.margin
-        for variant in variants
-    ]
+    losses = [variant.loss(loss, values, shares, rows) for variant in variants]
     least = min(losses)
     alike = [each for each, at in zip(variants, losses, strict=True) if at <= least + _ALIKE]
     return min(alike, key=lambda variant: _SIMPLEST_FIRST.index(variant.name))

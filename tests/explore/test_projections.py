@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from kongming.arrays import Floats
-from kongming.explore.choice import choose
+from kongming.explore.choice import Chosen, choose
 from kongming.explore.dimensions import Dimension
 from kongming.explore.learners import LEARNERS
 from kongming.explore.learners.gaussian_process import ROUGH, SMOOTH
@@ -51,10 +51,14 @@ def test_the_gradient_of_the_likelihood_is_that_of_differences() -> None:
         np.testing.assert_allclose(gradient, differences, rtol=1e-3, atol=1e-4)
 
 
-def chosen_for(values: Floats, x: Floats, seed: int = 0) -> str:
+def choice(values: Floats, x: Floats, *more: str, seed: int = 0) -> Chosen:
     dimensions = tuple(Dimension(f"x{k}", "real", low=0.0, high=1.0) for k in range(x.shape[1]))
-    names = ("lines", "gaussian_process", "projections")
-    return choose(dimensions, x, values, np.ones(len(x)), names, seed).name
+    names = ("lines", "gaussian_process", "projections", *more)
+    return choose(dimensions, x, values, np.ones(len(x)), names, seed)
+
+
+def chosen_for(values: Floats, x: Floats, seed: int = 0) -> str:
+    return choice(values, x, seed=seed).name
 
 
 def test_it_is_chosen_where_a_sum_explains_and_not_where_each_dimension_does() -> None:
@@ -77,6 +81,24 @@ def test_likelihoods_prove_what_left_out_runs_do_not(seed: int) -> None:
     }
     assert errors["projections"] < 0.1 * errors["gaussian_process"]
     assert chosen_for(kink(x), x, seed) == "projections"
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_likelihoods_say_nothing_of_other_learners(seed: int) -> None:
+    """Along a steep step perceptrons predict what is left out; that directions are likelier than
+    dimensions does not make them better than that, nor their errors smaller."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(size=(45, 3))
+    weights = rng.uniform(0.3, 1.5, 3)
+    along = (x - 0.5) @ weights / weights.sum()
+    y = 1.0 / (1.0 + np.exp(-20.0 * along)) + 0.3 * along
+    plain, projected = (
+        LEARNERS[name](seed=seed).fit(x, y) for name in ("gaussian_process", "projections")
+    )
+    assert projected.evidence > plain.evidence + 40.0
+    chosen = choice(y, x, "perceptrons", seed=seed)
+    assert chosen.name == "perceptrons"
+    assert chosen.errors["projections"] > 2.0 * chosen.errors["perceptrons"]
 
 
 def test_directions_are_no_evidence_where_there_is_nothing() -> None:
