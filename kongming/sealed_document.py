@@ -29,13 +29,14 @@ class DocumentKind:
     again: str
     command: str
 
-    def seal(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the payload with format, version and checksum.
+    def seal(self, payload: Mapping[str, Any], version: int | None = None) -> dict[str, Any]:
+        """Return the payload with format, version and checksum. ``version``: the least that can
+        hold it, where that is not the newest: what reads no newer one can read it, too.
 
         Raises:
             ValueError: it holds a number that is not finite.
         """
-        document = {"format": self.format, "version": self.version, **payload}
+        document = {"format": self.format, "version": version or self.version, **payload}
         return {**document, "checksum": checksum(document)}
 
     def read_file(

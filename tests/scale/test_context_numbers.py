@@ -13,6 +13,8 @@ from kongming.scale.fit.contexts.context_file import context_document
 from kongming.scale.fit.contexts.context_fitting import fit_contexts
 from kongming.scale.fit.contexts.context_model import ContextModel
 from kongming.scale.fit.fitting import Settings
+from kongming.scale.fit.model_file import read, seal
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points, Runs
 from kongming.scale.table import ContextTable
@@ -55,3 +57,11 @@ def test_the_unit_of_a_number_changes_nothing(numbers: tuple[float, ...], unit: 
     other = Column.of("g", tuple(unit * number for number in numbers))
     between = np.array([0.5, 2.0, 30.0])
     assert other.encode(list(unit * between)) == pytest.approx(column.encode(list(between)))
+
+
+def test_a_file_with_a_shift_is_refused_by_who_knows_none() -> None:
+    """Who reads no newer version would take its numbers for plain ones."""
+    for numbers, version in (((0.0, 1.0, 5.0), 3), ((1.0, 3.0, 5.0), 2), ((-1.0, 0.0, 5.0), 2)):
+        document = seal(ScaleFile(name=None, created_at="", contexts=(fitted(numbers),)))
+        assert document["version"] == version
+        assert read(document).contexts[0].columns[0].shift == (1.0 if version == 3 else 0.0)

@@ -341,13 +341,12 @@ class ScaleModel:
 
 
 def warnings_of(models: Sequence[ScaleModel]) -> tuple[str, ...]:
-    """Warnings of the fits, each prefixed with its job if only some of several models have it: the
-    machine types of one model over contexts share its fit."""
-    warnings = [[str(text) for text in model.report.get("warnings", ())] for model in models]
-    shared = set.intersection(*map(set, warnings)) if warnings else set()
+    """Warnings of the fits, each prefixed with its job if there are several fits: the machine types
+    of one model over contexts share one, and have its very report."""
+    shared = len({id(model.report) for model in models}) <= 1
     texts = [
-        text if text in shared else f"{model.label}: {text}"
-        for model, own in zip(models, warnings, strict=True)
-        for text in own
+        str(text) if shared else f"{model.label}: {text}"
+        for model in models
+        for text in model.report.get("warnings", ())
     ]
     return tuple(dict.fromkeys(texts))

@@ -28,8 +28,11 @@ from kongming.scale.fit.validation import Fit
 from kongming.sealed_document import DocumentKind, finite, positive
 
 _KIND = DocumentKind(
-    "kongming-scale-model", 2, "scale model", "fit it again", "kongming scale fit RUNS.csv"
+    "kongming-scale-model", 3, "scale model", "fit it again", "kongming scale fit RUNS.csv"
 )
+_WITHOUT_SHIFTS = 2
+"""The newest version that knows no numbers of contexts that are shifted before their logarithm is
+taken: who reads no newer one would take them for plain numbers."""
 
 
 def seal(file: ScaleFile) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def seal(file: ScaleFile) -> dict[str, Any]:
     Raises:
         ValueError: the model holds a number that is not finite.
     """
+    shifted = any(column.shift for model in file.contexts for column in model.columns)
     return _KIND.seal(
         {
             "name": file.name,
@@ -45,7 +49,8 @@ def seal(file: ScaleFile) -> dict[str, Any]:
             "tracked": [tracked.document() for tracked in file.tracked],
             "models": [_model_document(model) for model in file.models],
             "contexts": [context_document(model) for model in file.contexts],
-        }
+        },
+        None if shifted else _WITHOUT_SHIFTS,
     )
 
 
