@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,9 @@ def over_seeds(run: Callable[..., T], given: tuple[Any, ...], seeds: int) -> lis
     # What other code stored is no result of the present code.
     memory = Memory(HOW.keep / _code(), verbose=0, compress=True)
     cached = memory.cache(_run, ignore=["run", "given"])
-    key = (f"{run.__module__}.{run.__qualname__}", *map(_content, given))
+    # Nor what an earlier form of ``run`` did, which may stand in no file of ``SOURCES``.
+    source = hashlib.sha256(Path(inspect.getfile(run)).read_bytes()).hexdigest()[:16]
+    key = (f"{run.__module__}.{run.__qualname__} {source}", *map(_content, given))
     return list(Parallel(HOW.jobs)(delayed(cached)(key, seed, run, given) for seed in range(seeds)))
 
 

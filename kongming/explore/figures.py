@@ -78,9 +78,11 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
         floor = error_floor(model)
         written += themes.write(lambda theme: _curve(theme, curve, floor), folder, "error")
     else:
+        values = model.runs()[1]
         left_out.append(
-            f"No error against runs: it needs {2 * FEWEST} runs or more whose later ones have a "
-            f"value other than 0; there are {len(model.runs()[1])}."
+            f"No error against runs: it needs {FEWEST} values of {FEWEST_RUNS} points and {FEWEST} "
+            f"later runs, one of them with a value other than 0; of {len(values)} runs "
+            f"{int(np.isfinite(values).sum())} have a value."
         )
     return Drawn(written, tuple(left_out))
 

@@ -46,7 +46,8 @@ def read_columns(
                     value=repr(value),
                     allowed="finite numbers and texts",
                 )
-            if type(value) is int and name not in choices and loses_digits(value):
+            integral = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if integral and name not in choices and loses_digits(int(value)):
                 raise ExploreError(
                     "has more digits than a number keeps.",
                     field=cell,
