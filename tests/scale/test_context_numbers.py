@@ -62,6 +62,6 @@ def test_the_unit_of_a_number_changes_nothing(numbers: tuple[float, ...], unit: 
 def test_a_file_with_a_shift_is_refused_by_who_knows_none() -> None:
     """Who reads no newer version would take its numbers for plain ones."""
     for numbers, version in (((0.0, 1.0, 5.0), 3), ((1.0, 3.0, 5.0), 2), ((-1.0, 0.0, 5.0), 2)):
-        document = seal(ScaleFile(name=None, created_at="", contexts=(fitted(numbers),)))
+        document = seal(ScaleFile(name=None, created_at="", models=(), contexts=(fitted(numbers),)))
         assert document["version"] == version
         assert read(document).contexts[0].columns[0].shift == (1.0 if version == 3 else 0.0)
