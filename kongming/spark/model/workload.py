@@ -18,6 +18,7 @@ from kongming.spark.model.executors import (
     executor_slots,
     most_at_once,
     profile_cpus,
+    registered_slots,
     sized_executors,
     slots_of,
 )
@@ -152,7 +153,10 @@ def workload_of(application: Application) -> Workload:
     executors = sized_executors(application)
     own_slots = executor_slots(application, executors)
     aparts = _aparts(application, attempts, cluster, own_slots)
-    busy = _Busy([each for each in attempts if each.resource_profile not in aparts] or attempts)
+    free = _Slots(
+        application,
+        [each for each in attempts if each.resource_profile not in aparts] or attempts,
+    )
     slots = np.maximum([*own_slots, cluster.slots_each], 1)
     first_of_app = _first_together(attempts, slots)
     readers = _readers(attempts)
@@ -181,7 +185,7 @@ def workload_of(application: Application) -> Workload:
                 attempt=attempt,
                 job=job,
                 parents=parents,
-                lag_s=_lag(attempt, ready, busy, cluster, apart),
+                lag_s=_lag(attempt, ready, free, apart),
                 lengths=np.asarray(lengths, dtype=np.float64),
                 turnover_s=turnover,
                 needed=_needed(attempt),
@@ -251,35 +255,42 @@ def _owners(
     return owners
 
 
-class _Busy:
-    """How many tasks run at a moment."""
+class _Slots:
+    """Whether a slot of the default resource profile is free at a moment."""
 
-    def __init__(self, attempts: Sequence[StageAttempt]) -> None:
+    def __init__(self, application: Application, attempts: Sequence[StageAttempt]) -> None:
         arrays = [attempt.tasks for attempt in attempts if len(attempt.tasks)]
         self._launched = np.sort(np.concatenate([tasks["launch_s"] for tasks in arrays]))
         self._finished = np.sort(np.concatenate([tasks["finish_s"] for tasks in arrays]))
+        self._moments, self._registered = registered_slots(application)
 
-    def at(self, moment: float) -> int:
+    def is_free(self, moment: float) -> bool:
         launched = int(np.searchsorted(self._launched, moment, side="left"))
-        return launched - int(np.searchsorted(self._finished, moment, side="right"))
+        busy = launched - int(np.searchsorted(self._finished, moment, side="right"))
+        return busy < self._registered[np.searchsorted(self._moments, moment, side="right")]
+
+    def opened(self, begin: float, end: float) -> float:
+        """When one is there for a stage that was submitted at ``begin``, as executors register;
+        ``end`` if only a task that ends gives one until then."""
+        if self.is_free(begin + TICK_S):
+            return begin
+        first, last = np.searchsorted(self._moments, [begin, end], side="right")
+        arrivals = self._moments[first:last].tolist()
+        return next((moment for moment in arrivals if self.is_free(moment)), end)
 
 
-def _lag(
-    attempt: StageAttempt, ready: float, busy: _Busy, cluster: Cluster, apart: Apart | None
-) -> float:
+def _lag(attempt: StageAttempt, ready: float, slots: _Slots, apart: Apart | None) -> float:
     """The driver's part of the time until the first launch."""
     submitted = max(_submitted(attempt), ready)
     lag = submitted - ready
     if not len(attempt.tasks):
         return lag
-    # Waiting for a slot or for the first executor is the replay's, the rest is the driver's.
-    open_from = max([submitted, *(time for time, _ in cluster.arrivals[:1])])
+    launched = max(float(attempt.tasks["launch_s"].min()), submitted)
     if apart is not None and apart.slots is not None:
         # Its executors start then, or are there: at any size.
-        return lag + max(float(attempt.tasks["launch_s"].min()) - submitted, 0.0)
-    if busy.at(submitted + TICK_S) < cluster.slots:
-        lag += max(float(attempt.tasks["launch_s"].min()) - open_from, 0.0)
-    return lag
+        return lag + launched - submitted
+    # Waiting for a slot or for executors is the replay's, the rest is the driver's.
+    return lag + launched - slots.opened(submitted, launched)
 
 
 def _slots_by_profile(
