@@ -13,6 +13,7 @@ from kongming.spark.application import SUCCEEDED, Application, Job
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.finished_runs import require_finished
 from kongming.spark.model.cluster import recorded_cluster
+from kongming.spark.model.driver import job_end
 from kongming.spark.model.replay import Replayed
 
 
@@ -123,16 +124,23 @@ def _replayed(earlier: Estimator, size: Size) -> Replayed:
 def _share(
     earlier: Estimator, own: Replayed, running: Application, job: Job, place: int, slots: int
 ) -> float:
-    """Return how much of a job that runs is done: by its time, between the share of its tasks that
-    have succeeded and that with as many more as there are slots."""
-    stages = earlier.workload.jobs[place].stages
-    expected = sum(len(earlier.workload.stages[each].lengths) for each in stages)
+    """Return how much of a job that runs is done: by its time, between the shares of it that had
+    passed in the earlier run when as many tasks had ended, and when as many more as there are slots
+    had: the first tasks are few and take long."""
+    work = earlier.workload
+    recorded = work.jobs[place]
+    ended = [work.stages[each].tasks["finish_s"] for each in recorded.stages]
+    ends = np.sort(np.concatenate([np.zeros(0), *ended])) - recorded.job.submitted_s
+    span = job_end(recorded.job, work.application) - recorded.job.submitted_s
+    passed = np.clip(ends / span, 0.0, 1.0) if span > 0.0 else np.ones(len(ends))
     finished = sum(
         int(np.count_nonzero(stage.tasks["status"] == SUCCEEDED))
         for stage in running.stages
         if stage.stage in job.stages
     )
-    least, most = (min(each / max(expected, 1), 1.0) for each in (finished, finished + slots))
+    least = float(passed[min(finished, len(passed)) - 1]) if finished and len(passed) else 0.0
+    # The last tasks are not the job's end.
+    most = float(passed[finished + slots - 1]) if finished + slots < len(passed) else 1.0
     begin, end = own.job_spans[place].tolist()
     by_time = (running.last_s - job.submitted_s) / (end - begin) if end > begin else 0.0
     return min(max(by_time, least), most)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,7 +229,8 @@ def command(
     others: list[Application] = []
     growth = None
     if history:
-        others += (applications := read_all(history))
+        with _logs_of("--history"):
+            others += (applications := read_all(history))
         growth = learn_growth(applications, without)
     settings: dict[str, Any] = {
         "paper": model == "paper",
@@ -243,7 +245,8 @@ def command(
         others.append(sample)
     left = None
     if like is not None:
-        others.append(read(like))
+        with _logs_of("--like"):
+            others.append(read(like))
         earlier = Estimator(others[-1], **settings)
         from kongming.spark.progress import progress
 
@@ -373,6 +376,17 @@ def _refuse_too_many(
         )
 
 
+@contextmanager
+def _logs_of(option: str) -> Iterator[None]:
+    """Name the option whose logs cannot be read in what is raised within."""
+    from kongming.records.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise (error.at(option) if error.field == "LOG" else error) from error
+
+
 def _inputs(
     application: Application,
     input_scale: float,
@@ -381,7 +395,7 @@ def _inputs(
 ) -> tuple[InputGrowth, Application]:
     """Return how the time grows with the input, and the other sample's run, which it is learned
     from."""
-    from kongming.records.errors import CannotAnswerError
+    from kongming.records.errors import CannotAnswerError, InputError
     from kongming.spark.finished_runs import require_finished
     from kongming.spark.model.corrections.input_growth import learn_input_growth
     from kongming.spark.model.workload import workload_of
@@ -395,8 +409,23 @@ def _inputs(
             hint="Run it on two samples of different ratio: --ratio SHARE --sample LOG SHARE",
         )
     path, other_ratio = other
-    sample = read(path)
+    with _logs_of("--sample"):
+        sample = read(path)
     require_finished([sample], "--sample")
+    if sample.run == application.run:
+        raise InputError(
+            "is LOG itself, which does not tell how the time grows.",
+            field="--sample",
+            value=str(path),
+            allowed="the run on a sample of another ratio",
+        )
+    if sample.name and application.name and sample.name != application.name:
+        raise InputError(
+            "is a run of another application.",
+            field="--sample",
+            value=sample.name,
+            allowed=f"a run of {application.name!r} on another sample",
+        )
     work, other_work = workload_of(application), workload_of(sample)
     return learn_input_growth(work, ratio, other_work, other_ratio, input_scale), sample
 

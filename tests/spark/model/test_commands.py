@@ -13,10 +13,14 @@ import pytest
 from kongming.spark.application import Application
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.progress import progress
+from kongming.spark.reading import read
+from kongming.spark.reading.codecs import decompressed
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
 from tests.spark.programs import Part, Program, Stage, random_program, run
 from tests.spark.record import LOGS
+
+CLUSTERS = Path(__file__).parents[3] / "benchmarks/spark/logs"
 
 PROGRAM = Program(
     (
@@ -25,6 +29,8 @@ PROGRAM = Program(
     ),
     first_s=0.8,
 )
+
+GROWING = ("--input-scale", "1", "--ratio", "10%", "--sample")
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +175,13 @@ def test_prices_by_the_cores_of_an_executor(kongming: Kongming, log: Path, tmp_p
         (("--plot", "nowhere/figure.svg"), "does not exist"),
         (("--sample", str(LOGS / "spark-4-cache.zstd"), "10%"), "--input-scale"),
         (("--runs", str(LOGS / "spark-4-cache.zstd")), "another application"),
+        (
+            (*GROWING, str(LOGS / "spark-4-cache.zstd"), "20%"),
+            "--sample: is a run of another application",
+        ),
+        ((*GROWING, "nowhere", "20%"), "--sample: There is no file or folder nowhere"),
+        (("--like", "nowhere"), "--like: There is no file or folder nowhere"),
+        (("--history", "nowhere"), "--history: There is no file or folder nowhere"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -374,6 +387,24 @@ def test_what_is_left_of_a_run_like_an_earlier_one(
     assert left[6] < left[3] < left[2]
 
 
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("program", ["sort", "windows", "words"])
+def test_what_is_left_of_a_run_whose_first_tasks_take_long(
+    program: str, share: float, tmp_path: Path
+) -> None:
+    """Half of a job may have passed before any task has ended: judged by itself a run is in pace,
+    and what is left is what was left."""
+    path = CLUSTERS / f"{program}-4-0.zstd"
+    with path.open("rb") as file:
+        lines = b"".join(decompressed(file)).splitlines(keepends=True)
+    part = tmp_path / "running"
+    part.write_bytes(b"".join(lines[: int(share * len(lines))]))
+    earlier, running = Estimator(read(path)), read(part)
+    seen = progress(earlier, running, [Size(4)])
+    assert seen.pace == pytest.approx(1.0, abs=0.02)
+    assert seen.left[0].total_s == pytest.approx(earlier.workload.measured_s, rel=0.02)
+
+
 @pytest.mark.parametrize("waited_s", [0.0, 30.0, 60.5])
 def test_what_is_left_while_the_driver_works_alone(waited_s: float) -> None:
     """It works for a minute between two jobs of 3 s; half a second later nothing has finished."""
@@ -480,6 +511,11 @@ def test_a_run_that_has_not_ended_is_no_measurement(
     error = answer(kongming, command, log, *args, killed, status=2)["error"]
     assert error["message"].startswith(f"{field}: is the log of a run that has not ended")
     assert str(killed) in error["message"]
+
+
+def test_a_log_is_no_other_sample_of_itself(kongming: Kongming, log: Path) -> None:
+    error = answer(kongming, "estimate", log, *GROWING, log, "20%", status=2)["error"]
+    assert error["message"].startswith("--sample: is LOG itself")
 
 
 def test_a_sample_has_to_have_ended(kongming: Kongming, log: Path, killed: Path) -> None:
