@@ -267,7 +267,7 @@ class _Slots:
     def is_free(self, moment: float) -> bool:
         launched = int(np.searchsorted(self._launched, moment, side="left"))
         busy = launched - int(np.searchsorted(self._finished, moment, side="right"))
-        return busy < self._registered[np.searchsorted(self._moments, moment, side="right")]
+        return bool(busy < self._registered[np.searchsorted(self._moments, moment, side="right")])
 
     def opened(self, begin: float, end: float) -> float:
         """When one is there for a stage that was submitted at ``begin``, as executors register;

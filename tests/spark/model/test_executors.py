@@ -122,3 +122,54 @@ def test_task_cpus_that_are_no_number_are_named(
     assert refused.returncode == 3
     assert f"spark.task.cpus is '{cpus}'" in " ".join(refused.stderr.split())
     assert "Traceback" not in refused.stderr
+
+
+def test_waiting_for_executors_in_mid_run_is_not_the_drivers() -> None:
+    """Both executors are preempted between two jobs, and others come half a minute later: who
+    keeps them does not wait."""
+    program = Program((Part((Stage((1.0,) * 8),)), Part((Stage((1.0,) * 8),), after=(0,))))
+    plain = run(program, 2)
+    first, second = plain.stages
+    assert first.completed_s is not None
+    assert second.submitted_s is not None
+    tasks = second.tasks.copy()
+    tasks["launch_s"] += 30.0
+    tasks["finish_s"] += 30.0
+    tasks["executor"] += 2
+    assert second.completed_s is not None
+    assert plain.jobs[1].completed_s is not None
+    assert plain.ended_s is not None
+    gone = [replace(each, removed_s=first.completed_s + 0.1) for each in plain.executors]
+    come = [
+        replace(each, id=str(2 + place), added_s=second.submitted_s + 30.0)
+        for place, each in enumerate(plain.executors)
+    ]
+    preempted = replace(
+        plain,
+        executors=(*gone, *come),
+        jobs=(plain.jobs[0], replace(plain.jobs[1], completed_s=plain.jobs[1].completed_s + 30.0)),
+        stages=(
+            first,
+            replace(second, tasks=tasks, completed_s=second.completed_s + 30.0),
+        ),
+        ended_s=plain.ended_s + 30.0,
+        last_s=plain.last_s + 30.0,
+    )
+    sizes = [Size(1), Size(2), Size(4)]
+    expected = [each.median_s for each in Estimator(plain).estimates(sizes)]
+    estimator = Estimator(preempted)
+    assert estimator.workload.measured_s == pytest.approx(plain.last_s + 30.0)
+    estimated = [each.median_s for each in estimator.estimates(sizes)]
+    assert estimated == pytest.approx(expected, rel=0.1)
+
+
+def test_a_retry_has_as_many_tasks_as_were_lost_at_any_size() -> None:
+    """Though they are as many as the cores, as those of a first attempt by default parallelism."""
+    application = replace(run(Program((Part((Stage((6.0, 6.0)),)),)), 2), settings={})
+    (stage,) = application.stages
+    retried = replace(application, stages=(replace(stage, attempt=1),))
+    first, retry = (
+        Estimator(each).estimates([Size(2), Size(4)]) for each in (application, retried)
+    )
+    assert first[1].median_s < 0.8 * first[0].median_s
+    assert retry[1].median_s == pytest.approx(retry[0].median_s)

@@ -146,6 +146,8 @@ def _rule(workload: Workload, stage: StageWork, adaptive: bool) -> str | None:
     cores = parallelism(workload.cluster)
     if count != stage.attempt.task_count or stage.needed is not None or stage.barrier:
         return None  # not whole: its count says nothing
+    if stage.attempt.attempt > 0:
+        return None  # it ran the partitions that were lost
     if adaptive:
         total = _shuffled(stage)
         if total > 0.0:
