@@ -235,9 +235,19 @@ def _document(models: Sequence[ScaleModel]) -> dict[str, Any]:
 
 def _context_document(models: Sequence[ContextModel]) -> dict[str, Any]:
     """Return a report over contexts, by job under ``groups`` if there is such a column."""
+    reports = {str(model.group): _with_little_in_common(model) for model in models}
     if [model.group for model in models] == [None]:
-        return dict(models[0].report)
-    return {"groups": {str(model.group): dict(model.report) for model in models}}
+        return next(iter(reports.values()))
+    return {"groups": reports}
+
+
+def _with_little_in_common(model: ContextModel) -> dict[str, Any]:
+    """Return the report, with a warning that matters to contexts without runs alone."""
+    from kongming.scale.fit.contexts.context_model import little_in_common
+
+    missed = little_in_common(model.report)
+    warnings = [*model.report["warnings"], *(() if missed is None else (missed,))]
+    return {**model.report, "warnings": warnings}
 
 
 def _show_contexts(model: ContextModel) -> None:
@@ -274,7 +284,7 @@ def _show_contexts(model: ContextModel) -> None:
             "configurations.",
             markup=False,
         )
-    for text in report["warnings"]:
+    for text in _with_little_in_common(model)["warnings"]:
         console.print(f"warning: {text}", markup=False)
     console.print()
 

@@ -261,12 +261,6 @@ def _report(
             f"the leave-one-out error of {per_cent(error)} is above the threshold of "
             f"{per_cent(settings.threshold_pct, 'g')}"
         )
-    elif error_without > settings.threshold_pct:
-        warnings.append(
-            f"contexts that are left out are missed by {per_cent(error_without)}, above the "
-            f"threshold of {per_cent(settings.threshold_pct, 'g')}: the others say little of a "
-            "context without runs"
-        )
     return {
         "model": "contexts",
         "terms": dict(zip((t.key for t in trend.terms), trend.coef.tolist(), strict=True)),

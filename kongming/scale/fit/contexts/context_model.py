@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from kongming.arrays import Floats
+from kongming.quantities import per_cent
 from kongming.scale.context_columns import (
     Column,
     Context,
@@ -70,6 +71,19 @@ class Center:
     def logs(self, points: Points) -> tuple[Floats, Floats]:
         """(n,) each: logs of machines and scale, centred."""
         return np.log(points.machines) - self.machines, np.log(points.scale) - self.scale
+
+
+def little_in_common(report: Mapping[str, Any]) -> str | None:
+    """Say that contexts without runs are predicted badly, where they are though those with runs are
+    not."""
+    threshold = float(report["threshold_pct"])
+    missed = float(report["context_out_error_pct"])
+    if not float(report["loo_error_pct"]) <= threshold < missed:
+        return None
+    return (
+        f"contexts that are left out are missed by {per_cent(missed)}, above the threshold of "
+        f"{per_cent(threshold, 'g')}: the others say little of a context without runs"
+    )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -326,8 +340,10 @@ class ContextModel:
         return max(at - float(known.max()), float(known.min()) - at, 0.0) * unit
 
     def _notes(self, context: Context) -> tuple[str, ...]:
-        """Return why predictions of a context without runs extrapolate."""
+        """Return why predictions of a context without runs extrapolate, and how far."""
         notes = [f"there are no runs at {describe(self.columns, context)}"]
+        if (missed := little_in_common(self.report)) is not None:
+            notes.append(missed)
         for i, (column, value) in enumerate(zip(self.columns, context, strict=True)):
             known = [each[i] for each in self.contexts]
             if not self._varies(i):
