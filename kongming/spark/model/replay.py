@@ -453,19 +453,31 @@ class _Replay:
             heapq.heappush(self.heap, end)
         self._end_stage(number, max(ends))
 
-    def _run_apart(self, number: int, running: Running, apart: Apart) -> None:
-        """Stages of one resource profile share its executors, which run no other stages."""
-        heap = self.apart.get(apart.profile)
-        if heap is None:
+    def _slots_for(self, apart: Apart) -> tuple[list[float], float]:
+        """The slots that a resource profile's tasks run in, and how many each of them takes."""
+        shared = self.work.cluster.slots_mean / apart.slots_each
+        if apart.slots is None and self.heap and shared >= 1.0:
+            return self.heap, shared
+        if apart.profile not in self.apart:
             slots = apart.slots or self.cluster.executors * apart.slots_each
-            heap = self.apart[apart.profile] = [0.0] * slots
+            self.apart[apart.profile] = [0.0] * slots
+        return self.apart[apart.profile], 1.0
+
+    def _run_apart(self, number: int, running: Running, apart: Apart) -> None:
+        """Stages of a resource profile with executors of its own run there, and nothing else does;
+        of another one each task takes as many slots as it needs CPUs for, at once."""
+        heap, each = self._slots_for(apart)
         stage = self.work.stages[number]
         turnover = stage.turnover_s
         end = running.ready
         for at, length in enumerate(running.lengths):
-            start = max(heap[0], running.ready)
+            # As many tasks as fit into an executor take all of its slots, also where some are left.
+            slots = max(int((at + 1) * each) - int(at * each), 1)
+            free = [heapq.heappop(heap) for _ in range(min(slots, len(heap)))]
+            start = max(free[-1], running.ready)
             finish = start + length + turnover
-            heapq.heapreplace(heap, finish)
+            for _ in free:
+                heapq.heappush(heap, finish)
             running.starts.append(start)
             running.finishes.append(finish)
             if running.needed is None or running.needed[at]:

@@ -78,6 +78,50 @@ def test_stages_of_one_profile_share_its_executors() -> None:
     assert estimator.replayed_s() == pytest.approx(application.ended_s, rel=0.02)
 
 
+def test_tasks_of_two_cpus_share_slots_with_those_of_one() -> None:
+    """Jobs at once on two executors of four cores that register after 3 s: 16 tasks of a CPU, and
+    8 of a profile without executors of its own, of two CPUs each; of a second all of them."""
+    plain = run(Program((Part((Stage((1.0,) * 16),)),)), 2, 4)
+    late, (first,) = 3.0, plain.stages
+    ones, twos = first.tasks.copy(), first.tasks[:8].copy()
+    for tasks, begins in ((ones, (0.0,) * 8 + (1.0,) * 8), (twos, (2.0,) * 4 + (3.0,) * 4)):
+        tasks["launch_s"] = late + np.array(begins)
+        tasks["finish_s"] = tasks["launch_s"] + 1.0
+    both = (
+        replace(first, tasks=ones, submitted_s=1.0, completed_s=late + 2.0),
+        replace(
+            first,
+            stage=9,
+            task_count=8,
+            tasks=twos,
+            submitted_s=1.5,
+            completed_s=late + 4.0,
+            resource_profile=1,
+        ),
+    )
+    jobs = (
+        replace(plain.jobs[0], submitted_s=1.0, completed_s=late + 2.0),
+        replace(plain.jobs[0], id=1, stages=(9,), submitted_s=1.5, completed_s=late + 4.0),
+    )
+    estimator = Estimator(
+        replace(
+            plain,
+            executors=tuple(replace(each, added_s=late) for each in plain.executors),
+            jobs=jobs,
+            stages=both,
+            ended_s=late + 4.0,
+            last_s=late + 4.0,
+            resource_profiles=(ResourceProfile(1, None, 2.0),),
+        ),
+        without=("first-tasks",),
+    )
+    assert estimator.replayed_s() == pytest.approx(late + 4.0)
+    for executors, seconds in ((1, 8.0), (4, 2.0)):
+        assert estimator.estimate(Size(executors)).median_s == pytest.approx(
+            late + seconds, rel=0.02
+        )
+
+
 def test_only_executors_of_other_profiles_have_no_answer() -> None:
     application = _profiled(2)
     executors = tuple(replace(each, resource_profile=1) for each in application.executors)
