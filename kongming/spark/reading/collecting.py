@@ -250,7 +250,7 @@ class Collector:
         elif finish_ms:
             self._now(finish_ms)
         if clock.offset_ms:
-            launch_ms += clock.offset_ms if started is None else started[1]
+            launch_ms += self._launch_offset(event, None if started is None else started[1])
             if finish_ms:
                 info.finish_time += clock.offset_ms
             if info.getting_result_time:
@@ -261,6 +261,20 @@ class Collector:
             stage.shuffle = event.task_type == "ShuffleMapTask"
         executor = self.executor(info.executor_id, info.host)
         self.tasks.add(stage.place, executor, launch_ms, event)
+
+    def _launch_offset(self, event: events.TaskEnd, started: int | None) -> int:
+        """Return what the clock was behind at the launch: as at the task's end, or as when it was
+        ``started``, as the log told until then. A step is seen at the first end after it: of those
+        two that by which the task took as long as it ran."""
+        now = self.clock.offset_ms
+        if started is None or started == now:
+            return now
+        info, metrics = event.task_info, event.task_metrics
+        shown = info.finish_time - info.launch_time
+        if metrics is None or shown < metrics.executor_run_time:
+            return started
+        before = shown + now - started
+        return now if shown - metrics.executor_run_time <= abs(before - shown) / 2 else started
 
     def _stage(self, key: tuple[int, int]) -> SeenStage:
         stage = self.stages.get(key)

@@ -532,6 +532,27 @@ def test_a_clock_that_is_set_back_by_seconds(read_events: Read) -> None:
     assert application.ended_s == pytest.approx(expected.ended_s, rel=0.05)
 
 
+def test_tasks_that_begin_and_end_after_a_step_keep_their_length(read_events: Read) -> None:
+    """The clock is set back before the second wave of tasks, whose ends are the first to show."""
+    events, good = run(stages=1, tasks=6), run(stages=1, tasks=6)
+    wave = events.index(of(events, "TaskStart")[2])
+    later = {each["Task Info"]["Task ID"] for each in of(events[wave:], "TaskStart")}
+    for event in events[wave:]:
+        info = event.get("Task Info", {})
+        for holder in (event, info, event.get("Stage Info", {})):
+            for key in ("Timestamp", "Completion Time", "Finish Time"):
+                if holder.get(key):
+                    holder[key] -= 20_000
+        if info.get("Task ID") in later:
+            info["Launch Time"] -= 20_000
+    application, expected = read_events(events), read_events(good)
+    assert kinds(application)["clock"] >= 1
+    lengths, known = (
+        each["finish_s"] - each["launch_s"] for each in map(tasks_of, (application, expected))
+    )
+    assert sorted(lengths) == pytest.approx(sorted(known), abs=0.01)
+
+
 @pytest.mark.parametrize("wrong", [1, 12])
 def test_wrong_ends_of_tasks_are_no_clock_that_is_set_back(read_events: Read, wrong: int) -> None:
     events, good = run(tasks=6), run(tasks=6)
