@@ -83,6 +83,7 @@ class SlotUse:
     busy_s: float
     idle_no_job_s: float
     idle_few_tasks_s: float
+    without_s: float  # seconds in which a job ran and no executor was registered
 
     @property
     def total_s(self) -> float:
@@ -154,12 +155,13 @@ def slot_use(application: Application) -> SlotUse:
         (min(job.submitted_s, end), min(job_end(job, application), end)) for job in application.jobs
     )
     there = at_once = executors = most_executors = 0
-    total = in_jobs = previous = 0.0
+    total = in_jobs = without = previous = 0.0
     moments.sort()
     passed = np.diff(_covered(jobs, [0.0, *(moment for moment, _, _ in moments)])).tolist()
     for (moment, change, come), covered in zip(moments, passed, strict=True):
         total += there * (moment - previous)
         in_jobs += there * covered
+        without += covered if not there else 0.0
         there, executors, previous = there + change, executors + come, moment
         at_once, most_executors = max(at_once, there), max(most_executors, executors)
     busy = sum(
@@ -173,6 +175,7 @@ def slot_use(application: Application) -> SlotUse:
         busy,
         total - in_jobs,
         max(0.0, in_jobs - busy),
+        without,
     )
 
 
@@ -298,6 +301,7 @@ def limits(
     log does not have, whose time cannot be separated from the driver's."""
     candidates = [
         *_of_driver(measured_s, driver, lacks),
+        *_of_waiting(measured_s, slots),
         *_of_width(slots, stages),
         *_of_skew(measured_s, stages),
         *_of_tasks(slots, stages),
@@ -337,6 +341,19 @@ def _of_driver(measured_s: float, driver: DriverTime, lacks: Sequence[str]) -> l
             f"For {_time(driver.between_stages_s)} a job ran and none of its stages did: "
             "the driver planned.",
         ),
+    ]
+
+
+def _of_waiting(measured_s: float, slots: SlotUse) -> list[Limit]:
+    if measured_s <= 0:
+        return []
+    return [
+        Limit(
+            "no-executors",
+            slots.without_s / measured_s,
+            f"For {_time(slots.without_s)} of {_time(measured_s)} a job ran and no executor was "
+            "registered: they had not come yet, or had left. Executors that are kept are there.",
+        )
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 from kongming.records.errors import CannotAnswerError, ExtrapolationError
 from kongming.spark.application import Application, Executor
 from kongming.spark.estimation import Estimator, Size, warnings_of
+from kongming.spark.inspection import inspect
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
 from tests.spark.programs import Part, Program, Stage, run
@@ -157,6 +158,8 @@ def test_waiting_for_executors_in_mid_run_is_not_the_drivers() -> None:
     )
     sizes = [Size(1), Size(2), Size(4)]
     expected = [each.median_s for each in Estimator(plain).estimates(sizes)]
+    (named,) = (each for each in inspect(preempted).limits if each.kind == "no-executors")
+    assert named.share == pytest.approx(30.0 / (plain.last_s + 30.0), rel=0.05)
     estimator = Estimator(preempted)
     assert estimator.workload.measured_s == pytest.approx(plain.last_s + 30.0)
     estimated = [each.median_s for each in estimator.estimates(sizes)]
