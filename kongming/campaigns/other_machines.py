@@ -31,6 +31,13 @@ def refuse_other_machines(hows: Sequence[str], runner: str, share: float) -> Non
     Raises:
         InputError: there is such a row, or one whose number of CPUs is none.
     """
+    known = {_RUNNERS[_kind(how)] for how in hows if _kind(how) in _RUNNERS}
+    if len(known) > 1:
+        raise InputError(
+            f"The table mixes the machines of several runners: {', '.join(sorted(known))}.",
+            field="--out",
+            hint="Divide its rows by their column how, and go on with one of the files.",
+        )
     for number, how in enumerate(hows, 1):
         other = _RUNNERS.get(_kind(how), runner)
         if other != runner:

@@ -150,7 +150,14 @@ def test_runs_on_machines_of_another_runner_are_not_mixed() -> None:
             with pytest.raises(InputError, match=message):
                 refuse_other_machines(hows, runner, 0.125)
         with pytest.raises(InputError, match=rf"those of {runner} \(row 2\)"):
-            refuse_other_machines(["process", runner], "local", 0.125)
+            refuse_other_machines(["by hand", runner], "local", 0.125)
+        # As earlier versions let happen: no runner can go on with it.
+        for either in ("local", runner):
+            with pytest.raises(
+                InputError, match=r"--out: .*mixes the machines of several"
+            ) as raised:
+                refuse_other_machines(["process", runner], either, 0.125)
+            assert "Divide its rows" in str(raised.value.hint)
     assert mixed_machines(["", "process", "slurm"]) is None
     assert mixed_machines(["cgroup", "cgroup 0.5"]) is None
     warning = mixed_machines(["process", "cgroup 0.5", "process"])
