@@ -212,15 +212,16 @@ def test_a_threshold_tells_a_bad_fit() -> None:
     assert any("above the threshold of 10 %" in text for text in report["warnings"])
 
 
-def test_a_warning_that_all_models_share_is_given_once() -> None:
-    """Machine types of one model over contexts share its fit: each repeated all of its warnings."""
+def test_the_warnings_of_a_fit_that_models_share_are_given_once() -> None:
+    """Machine types of one model over contexts share its fit: each repeated all of its warnings.
+    Two fits that say the same are two all the same."""
     model = fitted(measured(lambda m, s: 5.0 + 10.0 * s / m, grid()), kind="ernest")
-    models = [
-        replace(model, machine_type=name, report={"warnings": ["both", *own]})
-        for name, own in (("small", []), ("large", ["its own"]))
-    ]
-    assert warnings_of(models) == ("both", "large: its own")
-    assert warnings_of(models[:1]) == ("both",)
+    report = {"warnings": ["2 failed runs left out"]}
+    shared = [replace(model, machine_type=name, report=report) for name in ("small", "large")]
+    assert warnings_of(shared) == ("2 failed runs left out",)
+    apart = [replace(each, report=dict(report)) for each in shared]
+    assert [text.partition(": ")[2] for text in warnings_of(apart)] == report["warnings"] * 2
+    assert warnings_of(apart[:1]) == warnings_of(shared)
 
 
 def test_the_noise_floor_is_not_zero_where_most_repeats_are_equal() -> None:
