@@ -51,7 +51,8 @@ few runs left out are most of what shows a narrow ridge, so that held-out errors
 directions; likelihoods do."""
 _TELLING = 0.3
 """Share of the variance that a learner may err by and still be compared with directions that are
-proved: where no learner predicts what is left out, its errors tell nothing of any of them."""
+proved by errors of what is left out. Where none predicts that, it tells little of any of them, and
+those directions are judged by errors along them."""
 _MOST = 1200
 """Points by which learners are compared; what is chosen is fitted to all."""
 
@@ -88,21 +89,23 @@ class _Variant:
     log_target: bool
     held_out: Floats
     margin: float
-    proved: bool
+    along: Floats | None
+    """Predictions along directions that are proved, as by ``held_out``."""
 
     @property
     def key(self) -> _Try:
         return self.name, self.scales, self.log_target
 
     def loss(self, loss: _Loss, values: Floats, shares: Floats, rows: np.ndarray) -> float:
-        """The loss of these rows, with the margin; of proved directions that of ``_TELLING`` at
-        most."""
+        """The loss of these rows, with the margin; of proved directions that along them, but for
+        what is below that of ``_TELLING``."""
         values, shares = values[rows], shares[rows]
         own = loss(values, self.held_out[rows], shares) + self.margin
-        if not self.proved:
+        if self.along is None:
             return own
         mean = np.full(len(values), np.average(values, weights=shares))
-        return min(own, loss(values, mean, shares) + float(np.log(_TELLING)))
+        least = loss(values, mean, shares) + float(np.log(_TELLING))
+        return min(own, max(loss(values, self.along[rows], shares), least))
 
 
 def choose(
@@ -163,19 +166,19 @@ def choose(
         if outcome is None:
             continue
         held_out, learner = outcome
-        margin, proved = _MARGIN.get(name, 0.0), False
+        margin, along = _MARGIN.get(name, 0.0), None
         plain = fitted.get(("gaussian_process", scales, log_target))
         if isinstance(learner, ProjectedProcess) and plain is not None:
             gain = learner.evidence - plain.evidence
             if not gain >= _DOUBTFUL:
                 continue
-            proved = gain >= _PROVED
-            if proved:
+            if gain >= _PROVED:
                 # Likelihoods decide between the two processes, and between these alone.
                 margin = 0.0
+                along = _raw(learner.along_directions(folds), log_target, limits)
                 rival = ("gaussian_process", scales, log_target)
                 variants = [each for each in variants if each.key != rival]
-        variants.append(_Variant(name, scales, log_target, held_out, margin, proved))
+        variants.append(_Variant(name, scales, log_target, held_out, margin, along))
         if learner is not None:
             fitted[key] = learner
         # With its margin: what may not be taken for its error must not drop others by it.

@@ -49,8 +49,12 @@ class ProjectedProcess(GaussianProcess):
         values = self._mean + self._scale * self._y
         if 2 * numbers > n:
             return self._refitted(values, folds)
-        along = super().held_out(folds)
-        return np.asarray(values - (values - along) * n / (n - numbers))
+        return np.asarray(values - (values - self.along_directions(folds)) * n / (n - numbers))
+
+    def along_directions(self, folds: np.ndarray) -> Floats:
+        """The prediction of each run by the runs of the other (n,) ``folds``, along the directions
+        that all runs chose."""
+        return super().held_out(folds)
 
     def _refitted(self, values: Floats, folds: np.ndarray) -> Floats:
         """The prediction of each run by a process that was fitted to the other (n,) ``folds``."""
