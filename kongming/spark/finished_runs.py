@@ -25,6 +25,18 @@ def require_finished(applications: Sequence[Application], field: str) -> None:
             )
 
 
+def require_same_application(other: Application, application: Application, field: str) -> None:
+    """Raise InputError, for ``field``, where the ``other`` run is of an application of another
+    name."""
+    if other.name and application.name and other.name != application.name:
+        raise InputError(
+            "is a run of another application.",
+            field=field,
+            value=other.name,
+            allowed=f"another run of {application.name!r}",
+        )
+
+
 def findings_of(applications: Sequence[Application]) -> list[str]:
     """Sentences about what is wrong or unusual in logs, each with those that it is about."""
     sources: dict[str, list[str]] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark.application import SUCCEEDED, Application, Job
 from kongming.spark.estimation import Estimator, Size
-from kongming.spark.finished_runs import require_finished
+from kongming.spark.finished_runs import require_finished, require_same_application
 from kongming.spark.model.cluster import recorded_cluster
 from kongming.spark.model.driver import job_end
 from kongming.spark.model.replay import Replayed
@@ -80,13 +80,7 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
         )
     finished = earlier.workload.application
     require_finished([finished], "--like")
-    if finished.name and running.name and finished.name != running.name:
-        raise InputError(
-            "is a run of another application.",
-            field="--like",
-            value=finished.name,
-            allowed=f"an earlier run of {running.name!r}",
-        )
+    require_same_application(finished, running, "--like")
     jobs = sorted(running.jobs, key=lambda job: (job.submitted_s, job.id))
     ends = [job.completed_s for job in jobs if job.completed_s is not None]
     done = len(ends)

@@ -396,7 +396,7 @@ def _inputs(
     """Return how the time grows with the input, and the other sample's run, which it is learned
     from."""
     from kongming.records.errors import CannotAnswerError, InputError
-    from kongming.spark.finished_runs import require_finished
+    from kongming.spark.finished_runs import require_finished, require_same_application
     from kongming.spark.model.corrections.input_growth import learn_input_growth
     from kongming.spark.model.workload import workload_of
     from kongming.spark.reading import read
@@ -419,13 +419,7 @@ def _inputs(
             value=str(path),
             allowed="the run on a sample of another ratio",
         )
-    if sample.name and application.name and sample.name != application.name:
-        raise InputError(
-            "is a run of another application.",
-            field="--sample",
-            value=sample.name,
-            allowed=f"a run of {application.name!r} on another sample",
-        )
+    require_same_application(sample, application, "--sample")
     work, other_work = workload_of(application), workload_of(sample)
     return learn_input_growth(work, ratio, other_work, other_ratio, input_scale), sample
 

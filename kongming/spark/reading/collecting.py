@@ -273,8 +273,7 @@ class Collector:
         shown = info.finish_time - info.launch_time
         if metrics is None or shown < metrics.executor_run_time:
             return started
-        before = shown + now - started
-        return now if shown - metrics.executor_run_time <= abs(before - shown) / 2 else started
+        return now if shown - metrics.executor_run_time <= abs(now - started) / 2 else started
 
     def _stage(self, key: tuple[int, int]) -> SeenStage:
         stage = self.stages.get(key)
