@@ -203,3 +203,9 @@ def test_a_submit_that_is_no_command(submit: str, kongming: Kongming) -> None:
     refused = kongming("spark", "sample", "in", "--out", "o", "--submit", submit)
     assert refused.returncode == 2
     assert "--submit: is" in refused.stderr
+
+
+def test_a_job_that_fails_without_a_word(kongming: Kongming) -> None:
+    failed = kongming("spark", "sample", "in", "--out", "o", "--submit", "sh -c 'exit 3'")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "(exit 3): it printed nothing" in failed.stderr

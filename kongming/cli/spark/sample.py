@@ -202,10 +202,9 @@ def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
         )
         if done.returncode or not report.exists():
             lines = [line for line in done.stdout.splitlines() if line.strip()]
-            cause = next((line for line in reversed(lines) if "Exception" in line), "")
-            raise MeasurementError(
-                f"The sampling job failed (exit {done.returncode}): {cause or ' '.join(lines[-1:])}"
-            )
+            last = lines[-1] if lines else "it printed nothing."
+            cause = next((line for line in reversed(lines) if "Exception" in line), last)
+            raise MeasurementError(f"The sampling job failed (exit {done.returncode}): {cause}")
         document: dict[str, Any] = json.loads(report.read_text())
         return document
 
