@@ -107,7 +107,7 @@ def _ahead(
     ahead = [
         other
         for other, value in known.items()
-        if achieved is not None and sign * (value - achieved) < 0
+        if achieved is not None and sign * (value - achieved) <= 0
     ]
     return {
         "target": name,

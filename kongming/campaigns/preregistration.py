@@ -1,6 +1,7 @@
 """Plan of what is going to be evaluated, written down before it is measured.
 
-A pre-registration is a JSON file: digests of the code (a folder of the package each), the names of
+A pre-registration is a JSON file: digests of the code (a folder of the package each, the
+micro-benchmarks, the files that the applications' commands name), the names of
 the models, and the list of applications with the settings of the measurement. One digest of all
 that is what a table states. The list must stay as it was written; code may change, and the table
 then says where.
@@ -11,17 +12,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kongming.missing_file import unreadable, unwritable
+from kongming.profiling.plans.identity import file_hash
 from kongming.records import moments
 from kongming.records.errors import InputError
 
 SCHEMA = 1
 
 _OPTION = "--preregister"
+
+MICROBENCH, PROGRAMS = "(micro-benchmarks)", "(files of the programs)"
+"""Digests that are no folder of the package; files written before they existed have none."""
 
 
 def code_digests(package: Path) -> dict[str, str]:
@@ -33,6 +38,15 @@ def code_digests(package: Path) -> dict[str, str]:
         digest = digests.setdefault(parts[0] if len(parts) > 1 else ".", hashlib.sha256())
         digest.update("/".join(parts).encode() + b"\0" + file.read_bytes() + b"\0")
     return {folder: digest.hexdigest() for folder, digest in sorted(digests.items())}
+
+
+def files_digest(files: Iterable[Path]) -> str:
+    """Return the SHA-256 of the contents of files, in the order of their names; one that cannot
+    be read counts as absent."""
+    digest = hashlib.sha256()
+    for file in sorted(set(files)):
+        digest.update(f"{file.name} {file_hash(file)}\0".encode())
+    return digest.hexdigest()
 
 
 def preregister(
@@ -103,7 +117,8 @@ def statement(
     """Return what a table states: the digest, when it was written, whether the first run came
     later, and the folders of code that are not as they were registered."""
     before = document["code"]
-    changed = sorted(k for k in {*before, *code} if before.get(k) != code.get(k))
+    known = code.keys() - ({MICROBENCH, PROGRAMS} - before.keys())
+    changed = sorted(k for k in {*before, *known} if before.get(k) != code.get(k))
     written = document["written_at"]
     in_time = first_run is None or moments.unix(written) <= moments.unix(first_run)
     return {

@@ -89,23 +89,30 @@ def _repeats(document: Document) -> str:
 def to_csv(document: Document) -> str:
     """Render a line per case and model: predicted and measured cost, error, interval.
 
-    A case is a pair, or a run in an environment. Undefined cells are empty.
+    A case is a pair, or a run in an environment. Undefined cells are empty; the costs of a pair's
+    repeats are separated by spaces.
     """
     pairs = document["kind"] == "pairs"
     cases = document["pairs"] if pairs else document["scored_runs"]
     names = ["app", "neighbour"] if pairs else ["app", "environment", "kind", "synthetic", "run"]
-    case_columns = ["repeats", "standard_error_pct"] if pairs else ["marked"]
-    prediction_columns = ["error_pct", "lower", "upper", "level", "extrapolating"]
+    case_columns = ["repeats", "standard_error_pct", "repeat_values"] if pairs else ["marked"]
+    prediction_columns = ["error_pct", "lower", "upper", "level", "extrapolating", "at_least"]
+    expected_columns = ["expected_lower", "expected_upper"] if pairs else []
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     header = [*names, "model", "predicted", "measured", "slowdown"]
-    writer.writerow([*header, *case_columns, *prediction_columns])
+    writer.writerow([*header, *case_columns, *prediction_columns, *expected_columns])
     for case in cases:
-        cells = [len(case["repeats"]), case["standard_error_pct"]] if pairs else [case["marked"]]
+        cells = [case["marked"]]
+        if pairs:
+            values = " ".join(str(_plain(value)) for value in case["repeats"])
+            cells = [len(case["repeats"]), case["standard_error_pct"], values]
         for model, prediction in case["predictions"].items():
             row = [case[name] for name in names]
             row += [model, prediction["value"], case["measured"], case["slowdown"], *cells]
             row += [prediction[name] for name in prediction_columns]
+            if pairs:
+                row += prediction["expected"] or (None, None)
             writer.writerow(map(_plain, row))
     return text.getvalue()
 

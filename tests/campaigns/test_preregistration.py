@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from kongming.campaigns.preregistration import (
+    PROGRAMS,
     code_digests,
+    files_digest,
     preregister,
     registered,
     statement,
 )
+from kongming.profiling.plans.identity import files_named
+from kongming.records.application import Application
 from kongming.records.errors import InputError
 
 SETTINGS = {"apps": {"a": "1"}, "repeats": 4}
@@ -40,6 +44,22 @@ def test_it_is_written_once_and_says_what_changed(package: Path, tmp_path: Path)
     assert preregister(file, code_digests(package), ["RIDGE"], SETTINGS) == document
     stated = statement(registered(file), code_digests(package), "2000-01-01T00:00:00Z")
     assert (stated["before_first_run"], stated["code_changed"]) == (False, ["learning"])
+
+
+def test_files_of_the_programs_are_stated_where_they_were_registered(tmp_path: Path) -> None:
+    script = tmp_path / "work.py"
+    script.write_text("print(1)")
+    app = Application("a", ("python3", "work.py", "--size", "5" * 300), workdir=str(tmp_path))
+    shell = Application("b", "cd . && sh -c 'true' < work.py", workdir=str(tmp_path))
+    assert files_named(app) == files_named(shell) == [script]
+    earlier = preregister(tmp_path / "old.json", {".": "1"}, ["LM"], SETTINGS)
+    document = preregister(
+        tmp_path / "plan.json", {".": "1", PROGRAMS: files_digest([script])}, ["LM"], SETTINGS
+    )
+    script.write_text("print(2)")
+    now = {".": "1", PROGRAMS: files_digest([script])}
+    assert statement(document, now, None)["code_changed"] == [PROGRAMS]
+    assert statement(earlier, now, None)["code_changed"] == []
 
 
 @pytest.mark.parametrize(

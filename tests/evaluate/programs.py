@@ -15,9 +15,13 @@ Values = Mapping[tuple[str, str], Sequence[float]]
 
 
 def score(
-    values: Values, predicted: Mapping[str, Mapping[tuple[str, str], float]], **changes: Any
+    values: Values,
+    predicted: Mapping[str, Mapping[tuple[str, str], float]],
+    intervals: Mapping[str, Any] | None = None,
+    **changes: Any,
 ) -> dict[str, Any]:
-    """``score_pairs`` of repeats by pair, and of predictions by model and pair; solo times of 1."""
+    """``score_pairs`` of repeats by pair, and of predictions by model and pair, all of them with
+    the same ``intervals``; solo times of 1."""
     apps = {app for app, _ in values}
     settings: dict[str, Any] = {
         "solo": dict.fromkeys(apps, 1.0),
@@ -33,7 +37,7 @@ def score(
     return score_pairs(
         [PairMeasurement(app, neighbour, tuple(v)) for (app, neighbour), v in values.items()],
         [
-            PairPrediction(app, neighbour, model, value)
+            PairPrediction(app, neighbour, model, value, **(intervals or {}))
             for model, by_pair in predicted.items()
             for (app, neighbour), value in by_pair.items()
         ],

@@ -113,7 +113,20 @@ def test_the_csv_has_a_line_for_each_pair_and_model() -> None:
     assert float(mine["measured"]) == pytest.approx(first["measured"])
     assert float(mine["error_pct"]) == pytest.approx(first["predictions"]["LM"]["error_pct"])
     assert mine["repeats"] == "4"
+    assert list(map(float, mine["repeat_values"].split())) == pytest.approx(first["repeats"])
     assert mine["lower"] == ""
+    assert mine["at_least"] == "false"
+
+
+def test_the_csv_has_what_coverage_is_computed_from() -> None:
+    intervals = {"lower": 0.5, "upper": 2.0, "expected": (0.75, 1.5), "at_least": True}
+    scores = score(noisy(truth(), 0.05, 4), {"LM": truth()}, intervals)
+    mine = [row for row in csv.DictReader(io.StringIO(to_csv(scores))) if row["model"] == "LM"]
+    assert len(mine) == 30
+    for row in mine:
+        bounds = [row[name] for name in ("lower", "upper", "expected_lower", "expected_upper")]
+        assert list(map(float, bounds)) == [0.5, 2.0, 0.75, 1.5]
+        assert row["at_least"] == "true"
 
 
 @pytest.fixture

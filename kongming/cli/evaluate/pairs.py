@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -91,7 +91,7 @@ def evaluate_pairs(request: Request) -> int:
             held = _measure(store, request, profiling, stop_when)
         document = _score(held, request, others, None if request.score_only else store)
     if request.preregister is not None:
-        document["preregistered"] = _registered(request.preregister, held)
+        document["preregistered"] = _registered(request.preregister, held, apps.values())
     report(document, request.out, as_json=request.as_json)
     return 0 if held.complete and not held.dropped and not document["failed"] else 1
 
@@ -116,22 +116,39 @@ def _register(
         **({"inducers": dict(inducers)} if inducers else {}),
     }
     models = request.models or model_names()
-    preregister(request.preregister, _code(), models, settings)
+    preregister(request.preregister, _code(apps.values()), models, settings)
 
 
-def _registered(path: Path, held: Held) -> dict[str, Any]:
+def _registered(path: Path, held: Held, apps: Iterable[Application]) -> dict[str, Any]:
     """Return what the table states of a pre-registration."""
     from kongming.campaigns.preregistration import registered, statement
 
     first = min((run.started_at for run in held.runs), default=None)
-    return statement(registered(path), _code(), first)
+    return statement(registered(path), _code(apps), first)
 
 
-def _code() -> dict[str, str]:
+def _code(apps: Iterable[Application]) -> dict[str, str]:
+    """Digests of all that decides what comes out."""
     import kongming
-    from kongming.campaigns.preregistration import code_digests
+    from kongming.campaigns.preregistration import (
+        MICROBENCH,
+        PROGRAMS,
+        code_digests,
+        files_digest,
+    )
+    from kongming.probes.binary import locate
+    from kongming.profiling.plans.identity import files_named
+    from kongming.records.errors import ProbeError
 
-    return code_digests(Path(kongming.__file__).parent)
+    try:
+        microbench = [locate()]
+    except ProbeError:  # what is measured already is scored without it
+        microbench = []
+    return {
+        **code_digests(Path(kongming.__file__).parent),
+        MICROBENCH: files_digest(microbench),
+        PROGRAMS: files_digest(file for app in apps for file in files_named(app)),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from kongming.records.application import SCRATCH, Application, Command
@@ -62,6 +63,21 @@ def find_executable(app: Application, search_path: str | None = None) -> Path | 
     return None if located is None else Path(located)
 
 
+def files_named(app: Application) -> list[Path]:
+    """Return the files that words of an application's commands name, in its folder or by a path:
+    scripts and inputs, which its identity leaves out."""
+    folder = Path.cwd() if app.workdir is None else Path(app.workdir)
+    files = []
+    for command in (app.command, app.load, app.setup, app.prepare):
+        for word in () if command is None else _words(command):
+            try:
+                if word and (folder / word).is_file():
+                    files.append(folder / word)
+            except (OSError, ValueError):  # a word too long for a name, or with a zero byte
+                continue
+    return files
+
+
 def file_hash(path: Path) -> str | None:
     """Return the SHA-256 of a file, None if it cannot be read; cached until it changes."""
     try:
@@ -80,17 +96,23 @@ def _hash(path: str, mtime_ns: int, size: int) -> str:
 def first_word(command: Command) -> str:
     """Return the program of a command: argv[0], or the first word of a shell line that is not an
     assignment; empty without any."""
+    words = _words(command)
     if not isinstance(command, str):
-        return command[0]
-    try:
-        words = shlex.split(command, comments=True)
-    except ValueError:  # an unbalanced quote: the shell will report it
-        words = command.split()
+        return words[0]
     # A line may begin with variable assignments: LC_ALL=C sort ...
     command_words = [word for word in words if not _ASSIGNMENT.match(word)]
     if command_words[:1] in (["exec"], ["env"], ["command"]) and len(command_words) > 1:
         command_words = [word for word in command_words[1:] if not word.startswith("-")]
     return os.fspath(command_words[0]) if command_words else ""
+
+
+def _words(command: Command) -> Sequence[str]:
+    if not isinstance(command, str):
+        return command
+    try:
+        return shlex.split(command, comments=True)
+    except ValueError:  # an unbalanced quote: the shell will report it
+        return command.split()
 
 
 def _plain(command: str | tuple[str, ...] | None) -> str | list[str] | None:
