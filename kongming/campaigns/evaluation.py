@@ -72,13 +72,14 @@ def campaign_for(
 def held_campaign(
     store: Store,
     kind: str,
-    apps: Mapping[str, Application],
+    identities: Mapping[str, str],
     *,
     placement: str,
     repeats: int | None,
     **more: object,
 ) -> Campaign:
-    """Return the stored campaign to score without measuring. Of several, one of this node is
+    """Return the stored campaign to score without measuring, of applications of these
+    ``identities``, by name. Of several, one of this node is
     preferred, then one of only these applications, then a finished one, then the newest. ``more``
     are values that its document must have.
 
@@ -86,10 +87,8 @@ def held_campaign(
         UntrainedError: there is none.
     """
     from kongming.probes.node import node_facts
-    from kongming.profiling.plans.identity import identity
     from kongming.records.errors import UntrainedError
 
-    identities = {name: identity(app) for name, app in apps.items()}
     wanted = {"evaluate": kind, "placement": placement, **more}
     if repeats is not None:
         wanted["repeats"] = repeats
@@ -114,7 +113,7 @@ def held_campaign(
         times = "" if repeats is None else f", {repeats} times each"
         raise UntrainedError(
             f"The store holds no {'pairs' if kind == 'pairs' else 'runs in environments'} of "
-            f"{', '.join(sorted(apps))} as they are now, {placement}{times}.",
+            f"{', '.join(sorted(identities))} as they are now, {placement}{times}.",
             hint="Measure them: the same command without --score-only.",
         )
     return campaigns[0]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kongming.campaigns.preregistration import preregister
 from kongming.cli.evaluate.report import keep, show
 from kongming.cli.main import run
 from kongming.learning.training import train_application
@@ -346,6 +347,15 @@ def test_programs_that_have_changed_since_are_not_those_that_were_run(
     (tmp_path / "apps.toml").write_text(text)
     assert run(command(tmp_path, "whole")) == 3
     assert "as they are now" in capsys.readouterr().err
+    # What was registered before they were run names them.
+    with Store.open(f"sqlite:///{tmp_path / 'whole.db'}") as store:
+        own = max((campaign.document["apps"] for campaign in store.campaigns()), key=len)
+    preregister(tmp_path / "plan.json", {}, ["LM"], {"apps": own})
+    arguments = ("--models", "LM", "--preregister", tmp_path / "plan.json", "--json")
+    assert run(command(tmp_path, "whole", *arguments)) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["pairs"]) == 12
+    assert document["preregistered"]["before_first_run"] is False
 
 
 @pytest.mark.parametrize(

@@ -159,10 +159,12 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
     """Return the stored runs; measure and write nothing. Raises UntrainedError without any."""
     from kongming.campaigns.environment_campaign import KIND
     from kongming.campaigns.evaluation import held_campaign
+    from kongming.profiling.plans.identity import identity
 
+    identities = {name: identity(app) for name, app in apps.items()}
     more = {} if request.environments is None else {"environments": request.environments}
     campaign = held_campaign(
-        store, KIND, apps, placement=request.placement, repeats=request.repeats, **more
+        store, KIND, identities, placement=request.placement, repeats=request.repeats, **more
     )
     return Held(
         store.node(campaign.document["node"]),

@@ -336,26 +336,33 @@ def _held(
 ) -> Held:
     """Return the stored runs of the pairs of ``apps``; measure and write nothing.
 
+    A pre-registration names the programs that were measured: its identities count, so that its
+    runs can be scored where these programs are not installed, or of another version.
+
     Raises:
         UntrainedError: there are no such pairs, or an application has no profile.
     """
     from kongming.campaigns.evaluation import held_campaign
     from kongming.campaigns.pair_campaign import KIND
+    from kongming.campaigns.preregistration import registered
     from kongming.campaigns.stored_profiles import Place, profiles_held
     from kongming.profiling.plans.identity import identity
     from kongming.records.errors import UntrainedError
 
+    identities = {name: identity(app) for name, app in apps.items()}
+    if request.preregister is not None:
+        own = registered(request.preregister)["settings"]["apps"]
+        identities |= {name: own[name] for name in apps.keys() & own.keys()}
     campaign = held_campaign(
         store,
         KIND,
-        apps,
+        identities,
         placement=request.placement,
         repeats=request.repeats,
         **({} if request.precision is None else {"precision": request.precision}),
         **({} if request.sample is None else {"sample": request.sample}),
     )
     document = campaign.document
-    identities = {name: document["apps"][name] for name in apps}
     place = Place(document["node"], request.placement, document["suite_version"])
     inducers = {name: identity(app) for name, app in inducer_apps.items()}
     profiles = profiles_held(store, identities, request.plan, place, inducers)
