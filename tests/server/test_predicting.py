@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import grpc
+import psutil
 import pytest
 
 from kongming.rpc.v1 import assignments_pb2, predictor_pb2, predictor_pb2_grpc
@@ -82,6 +84,7 @@ def trained(tmp_path: Path, start_server: StartServer) -> ServerProcess:
 
 def test_the_prediction_follows_what_the_agent_reported(trained: ServerProcess) -> None:
     asking = Asking(trained.channel())
+    began = psutil.Process().create_time()
     prediction = asking.predict("memory")
     assert prediction.basis == predictor_pb2.BASIS_MODEL
     assert prediction.model_version == 1
@@ -89,7 +92,7 @@ def test_the_prediction_follows_what_the_agent_reported(trained: ServerProcess) 
     assert math.log(prediction.slowdown.median) == pytest.approx(expected, abs=0.02)
     assert prediction.slowdown.lower < prediction.slowdown.median < prediction.slowdown.upper
     assert not prediction.stale
-    assert prediction.fingerprint_age.ToSeconds() < 60
+    assert 0 <= prediction.fingerprint_age.ToSeconds() <= time.time() - began
     assert asking.best("memory") == "node-2"
 
 
