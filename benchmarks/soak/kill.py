@@ -34,7 +34,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,6 +161,13 @@ class Soak:
         return runs, set(runs)
 
 
+def _wait(reached: Callable[[], bool], patience_s: float) -> None:
+    """Wait until it is so, or patience is at its end."""
+    deadline = time.monotonic() + patience_s
+    while not reached() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
 def _free_ports(count: int) -> list[int]:
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in taken]
@@ -216,7 +223,8 @@ def soak(
             run.start(what)
         if thief:
             company = crowd.Crowd(door)
-        time.sleep(1.0)
+        # On a busy machine it takes seconds until the first run is written.
+        _wait(lambda: bool(run.spooled()), patience_s)
         for _ in range(kills):
             time.sleep(rng.uniform(0.05, 1.2))
             what = rng.choice(("server", "agent", "spooling"))
@@ -225,10 +233,9 @@ def soak(
             time.sleep(rng.uniform(0.0, 0.3))
             run.start(what)
         time.sleep(1.0)
+        _wait(lambda: len(run.spooled()) > kills, patience_s)
         run.kill("spooling")
-        deadline = time.monotonic() + patience_s
-        while run.waiting() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        _wait(lambda: not run.waiting(), patience_s)
         waiting = run.waiting()
         faults: dict[str, Any] = {}
         if company is not None:
