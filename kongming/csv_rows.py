@@ -50,11 +50,7 @@ class Row:
         """
         text = self.text(column)
         allowed = f"a {'whole ' if integer else ''}number {'above' if above else 'from'} {least:g}"
-        try:
-            # What Python takes for numbers besides: 1_000 and the digits of other scripts.
-            value = float(text) if text.isascii() and "_" not in text else math.nan
-        except ValueError:
-            value = math.nan
+        value = plain_number(text)
         if math.isnan(value):
             what = "is not a number." if text else "is empty."
             raise InputError(
@@ -80,6 +76,15 @@ class Row:
         if not self.text(column):
             return None
         return self.number_in(column, least=least, above=above)
+
+
+def plain_number(text: str) -> float:
+    """Return the number that a text is; NaN if it is none. What only Python takes for numbers is
+    none: 1_000 and the digits of other scripts."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return math.nan
 
 
 def read_rows(

@@ -51,7 +51,7 @@ from kongming.scale.points import Points, Runs
 NOW = 1_800_000_000.0
 SUITE = "benchmark"
 SETS = (8, 64)
-RANK_MS, MEMORY_MIB, CORE_SHARE = 5.0, 512.0, 0.25
+RANK_MS, MEMORY_MIB, CORE_SHARE = 4.0, 512.0, 0.25
 
 
 class Fleet:

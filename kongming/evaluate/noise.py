@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.evaluate.cases import LEAST_PCT, Floats
+from kongming.evaluate.cases import Floats, geometric
 
 DRAWS = 200
 """Draws of a perfect predictor's errors."""
@@ -96,5 +96,4 @@ def _floor(errors: Floats) -> float:
     known = errors[:, np.isfinite(errors[0])]
     if not known.shape[1]:
         return math.nan
-    medians = 100.0 * np.median(known, axis=1)
-    return float(np.exp(np.mean(np.log(np.maximum(medians, LEAST_PCT)))))
+    return geometric(100.0 * np.median(known, axis=1))

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.csv_rows import Row, hint_of_commas, read_rows
+from kongming.csv_rows import Row, hint_of_commas, plain_number, read_rows
 from kongming.explore.settings import summable
 from kongming.records.errors import InputError
 
@@ -118,11 +118,7 @@ def has_column(path: Path, name: str) -> bool:
 
 def finite(text: str) -> float:
     """Return the number of a cell; NaN if it is no number, or not a finite one."""
-    try:
-        # What Python takes for numbers besides: 1_000 and the digits of other scripts.
-        value = float(text) if text.isascii() and "_" not in text else math.nan
-    except ValueError:
-        return math.nan
+    value = plain_number(text)
     return value if math.isfinite(value) else math.nan
 
 

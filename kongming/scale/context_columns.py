@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.csv_rows import plain_number
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.points import SCALES
 
@@ -101,11 +102,8 @@ def out_of_range(field: str, text: str) -> InputError:
 
 def number(text: str) -> float | None:
     """Return the finite number that a text is, else None."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if np.isfinite(value) and "_" not in text else None
+    value = plain_number(text)
+    return value if np.isfinite(value) else None
 
 
 def complete(

@@ -44,7 +44,6 @@ from kongming.records.run import SoloTime
 Leave = Literal["instance", "session", "block"]
 Reference = Literal["fleet", "own", "both"]
 
-LEAVES: tuple[Leave, ...] = ("instance", "session", "block")
 REFERENCES: tuple[Reference, ...] = ("fleet", "own", "both")
 
 BLOCKS = 5

@@ -22,13 +22,6 @@ class Line(NamedTuple):
         return np.asarray(self.intercept + X @ self.slopes)
 
 
-def constant(y: Floats) -> Line:
-    """The mean alone."""
-    n = len(y)
-    residuals = (y - y.mean()) * (n / (n - 1.0)) if n > 1 else np.zeros(n)
-    return Line(float(y.mean()), np.zeros(0), residuals)
-
-
 def fit_line(X: Floats, y: Floats, parent: Line | None = None) -> Line:
     """Fit (n, p) samples, with the penalty on the departure from the parent's slopes (from none
     without a parent) that has the least squared leave-one-out residuals."""

@@ -24,13 +24,6 @@ from kongming.scale.points import Runs
 Kind = Literal[
     "ernest", "ernest-relative", "ernest-piecewise", "ernest-residuals", "repeat-nearest"
 ]
-KINDS: tuple[Kind, ...] = (
-    "ernest",
-    "ernest-relative",
-    "ernest-piecewise",
-    "ernest-residuals",
-    "repeat-nearest",
-)
 """From the simplest to the one with the fewest assumptions."""
 
 GAIN = 0.1

@@ -48,7 +48,7 @@ FIRST_SLOWER = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Fitting options. ``kind``: ``auto`` or ``stack``, or one of ``choice.KINDS``;
+    """Fitting options. ``kind``: ``auto`` or ``stack``, or one of ``choice.Kind``;
     ``drop_first``: ignore each configuration's first run; ``memory_load``: the largest scale per
     machine that fits into memory."""
 
