@@ -9,6 +9,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kongming.explore import ObliqueModelTree
+from kongming.explore.tree.lines import fit_line
 
 
 @parametrize_with_checks([ObliqueModelTree(iterations=4, random_state=0)])
@@ -72,6 +73,17 @@ def test_a_line_is_one_leaf_and_fewer_runs_than_columns_are_enough() -> None:
     assert np.isfinite(few.predict(X)).all()
     constant = ObliqueModelTree(random_state=0).fit(X, np.full(40, 7.0))
     assert constant.predict(X) == pytest.approx(np.full(40, 7.0))
+
+
+@pytest.mark.parametrize("samples", [4, 7, 9, 10, 14])
+def test_a_line_through_all_samples_is_not_without_error(samples: int) -> None:
+    """Noise in nine columns: what is left out is not predicted, however well the rest is fitted."""
+    ratios = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(samples, 9)), rng.normal(size=samples)
+        ratios.append(float(np.std(fit_line(X, y).residuals) / np.std(y)))
+    assert np.median(ratios) > 0.5
 
 
 def test_growing_online_keeps_the_first_splits() -> None:

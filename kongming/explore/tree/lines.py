@@ -10,6 +10,9 @@ from kongming.arrays import Floats
 
 _PENALTIES = np.concatenate([[1e-8], np.logspace(-4.0, 4.0, 17)])
 
+_LEAST = 1e-9
+"""Least value that 1 - leverage counts as: it is 0 but for rounding where there is one sample."""
+
 
 class Line(NamedTuple):
     """``intercept + x @ slopes``; ``residuals`` (n,) are those of each sample left out."""
@@ -39,7 +42,9 @@ def fit_line(X: Floats, y: Floats, parent: Line | None = None) -> Line:
     shrink = singular**2 / (singular**2 + _PENALTIES[:, None] * n)
     fitted = middle + (shrink * along) @ left.T
     leverage = 1.0 / n + shrink @ (left.T**2)
-    residuals = (rest - fitted) / np.maximum(1.0 - leverage, 0.02)
+    # Where samples are about as many as columns, 1 - leverage is next to the least penalty: cut
+    # off above it, a line through all samples would seem to have no error.
+    residuals = (rest - fitted) / np.maximum(1.0 - leverage, _LEAST)
     at = int(np.argmin((residuals**2).sum(axis=1)))
     slopes = base + (right.T @ (shrink[at] * along / np.where(singular > 0, singular, 1.0))) / scale
     return Line(float(y.mean() - centre @ slopes), slopes, residuals[at])
