@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.explore.errors import ExploreError
@@ -48,6 +49,17 @@ def by_expression(space: Space, text: str) -> CostFunction:
         return values
 
     return costs
+
+
+def within_means(prices: Floats, left: float) -> NDArray[np.bool_]:
+    """(n,) whether each of the points, in their order, is paid for by what those before it leave
+    of a budget; one that is not is passed over."""
+    paid = np.zeros(len(prices), dtype=np.bool_)
+    for place, price in enumerate(prices.tolist()):
+        if left > 0.0 and price <= left:
+            paid[place] = True
+            left -= price
+    return paid
 
 
 def learned(

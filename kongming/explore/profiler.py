@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from kongming.arrays import Floats
 from kongming.explore import settings
-from kongming.explore.cost import REPORTED, CostFunction, by_expression, learned
+from kongming.explore.cost import REPORTED, CostFunction, by_expression, learned, within_means
 from kongming.explore.errors import ExploreError
 from kongming.explore.features import Features
 from kongming.explore.learners import LEARNERS, PAPER
@@ -160,11 +161,7 @@ class DecisionTreeProfiler:
         if self._pool().leave(count, self._codes + self._pending):
             # A model weighs its runs by the pool.
             self._models.clear()
-        situation = self._situation(rng)
-        codes = POLICIES[self.policy](situation, count)
-        if not len(codes) and self.repeats:
-            codes = self._again(situation, count)
-        codes = self._affordable(codes, situation)
+        codes = self._affordable(self._situation(rng), count)
         self._pending += [tuple(row) for row in codes.tolist()]
         self._suggested += len(codes)
         return self.space.decode(codes)
@@ -248,19 +245,28 @@ class DecisionTreeProfiler:
         self.stopped = enough(*fitted.left_out(), self.stop_pct, fitted.left_out_noise())
         return self.stopped
 
-    def _affordable(self, codes: Floats, situation: Situation) -> Floats:
-        """The first of the points that the rest of a budget of costs pays for."""
+    def _affordable(self, situation: Situation, count: int) -> Floats:
+        """The points that are chosen and that the rest of a budget of costs pays for. Where it pays
+        for none of them, those are chosen from that it does pay for."""
+        codes = self._choice(situation, count)
         if self.budget_in == "runs" or not len(codes):
             return codes
-        left = self.budget - self.spent
-        prices = self._costs()
-        if prices is None:
-            typical = self.spent / len(self._runs) if self._runs else 0.0
-            known = np.full(len(codes) + len(self._pending), typical)
-        else:
-            known = prices(np.concatenate([rows(self._pending, codes.shape[1]), codes]))
-        sums = np.cumsum(known)[len(self._pending) :]
-        return codes[(sums <= left) & (left > 0.0)]
+        typical = self.spent / len(self._runs) if self._runs else 0.0
+        prices = self._costs() or (lambda points: np.full(len(points), typical))
+        pending = rows(self._pending, codes.shape[1])
+        left = self.budget - self.spent - float(prices(pending).sum() if len(pending) else 0.0)
+        paid = codes[within_means(prices(codes), left)]
+        if len(paid):
+            return paid
+        pool = situation.pool[prices(situation.pool) <= left]
+        if not len(pool):
+            return paid
+        codes = self._choice(replace(situation, pool=pool), count)
+        return codes[within_means(prices(codes), left)] if len(codes) else codes
+
+    def _choice(self, situation: Situation, count: int) -> Floats:
+        codes = POLICIES[self.policy](situation, count)
+        return self._again(situation, count) if self.repeats and not len(codes) else codes
 
     def _again(self, situation: Situation, count: int) -> Floats:
         """The points that were run least, where noise is all that is left to be learned."""

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kongming.explore import DecisionTreeProfiler, ExploreError, Space
+from kongming.explore.cost import within_means
 from kongming.explore.learners import LEARNERS
 from kongming.explore.policies import POLICIES
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
@@ -278,6 +281,34 @@ def test_a_budget_in_costs_is_kept() -> None:
             profiler.tell(point, point["a"] * 2.0)
     assert profiler.spent <= 300.0
     assert runs >= 15
+
+
+@pytest.mark.parametrize("policy", ["auto", "dta", "uni"])
+def test_a_budget_in_costs_is_used_up(policy: str) -> None:
+    """Points that cost too much for the rest are passed over, not the end."""
+    space = Space.from_dict({"a": list(range(1, 41)), "b": list(range(10))})
+    profiler = DecisionTreeProfiler(
+        space, budget=150, budget_in="cost", batch=4, cost="a", model="lines", policy=policy
+    )
+    chosen = set()
+    while points := profiler.suggest():
+        for point in points:
+            chosen.add((point["a"], point["b"]))
+            profiler.tell(point, point["a"] * 2.0)
+    least = min(a for a in range(1, 41) for b in range(10) if (a, b) not in chosen)
+    assert 150.0 - least < profiler.spent <= 150.0
+
+
+@given(prices=st.lists(st.floats(0.01, 10.0), max_size=12), left=st.floats(-1.0, 30.0))
+def test_what_is_not_paid_for_is_passed_over(prices: list[float], left: float) -> None:
+    paid = within_means(np.array(prices), left)
+    spent = float(np.array(prices)[paid].sum())
+    assert spent <= max(left, 0.0) + 1e-9
+    assert all(
+        price > left - spent - 1e-9
+        for price, is_paid in zip(prices, paid, strict=True)
+        if not is_paid
+    )
 
 
 def test_it_stops_once_enough_is_known() -> None:

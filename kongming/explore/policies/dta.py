@@ -55,7 +55,9 @@ def _quotas(
     costs = np.zeros(leaves)
     held = np.bincount(homes, minlength=leaves)
     if situation.cost_of is not None:
-        costs = np.bincount(homes, situation.cost_of(left), minlength=leaves) / np.maximum(held, 1)
+        within = tree.apply(X(pool))
+        sums = np.bincount(within, situation.cost_of(pool), minlength=leaves)
+        costs = sums / np.maximum(np.bincount(within, minlength=leaves), 1)
     quotas = apportion(scores(errors, sizes, costs, situation.weights), held, count)
     return [(np.flatnonzero(homes == leaf), int(quota)) for leaf, quota in enumerate(quotas)]
 
