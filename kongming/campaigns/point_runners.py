@@ -163,17 +163,22 @@ class NodeRunner:
         began, started_at = time.monotonic(), moments.now()
         try:
             if app.kind == "service":
-                with ServiceRunner(app, self._folder) as service:
+                with ServiceRunner(app, self._folder, any_metric=True) as service:
                     outcome = service.run(self.cpus[slot])
-                elapsed = time.monotonic() - began
                 return PointRun(
-                    point, outcome.metric, elapsed, outcome.error, None, "service", started_at
+                    point=point,
+                    value=outcome.metric,
+                    cost=time.monotonic() - began,
+                    error=outcome.error,
+                    how="service",
+                    started_at=started_at,
+                    seconds=outcome.wall_s if outcome.ok else None,
                 )
             with self._own_cpus(slot):
                 runner = self._caches[slot].get(
                     # Set-up sees the environment too.
                     (app.setup, app.cleanup, dict(app.env) if app.setup is not None else None),
-                    lambda: Runner(app, self._folder, evict_node=self._jobs == 1),
+                    lambda: Runner(app, self._folder, evict_node=self._jobs == 1, any_metric=True),
                 )
             runner.app = app
             run = runner.begin(self.cpus[slot])
@@ -192,6 +197,7 @@ class NodeRunner:
             limit=self._app.timeout_s if iteration.timed_out and self._app.metric is None else None,
             how="process",
             started_at=outcome.started_at,
+            seconds=outcome.wall_s if outcome.ok else None,
         )
 
     @contextmanager
@@ -262,6 +268,7 @@ class MachinesRunner:
                 limit=app.timeout_s if measured.timed_out and app.metric is None else None,
                 how=measured.how,
                 started_at=measured.started_at,
+                seconds=measured.seconds if measured.error is None else None,
             )
 
 

@@ -20,7 +20,10 @@ from kongming.records.errors import InputError
 Point = Mapping[str, float | str]
 
 RECORD = ("cost", "status", "error", "how", "identity", "space", "started_at", "at_least")
-"""Columns that ``explore run`` writes next to the parameters and the target."""
+"""Columns that ``explore run`` writes next to the parameters and what was measured."""
+
+MEASURED = ("seconds", "metric")
+"""Columns of what ``explore run`` measures: the time of a run, and its metric where it has one."""
 
 NO_RUN = "the table has no value for it"
 """Reason of a failed run of which the table says no more."""
@@ -31,7 +34,8 @@ class MeasuredTable:
     """Rows of a table: ``points`` and their ``values`` (n,), NaN where the run failed.
 
     ``numbers`` are the columns of numbers among ``names``; ``costs`` (n,) are those of the column
-    that was named for them, else None. ``errors`` are the reasons of failed runs.
+    that was named for them, else None. ``errors`` are the reasons of failed runs, ``limits`` (n,)
+    what those took at the least that were ended at a time limit, else NaN; None: of no row.
     """
 
     path: str
@@ -42,6 +46,7 @@ class MeasuredTable:
     values: Floats
     costs: Floats | None
     errors: tuple[str | None, ...]
+    limits: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -77,7 +82,7 @@ def read_measured(
     if not rows:
         raise InputError("has a header but no rows.", field=f"{file}: row 1, column {target!r}")
     header = rows[0].places
-    written = set(RECORD) if header.keys() >= {"identity", "space", "status"} else set()
+    written = {*RECORD, *MEASURED} if header.keys() >= {"identity", "space", "status"} else set()
     left_out = {target, cost, *ignored, *(written - set(choices))}
     names = tuple(name for name in header if name and name not in left_out)
     if not names:
@@ -107,7 +112,15 @@ def read_measured(
             (row.text("error") or NO_RUN) if is_failed else None
             for row, is_failed in zip(rows, failed, strict=True)
         ),
+        limits=np.array([_limit(row) for row in rows]) if written else None,
     )
+
+
+def _limit(row: Row) -> float:
+    """The lower bound of a run that ``explore run`` ended at its time limit, as it wrote it."""
+    if row.text("status") != "timeout":
+        return math.nan
+    return row.optional("at_least" if row.text("at_least") else "cost") or math.nan
 
 
 def has_column(path: Path, name: str) -> bool:

@@ -74,9 +74,10 @@ class World:
         known = table.values[np.isfinite(table.values)]
         if len(known) > 0 and np.all(known == known[0]):
             failed = len(table) - len(known)
+            what = "is constant" if len(known) > 1 else "has a single value"
             raise InputError(
-                "is constant: there is nothing to be learned."
-                + (f" Failed runs: {failed} of {len(table)}." if failed else ""),
+                f"{what}: there is nothing to be learned."
+                + (f" Rows without a value: {failed} of {len(table)}." if failed else ""),
                 field=f"{table.path}: rows 1 to {len(table)}, column {table.target!r}",
                 value=float(known[0]),
                 allowed="a target that varies",
@@ -179,13 +180,17 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
             seen[list(rows)] = True
             spent = float(world.costs[row])
             cost += spent
-            options = {"cost": spent} if world.priced else {}
+            options: dict[str, Any] = {"cost": spent} if world.priced else {}
             value = None if np.isnan(table.values[row]) else float(table.values[row])
-            failures.append(value is None)
-            profiler.tell(point, value, error=table.errors[row], **options)
+            if table.limits is not None and np.isfinite(table.limits[row]):
+                options["at_least"] = float(table.limits[row])
+            else:
+                options["error"] = table.errors[row]
+            failures.append(value is None and "at_least" not in options)
+            profiler.tell(point, value, **options)
     profile = f"policy {policy}, seed {seed}"
     way_out = MORE_RUNS if np.isfinite(table.values).any() else None
-    if all(failures):
+    if failures and all(failures):
         reasons = Counter(error for error in table.errors if error is not None).most_common(3)
         named = ", ".join(reason for reason, _ in reasons)
         raise CannotAnswerError(

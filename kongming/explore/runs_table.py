@@ -1,6 +1,7 @@
 """The CSV of a campaign: a row for each run, on disk before the next one begins.
 
-Columns: the parameters, the target, and ``measured_table.RECORD``: what the run cost in seconds,
+Columns: the parameters, the target, the seconds where that is a metric, and
+``measured_table.RECORD``: what the run cost in seconds,
 its status (ok, failed, timeout) with the reason, how it was measured, of which program and space,
 when it began, and the time limit that ended it. A run that failed has no target, a parameter that
 does not exist is empty.
@@ -23,7 +24,7 @@ from kongming.deferred_signals import signals_deferred
 from kongming.explore import Space
 from kongming.explore.dimensions import Dimension, Value
 from kongming.explore.errors import ExploreError
-from kongming.explore.measured_table import RECORD, finite, number, target_of
+from kongming.explore.measured_table import MEASURED, RECORD, finite, number, target_of
 from kongming.explore.settings import LARGEST, within
 from kongming.line_file import LineFile
 from kongming.records.errors import InputError
@@ -37,7 +38,8 @@ Status = str
 @dataclass(frozen=True, slots=True)
 class PointRun:
     """A run of a point. ``value`` is None where it failed; ``limit`` is the time limit that ended
-    it, a lower bound of the value; ``cost`` is in seconds unless the table says otherwise."""
+    it, a lower bound of the value; ``cost`` is in seconds unless the table says otherwise, and
+    ``seconds`` is how long it took where the value is a metric."""
 
     point: Mapping[str, Value | None]
     value: float | None
@@ -46,6 +48,7 @@ class PointRun:
     limit: float | None = None
     how: str = ""
     started_at: str = ""
+    seconds: float | None = None
 
     @property
     def status(self) -> Status:
@@ -131,7 +134,7 @@ def ignored_columns(path: Path, space: Space, target: str) -> tuple[str, ...]:
     """Return the columns of a table of runs that are no parameter, not the target and none that
     ``explore run`` writes. Raises InputError for a file that cannot be read."""
     first = next(iter(read_rows(path, (), separators=",;\t")), None)
-    read = {*space.names, target, *RECORD}
+    read = {*space.names, target, *RECORD, *MEASURED}
     return tuple(name for name in (first.places if first else ()) if name and name not in read)
 
 
@@ -187,14 +190,15 @@ class RunsTable:
         self.path = path
         self.identity, self.space_identity = identity, space_identity(space)
         self._names = space.names
+        self._seconds = () if target == MEASURED[0] else MEASURED[:1]
         for name in space.names:
-            if name in (target, *RECORD):
+            if name in (target, *self._seconds, *RECORD):
                 raise InputError(
                     "is the name of a column of the table of runs.",
                     field=f"space: {name}",
                     hint="Give the parameter another name.",
                 )
-        self.columns = (*self._names, target, *RECORD)
+        self.columns = (*self._names, target, *self._seconds, *RECORD)
         try:
             self._file = LineFile(path)
         except BlockingIOError as error:
@@ -217,6 +221,7 @@ class RunsTable:
         cells: Sequence[Any] = (
             *(text_of(run.point.get(name)) for name in self._names),
             text_of(run.value),
+            *([text_of(run.seconds)] if self._seconds else []),
             text_of(run.cost),
             run.status,
             reason,
@@ -239,9 +244,13 @@ class RunsTable:
         content = self._file.file.read() or b""
         header = _line(self.columns).encode()
         before = _line(self.columns[:-1]).encode()
+        without = tuple(name for name in self.columns if name not in self._seconds)
         if content.startswith(before):
             # A table begun before time limits had a column goes on without it.
             self.columns, header = self.columns[:-1], before
+        elif self._seconds and content.startswith(_line(without).encode()):
+            # As one begun when a metric left no room for the seconds.
+            self._seconds, self.columns, header = (), without, _line(without).encode()
         if not content.startswith(header):
             if not header.startswith(content):
                 raise InputError(

@@ -168,6 +168,15 @@ def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Pa
     assert len(answer(kongming, "next", "space.toml", "-n", "3")["points"]) == 3
 
 
+def test_next_says_that_all_runs_failed(kongming: Kongming, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text("n = { from = 1, to = 80 }\n")
+    (tmp_path / "runs.csv").write_text("n,seconds,error\n3,,out of memory\n5,,out of memory\n")
+    document = answer(kongming, "next", "space.toml", "runs.csv", "-n", "2")
+    assert len(document["points"]) == 2
+    assert document["warnings"] == ["All 2 runs failed: 2 times: out of memory"]
+    assert "All 2 runs failed" in kongming("explore", "next", "space.toml", "runs.csv").stderr
+
+
 def test_next_says_that_enough_is_known(kongming: Kongming, tmp_path: Path) -> None:
     (tmp_path / "space.toml").write_text("n = { from = 1, to = 80 }\n")
     rows = "\n".join(f"{n},{n}" for n in range(1, 80, 2))
@@ -190,6 +199,15 @@ def test_the_policies_that_weigh_costs_do_and_the_others_refuse_them(
         free = answer(kongming, *ask, "--policy", policy)["points"]
         paid = answer(kongming, *ask, "--policy", policy, "--cost", "10 ** (nodes / 4)")["points"]
         assert sum(point["nodes"] for point in paid) < sum(point["nodes"] for point in free)
+    # Costs of the runs' own column.
+    with runs.open(newline="") as file:
+        header, *cells = csv.reader(file)
+    with runs.open("w", newline="") as file:
+        priced = [[*row, str(10.0 ** (int(row[0]) / 4))] for row in cells]
+        csv.writer(file).writerows([[*header, "cost"], *priced])
+    free = answer(kongming, *ask)["points"]
+    paid = answer(kongming, *ask, "--cost", "told")["points"]
+    assert sum(point["nodes"] for point in paid) < sum(point["nodes"] for point in free)
     error = answer(kongming, *ask, "--policy", "actl", "--cost", "mem", status=2)["error"]
     assert "neither the policy actl nor a budget of runs" in error["message"]
 

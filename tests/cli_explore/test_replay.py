@@ -171,7 +171,7 @@ def test_twenty_thousand_rows_and_points_measured_twice(kongming: Kongming, tmp_
         (
             {(k, "seconds"): "" for k in range(2, 81)},
             (),
-            "Failed runs: 79 of 80",
+            "Rows without a value: 79 of 80",
         ),
         ({}, ("--model", "guess"), "'guess' is not one of 'auto'"),
         ({(k, "seconds"): "5" for k in range(1, 81)}, (), "column 'seconds': is constant"),
@@ -236,6 +236,29 @@ def test_all_runs_failed(kongming: Kongming, tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", HEADER, grid(lambda n, m: True))
     document = replay(kongming, table, "--target", "seconds", "--repeats", "1", status=3)
     assert "All 8 runs failed" in document["error"]["message"]
+
+
+def test_runs_that_were_ended_are_bounds(kongming: Kongming, tmp_path: Path) -> None:
+    """In a table of ``explore run``, which says so; in another they have failed."""
+    header = ("n", "seconds", "cost", "status", "error", "identity", "space", "at_least")
+    rows = [
+        (
+            n,
+            n if n < 30 else "",
+            1.0,
+            *(("ok", "") if n < 30 else ("timeout", "ended")),
+            "i",
+            "s",
+            30,
+        )
+        for n in range(1, 41)
+    ]
+    table = write(tmp_path / "t.csv", header, rows)
+    options = ("--target", "seconds", "--policy", "uni", "--budget", "20", "--repeats", "2")
+    seen = replay(kongming, table, *options)["policies"]["uni"]
+    assert seen["failed_runs"] == 0
+    others = write(tmp_path / "o.csv", ("n", "seconds"), [row[:2] for row in rows])
+    assert replay(kongming, others, *options)["policies"]["uni"]["failed_runs"] > 0
 
 
 def test_profiles_without_a_model_are_counted(kongming: Kongming, tmp_path: Path) -> None:

@@ -194,6 +194,35 @@ def test_budgets_of_time_and_of_cost(
         assert kongming("explore", "run", *job, *OUT, "--budget", wrong).returncode == 2
 
 
+def test_metrics_of_any_sign_and_the_seconds_next_to_them(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    profit = 'command = "test {n} -lt 8 && echo $MODE profit $(({n} - 4))"'
+    apps = [profit if line.startswith("command") else line for line in APPS.splitlines()]
+    apps = [line.replace("(gz|xz) /", "(gz|xz) profit") for line in apps]
+    metric = "[apps.job.metric]\npattern = 'profit (-?[0-9]+)'\nunit = 'USD'\nbetter = 'higher'\n"
+    (tmp_path / "apps.toml").write_text("\n".join([*apps, metric]))
+    document = run(kongming, *job, *OUT, "--budget", "16")
+    assert document["target"] == "metric"
+    for row in rows(tmp_path / "runs.csv"):
+        failed = row["n"] == "8"
+        assert row["metric"] == ("" if failed else str(int(row["n"]) - 4))
+        assert (row["seconds"] == "") == failed
+        assert float(row["cost"]) >= float(row["seconds"] or 0.0)
+    for target in ("metric", "seconds"):
+        fitted = kongming(
+            "explore", "fit", "space.toml", "runs.csv", "--target", target, "--out", "m.json"
+        )
+        assert fitted.returncode == 0, fitted.stderr
+        assert "ignored" not in fitted.stderr
+    # Its columns are no parameters of a replay.
+    replayed = kongming(
+        *("explore", "replay", "runs.csv", "--target", "metric", "--budget", "6"),
+        *("--policy", "uni", "--repeats", "1", "--json"),
+    )
+    assert replayed.returncode == 0, replayed.stderr
+
+
 def test_a_budget_of_time_is_passed_by_a_run_and_not_by_a_batch(
     kongming: Kongming, job: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -53,9 +53,10 @@ def command(
     require("kongming explore next", "predict", "sklearn")
 
     from kongming.explore import DecisionTreeProfiler, Space
-    from kongming.explore.fitting import tell
+    from kongming.explore.fitting import refuse_all_failed, tell
     from kongming.explore.runs_table import read_runs, text_of
     from kongming.explore.stopping import SHARE
+    from kongming.records.errors import CannotAnswerError
 
     weights = explore_options.weights_of(policy, cost)
     space = Space.from_toml(space_file)
@@ -73,8 +74,13 @@ def command(
         **weights,
     )
     for run in known:
-        tell(profiler, run, costs=cost is None)
+        tell(profiler, run, costs=cost in (None, "told"))
     points = profiler.suggest(count)
+    warnings = []
+    try:
+        refuse_all_failed(known)
+    except CannotAnswerError as error:
+        warnings.append(error.message)
     if as_json:
         output.emit_json(
             {
@@ -82,9 +88,11 @@ def command(
                 "runs": len(known),
                 "left": profiler.points_left,
                 "stopped": profiler.stopped,
+                "warnings": warnings,
             }
         )
         return
+    output.print_warnings(warnings)
     if profiler.stopped:
         share, within = per_cent(100.0 * SHARE, "g"), per_cent(stop_pct or 0.0, "g")
         output.console().print(

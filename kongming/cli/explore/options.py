@@ -101,11 +101,12 @@ cost_option = click.option(
 
 expression_option = click.option(
     "--cost",
-    metavar="EXPR",
-    help="What a run costs, an expression in the parameters, for the policies auto and dta and for "
-    "a budget of costs [default: all the same; of a budget of time its seconds].",
+    metavar="EXPR|told",
+    help="What a run costs, for the policies auto and dta and for a budget of costs: an expression "
+    "in the parameters; or told, to learn it from the column cost of the runs [default: all the "
+    "same; of a budget of time its seconds].",
 )
-"""``--cost EXPR``: parameter ``cost`` (str, or None)."""
+"""``--cost EXPR|told``: parameter ``cost`` (str, or None)."""
 
 stop_option = click.option(
     "--stop-pct",

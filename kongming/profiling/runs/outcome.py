@@ -63,8 +63,10 @@ def judge(
     *,
     started_at: str,
     warnings: tuple[str, ...] = (),
+    any_metric: bool = False,
 ) -> Outcome:
-    """Evaluate ``iteration``: exit status first, then the check, then the metric."""
+    """Evaluate ``iteration``: exit status first, then the check, then the metric, which has to be
+    above 0 unless ``any_metric``."""
     wall_s = (iteration.end_ns - iteration.start_ns) / 1e9
     metric: float | None = None
     error = why_failed(iteration, output, app.timeout_s)
@@ -72,7 +74,7 @@ def judge(
         text = output.text()
         error = _check(app, text, output)
         if error is None:
-            metric, error = _metric(app, text, output, wall_s)
+            metric, error = _metric(app, text, output, wall_s, any_metric=any_metric)
     elif error is None:
         metric = wall_s
     return Outcome(
@@ -116,7 +118,7 @@ def _check(app: Application, text: str, output: Output) -> str | None:
 
 
 def _metric(
-    app: Application, text: str, output: Output, wall_s: float
+    app: Application, text: str, output: Output, wall_s: float, *, any_metric: bool
 ) -> tuple[float | None, str | None]:
     if app.metric is None:
         return wall_s, None
@@ -130,6 +132,8 @@ def _metric(
         value = float(number_text)
     except ValueError:
         return None, f"its metric matched {number_text!r}, which is not a number."
-    if not math.isfinite(value) or value <= 0:
+    if not math.isfinite(value):
+        return None, f"its metric is {value:g}, which is not finite."
+    if value <= 0 and not any_metric:
         return None, f"its metric is {value:g}, which is not above 0."
     return value, None

@@ -26,6 +26,7 @@ class BegunRun:
     execution: Execution
     started_at: str
     warnings: tuple[str, ...]
+    any_metric: bool = False
 
     def outcome(self) -> Outcome:
         """Wait for the end and judge the run."""
@@ -36,6 +37,7 @@ class BegunRun:
             self.execution.output,
             started_at=self.started_at,
             warnings=self.warnings,
+            any_metric=self.any_metric,
         )
 
 
@@ -91,7 +93,7 @@ class Runner(AnyRunner):
         execution = self.execute(
             self.app.command, cpus=cpus, cgroup_procs=cgroup_procs, timeout_s=limit
         )
-        return BegunRun(self.app, execution, started_at, warnings)
+        return BegunRun(self.app, execution, started_at, warnings, self.any_metric)
 
 
 def open_runner(app: Application, work_dir: str | Path, *, evict_node: bool = True) -> AnyRunner:

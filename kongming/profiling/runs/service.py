@@ -103,6 +103,7 @@ class ServiceRunner(AnyRunner):
                 driver.output,
                 started_at=started_at,
                 warnings=self._note_restart(warnings),
+                any_metric=self.any_metric,
             )
         return self._with_service(outcome)
 

@@ -29,15 +29,25 @@ class AnyRunner(abc.ABC):
     """Base class of the runners of batch applications and services. Entering runs ``setup``.
 
     The scratch folder is created below ``work_dir`` and removed on leaving, after ``cleanup``.
+    ``any_metric``: a metric may be 0 or below it; else such a run counts as failed, since it has
+    no slowdown.
 
     Raises:
         ApplicationRunError: on entering, when the folder cannot be created or set-up fails.
     """
 
-    def __init__(self, app: Application, work_dir: str | Path, *, evict_node: bool = True) -> None:
+    def __init__(
+        self,
+        app: Application,
+        work_dir: str | Path,
+        *,
+        evict_node: bool = True,
+        any_metric: bool = False,
+    ) -> None:
         self.app = app
         self.work_dir = Path(work_dir).absolute()
         self.evict_node = evict_node
+        self.any_metric = any_metric
         self.scratch: Path | None = None
         self._lock = -1
         self._untimed_command: Execution | None = None
