@@ -166,7 +166,12 @@ def _header(
 ) -> dict[str, int]:
     for name in names:
         if name and names.count(name) > 1:
-            raise InputError("is there twice.", field=f"{file}: header (row 0), column {name!r}")
+            raise InputError(
+                "is there twice.",
+                field=f"{file}: header (row 0), column {name!r}",
+                value=", ".join(names),
+                allowed="columns of different names",
+            )
         if known is not None and name not in known:
             raise InputError(
                 "is not known.",

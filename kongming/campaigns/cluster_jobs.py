@@ -18,7 +18,7 @@ from typing import Any, Self
 from kongming.campaigns.local_machines import filled, refuse_service
 from kongming.records import moments
 from kongming.records.application import SCRATCH, Application, Command
-from kongming.records.errors import ApplicationRunError, InputError
+from kongming.records.errors import ApplicationRunError, InputError, MeasurementError
 from kongming.scale.design.experiments import Experiment, Measured
 
 QUEUE_S = 86_400.0
@@ -109,7 +109,8 @@ class _Cluster:
 
 
 class SlurmRunner(_Cluster):
-    """Runs experiments by ``sbatch --wait`` with as many nodes as machines."""
+    """Runs experiments by ``sbatch --wait`` with as many nodes as machines. Raises
+    MeasurementError where Slurm's controller does not answer."""
 
     def run(self, experiment: Experiment) -> Measured:
         started_at = moments.now()
@@ -133,6 +134,7 @@ class SlurmRunner(_Cluster):
                     QUEUE_S,
                 )
             except ApplicationRunError as error:
+                _require_answer(["scontrol", "ping"], error)
                 tail = output.read_text(errors="replace")[-500:] if output.exists() else ""
                 return Measured(None, "slurm", started_at, f"{error} {tail}".strip())
             text = output.read_text(errors="replace") if output.exists() else ""
@@ -146,7 +148,8 @@ class SlurmRunner(_Cluster):
 
 class KubernetesRunner(_Cluster):
     """Runs experiments as indexed Jobs with as many pods as machines. The run time is that of the
-    cluster's status, in whole seconds."""
+    cluster's status, in whole seconds. Raises MeasurementError where the cluster does not answer.
+    """
 
     def __init__(self, app: Application, image: str) -> None:
         super().__init__(app)
@@ -176,6 +179,7 @@ class KubernetesRunner(_Cluster):
             finally:
                 _call(["kubectl", "delete", "job", name, "--ignore-not-found"], 120.0)
         except ApplicationRunError as error:
+            _require_answer(["kubectl", "get", "--raw", "/version"], error)
             return Measured(None, "kubernetes", started_at, str(error))
         if problem is not None:
             return Measured(None, "kubernetes", started_at, problem)
@@ -343,6 +347,18 @@ def _explained(argv: list[str], timeout_s: float) -> Iterator[None]:
         raise ApplicationRunError(f"{argv[0]} is not installed here.") from error
     except subprocess.TimeoutExpired as error:
         raise ApplicationRunError(f"{argv[0]} did not end within {timeout_s:g} s.") from error
+
+
+def _require_answer(question: list[str], failure: ApplicationRunError) -> None:
+    """Raise MeasurementError for a ``failure`` where the cluster itself does not answer: it says
+    nothing of the program, and is no run."""
+    try:
+        _call(question, 60.0)
+    except ApplicationRunError as error:
+        raise MeasurementError(
+            f"The cluster does not answer: {failure} {' '.join(question)}: {error}",
+            hint="No run was recorded for it; once the cluster answers, the same command goes on.",
+        ) from error
 
 
 def _check_status(argv: list[str], status: int, printed: str) -> None:

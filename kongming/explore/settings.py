@@ -51,8 +51,8 @@ def within(
     """A number from ``low`` to ``high``; ``open_``: without the ends."""
     number = finite(value, field)
     if not low <= number <= high or (open_ and number in (low, high)):
-        words = "above" if open_ else "from"
-        allowed = f"{words} {low:g}" + ("" if high == math.inf else f" to {high:g}")
+        words, end = ("above", " and below") if open_ else ("from", " to")
+        allowed = f"{words} {low:g}" + ("" if high == math.inf else f"{end} {high:g}")
         raise ExploreError("is out of range.", field=field, value=number, allowed=allowed)
     return number
 

@@ -36,7 +36,9 @@ def read_columns(
         for number, value in enumerate(cells, start=1):
             cell = f"{where}: row {number}, column {name!r}"
             if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
-                raise ExploreError("is empty.", field=cell)
+                raise ExploreError(
+                    "is empty.", field=cell, value=repr(value), allowed="a value in each cell"
+                )
             if not isinstance(value, bool | int | float | str | np.generic) or (
                 isinstance(value, float) and math.isinf(value)
             ):

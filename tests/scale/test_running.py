@@ -27,7 +27,7 @@ from kongming.campaigns.local_machines import (
 )
 from kongming.campaigns.other_machines import mixed_machines, on_groups, refuse_other_machines
 from kongming.records.application import Application, Metric
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, MeasurementError
 from kongming.scale.design.experiments import (
     Experiment,
     Measured,
@@ -256,6 +256,7 @@ def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         'while [ $i -lt $n ]; do SLURM_PROCID=$i "$@" || exit 1; i=$((i+1)); done\n',
         monkeypatch,
     )
+    _on_path(tmp_path, "scontrol", "exit 0\n", monkeypatch)
     app = Application("job", "echo {rank} {scale} >> ranks; sleep 0.02")
     with SlurmRunner(app) as runner:
         measured = runner.run(Experiment(AT))
@@ -284,6 +285,7 @@ def test_a_job_that_nobody_waits_for_is_cancelled(
     monkeypatch.chdir(tmp_path)
     _on_path(tmp_path, "sbatch", "echo '417;here'; exec sleep 60\n", monkeypatch)
     _on_path(tmp_path, "scancel", f'echo "$1" > {tmp_path}/cancelled\n', monkeypatch)
+    _on_path(tmp_path, "scontrol", "exit 0\n", monkeypatch)
     monkeypatch.setattr("kongming.campaigns.cluster_jobs.QUEUE_S", 0.3)
     with SlurmRunner(Application("job", "true")) as runner:
         assert "did not end within" in str(runner.run(Experiment(AT)).error)
@@ -352,7 +354,7 @@ def test_a_job_that_fails_on_kubernetes_is_not_waited_for(
     assert measured.seconds is None
     assert "It is over." in str(measured.error)
     assert "no such input" in str(measured.error)
-    assert calls.read_text().splitlines()[-1] == "delete job"
+    assert calls.read_text().splitlines()[-2:] == ["delete job", "get --raw"]
 
 
 def test_a_control_plane_that_is_away_for_a_moment_ends_no_experiment(
@@ -380,6 +382,22 @@ def test_why_a_job_failed_is_said_of_pods_that_never_began(
     _on_path(tmp_path, "kubectl", script, monkeypatch)
     with KubernetesRunner(Application("job", "job"), "image:1") as runner:
         assert "It is over." in str(runner.run(Experiment(AT)).error)
+
+
+@pytest.mark.parametrize("program", ["sbatch", "kubectl"])
+def test_a_cluster_that_does_not_answer_is_no_failed_run(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row would say that the program fails there."""
+    monkeypatch.chdir(tmp_path)
+    for name in (program, "scontrol"):
+        _on_path(tmp_path, name, "echo 'no route to host' >&2; exit 1\n", monkeypatch)
+    app = Application("job", "job")
+    runner = SlurmRunner(app) if program == "sbatch" else KubernetesRunner(app, "image:1")
+    with runner, pytest.raises(MeasurementError, match="does not answer") as refused:
+        runner.run(Experiment(AT))
+    assert "no route to host" in refused.value.message
+    assert "goes on" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize(
