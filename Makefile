@@ -8,7 +8,7 @@
 .PHONY: help setup develop system kubernetes wheel site proto lint type imports test thorough test-c sanitize bench demo cluster transcripts pictures observe check lock hashes fuzz clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-# Some containers set it; then each of the processes of a test run compiles every module anew.
+# Some containers set it; then each of the processes of a test run compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 # What is imported is compiled then; pip would compile all, one file after the other, which takes
 # more than a third of a set-up.
@@ -69,7 +69,7 @@ site: $(VENV)/.group-site ## build the documentation into build/site; fails on a
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
 
-proto: develop ## generate the messages and stubs of proto/ anew (a test proves them in sync)
+proto: develop ## generate the messages and stubs of proto/ again (a test proves them in sync)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=. \
 		--grpc_python_out=. --mypy_out=quiet:. --mypy_grpc_out=quiet:. proto/kongming/rpc/v1/*.proto
 	$(BIN)/python proto/comments.py
@@ -144,7 +144,7 @@ fuzz: develop ## try damaged files, messages and requests on all that reads them
 
 check: lint type imports test-c sanitize test thorough ## everything that a change must pass
 
-lock: setup ## write constraints.txt and requirements.lock anew, with the newest versions that fit
+lock: setup ## write constraints.txt and requirements.lock again, with the newest versions that fit
 	@rm -rf build/lock && $(BIN)/python -m venv --upgrade-deps build/lock
 	@build/lock/bin/pip install --quiet '.[all]' scikit-build-core cmake ninja \
 		--group dev --group site --group packaging
@@ -154,7 +154,7 @@ lock: setup ## write constraints.txt and requirements.lock anew, with the newest
 	@mv build/constraints.txt constraints.txt && rm -rf build/lock
 	@$(MAKE) hashes
 
-hashes: setup ## write requirements.lock anew: the versions of constraints.txt with their hashes
+hashes: setup ## write requirements.lock again: the versions of constraints.txt with their hashes
 	@mkdir -p build
 	@$(BIN)/python -m pip install --quiet --dry-run --ignore-installed \
 		--report build/report.json --requirement constraints.txt

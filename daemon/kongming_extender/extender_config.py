@@ -103,7 +103,7 @@ class Ranking:
         minimum=0,
         maximum=3600,
         help="A ranking is used as it is for so long; nodes that pods came to or left are asked "
-        "about anew all the same.",
+        "about again all the same.",
     )
     oldest_s: float = setting(
         60.0,
@@ -180,7 +180,7 @@ class Pods:
         500, unit="pods", minimum=1, maximum=100000, help="Pods in one part of a list."
     )
     renew_s: float = setting(
-        240.0, unit="s", minimum=1, maximum=3600, help="A watch is begun anew after so long."
+        240.0, unit="s", minimum=1, maximum=3600, help="A watch is begun again after so long."
     )
     longest_retry_s: float = setting(
         30.0, unit="s", minimum=0.05, maximum=3600, help="Longest wait between two attempts."

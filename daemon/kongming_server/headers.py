@@ -1,6 +1,6 @@
 """The headers of the call that the current task answers.
 
-Each time a call is asked for them gRPC makes them anew, which takes 25 ms of 16,000: they are read
+Each time a call is asked for them gRPC makes them again, which takes 25 ms of 16,000: they are read
 from what the interceptor was given, and no more of a call that has too many.
 """
 

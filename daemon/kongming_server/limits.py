@@ -138,7 +138,7 @@ class Quotas:
         minimum=1,
         maximum=10000000,
         help="Nodes of one agent's token or certificate that names none: its own, also where that "
-        "was set up anew. Raise it where many agents share one.",
+        "was set up again. Raise it where many agents share one.",
     )
     named_nodes: int = setting(
         20000,

@@ -35,7 +35,7 @@ _UCUM = {"s": "s", "ratio": "1", "": "1"}
 
 
 class Pusher:
-    """Pushes every ``otel.period_s`` until it is closed; what fails is pushed anew the next time,
+    """Pushes every ``otel.period_s`` until it is closed; what fails is pushed again the next time,
     since all values are cumulative.
 
     Raises:

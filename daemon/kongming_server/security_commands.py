@@ -405,7 +405,7 @@ def _validity(token: StoredToken, now: float) -> str:
     if state == "revoked":
         return f"revoked {_iso(token.revoked_at)}"
     if token.expires_at is None:
-        return "valid for ever"
+        return "valid without an end"
     return f"{'expired' if state == 'expired' else 'valid until'} {_iso(token.expires_at)}"
 
 

@@ -278,7 +278,7 @@ class ClosedLoop:
         help="Probability that a model whose errors stay as validated is ever said to drift.",
     )
     profile: bool = setting(
-        True, help="Ask an agent that may to profile an application that drifts anew."
+        True, help="Ask an agent that may to profile an application that drifts."
     )
     profile_pause_s: float = setting(
         86400.0,
@@ -289,7 +289,7 @@ class ClosedLoop:
         "being profiled.",
     )
     retrain: bool = setting(
-        True, help="Train an application that drifts again, once it was profiled anew."
+        True, help="Train an application that drifts, once it was profiled again."
     )
     retrain_runs: int = setting(
         12,

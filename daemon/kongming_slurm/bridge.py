@@ -461,7 +461,7 @@ def _own(job: PendingJob) -> tuple[str, ...] | None:
 
 def _general_slowdowns(reports: Sequence[NodeReport], names: Sequence[str]) -> dict[str, float]:
     """General slowdowns of the nodes in service, by their name in Slurm."""
-    # A machine that was installed anew is known by its former id, too, which is silent.
+    # A machine that was installed again is known by its former id, too, which is silent.
     heard = [node for node in reports if node.state not in ("silent", "stored")]
     alone = _alone(node.facts.name for node in heard)
     by_name = {

@@ -33,7 +33,7 @@ def turns(first: int, blocks: int, tasks: int, seed: int) -> list[int]:
 
 def runs_among(wanted: int, run_s: float, profiles_s: float, budget_s: float | None) -> int:
     """Return over how many runs of pairs the profiles are spread: those that are ``wanted``, or as
-    many as fit into a budget beside all profiles, without which nothing can be scored. Pure."""
+    many as fit into a budget next to all profiles, without which nothing can be scored. Pure."""
     if budget_s is None:
         return wanted
     return int(min(wanted, max(0.0, (_SURE * budget_s - profiles_s) / run_s)))

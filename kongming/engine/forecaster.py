@@ -65,7 +65,7 @@ class _Meeting:
 
 
 class Forecaster:
-    """Answers are remembered until what they follow from changes; their age is computed anew."""
+    """Answers are remembered until what they follow from changes; their age is computed again."""
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet

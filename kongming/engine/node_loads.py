@@ -55,7 +55,7 @@ def node_loads(
                 deviations[resource] += deviation.tolist()
                 yield
     views = sorted(fleet.nodes, key=lambda view: (view.facts.name, view.facts.id))
-    # A machine that was installed anew is known by its former id, too, which is silent.
+    # A machine that was installed again is known by its former id, too, which is silent.
     heard = {view.facts.id for view in views if fleet.nodes.is_heard(view, now)}
     nodes_of = Counter(view.facts.name for view in views)
     heard_of = Counter(view.facts.name for view in views if view.facts.id in heard)

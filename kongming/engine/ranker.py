@@ -47,7 +47,7 @@ _AT_ONCE = 128
 """Places that are worked out in full in one step: some 10 ms."""
 
 _TRIES = 3
-"""A ranking begins anew where nodes or models went in a pause; after so many it makes none."""
+"""A ranking begins again where nodes or models went in a pause; after so many it makes none."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,7 +57,7 @@ class _Query:
     pressure: Pressure
     now: float
     history: dict[int, _Reading] = field(default_factory=dict)
-    beside: dict[int, tuple[float, bool]] = field(default_factory=dict)
+    residents: dict[int, tuple[float, bool]] = field(default_factory=dict)
     """By place that was worked out: the greatest log slowdown that a resident would have, and
     whether some one's is a lower bound, or that of no model."""
 
@@ -174,7 +174,7 @@ class Ranker:
                     query,
                     choice.place,
                     choice.score,
-                    query.beside[choice.place],
+                    query.residents[choice.place],
                     float(newcomer[choice.place]),
                     choice.tied,
                     bool(stale[choice.place]),
@@ -186,7 +186,7 @@ class Ranker:
             else:
                 ranked.append(node)
         # Counted as refused, though not worked out: they are not in the answer in any case.
-        self._doubt(query, codes, harm, selection.sound)
+        self._refuse_by_estimate(query, codes, harm, selection.sound)
         return Ranking(
             nodes=tuple(ranked),
             candidates=count,
@@ -235,7 +235,7 @@ class Ranker:
                         query,
                         place,
                         score,
-                        query.beside[place],
+                        query.residents[place],
                         newcomer,
                         tied,
                         bool(field.stale[place]),
@@ -367,7 +367,7 @@ class Ranker:
         rows = [row for place in places for row in table.rows(place)]
         by_place = [len(table.rows(place)) for place in places]
         if not rows:
-            query.beside.update(dict.fromkeys(places, (0.0, False)))
+            query.residents.update(dict.fromkeys(places, (0.0, False)))
             return [(0.0, 0.0)] * len(places)
         chosen = np.array(rows, dtype=np.intp)
         general = _mean(fitted(query.pressure.slowed, fleet.slots.width))
@@ -396,7 +396,7 @@ class Ranker:
         for place, count in zip(places, by_place, strict=True):
             end = start + count
             worst, open_ = float(after[start:end].max(initial=0.0)), bool(least[start:end].any())
-            query.beside[place] = worst, open_
+            query.residents[place] = worst, open_
             # A least slowdown, or an estimate of one, does not show that a limit is kept.
             harm.append((float(added[start:end].sum()), math.inf if limited and open_ else worst))
             start = end
@@ -457,7 +457,7 @@ class Ranker:
             unknown = fleet.table.unmodelled(n)
             ranking.refuse(codes, unknown, "resident_slowdown_limit")
         if request.scaling is not None:
-            self._doubt(query, codes, harm)
+            self._refuse_by_estimate(query, codes, harm)
         return codes
 
     def _open_ended(self, query: _Query) -> NDArray[np.bool_]:
@@ -471,7 +471,7 @@ class Ranker:
             at_least[place] = reading.at_least
         return at_least
 
-    def _doubt(
+    def _refuse_by_estimate(
         self,
         query: _Query,
         codes: NDArray[np.int8],

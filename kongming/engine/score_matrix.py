@@ -147,7 +147,7 @@ class HarmTable:
         self.added = np.zeros((1, 1), dtype=np.float32)
 
     def wanting(self, catalog: Catalog) -> list[Served]:
-        """Models whose column is not worked out yet; starts anew where signatures changed."""
+        """Models whose column is not worked out yet; starts again where signatures changed."""
         if self._generation != catalog.generation:
             self._restart(catalog)
         return [m for m in catalog.all_served() if self._columns.get(m.row) is not m]

@@ -1,6 +1,6 @@
 """Model files: a profiler with its runs, as a versioned document under a checksum, never a pickle.
 
-The model is fitted anew when it is read: the same runs and the same seed give the same model.
+The model is fitted again when it is read: the same runs and the same seed give the same model.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Replayed:
 
 class World:
     """The table as the program under test: the runs of a point answer in the order of their rows,
-    and begin anew when all were used. ``costs`` (n,) are those of the rows; None: 1 each.
+    and begin again when all were used. ``costs`` (n,) are those of the rows; None: 1 each.
 
     Raises:
         InputError: all values of the target are equal, or all rows are of one point.

@@ -75,8 +75,8 @@ def compare(baseline: Sequence[float], candidate: Sequence[float], goal: Goal) -
     """Test whether the candidate is slower (Yuen's trimmed t-test on logarithms), each measured on
     its own: times in the order in which they were taken.
 
-    ``slower``: beyond doubt, by however little. ``not slower``: by less than the effect, beyond
-    doubt, and there were as many runs as the noise of these asks for; or beyond doubt quicker.
+    ``slower``: beyond chance, by however little. ``not slower``: by less than the effect, beyond
+    chance, and there were as many runs as the noise of these asks for; or beyond chance quicker.
     Otherwise there were too few.
 
     Raises:

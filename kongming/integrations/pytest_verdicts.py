@@ -50,7 +50,7 @@ def needed(document: Mapping[str, Any], goal: Goal) -> int | None:
 def withheld(document: Mapping[str, Any], then: object, goal: Goal) -> list[str]:
     """Return why a benchmark is not compared with its baseline: sentences, none where it is.
 
-    What was slower than the baseline by more than the effect beyond doubt needs no more rounds.
+    What was slower than the baseline by more than the effect beyond chance needs no more rounds.
     """
     if "before" not in document:
         return [str(reason["reason"]) for reason in document["disturbed"]]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.probes.folders import state_folder
-from kongming.probes.two_cpus import alone_and_beside
+from kongming.probes.two_cpus import alone_and_together
 from kongming.records import moments
 from kongming.records.errors import InputError, ProbeError
 
@@ -73,7 +73,7 @@ def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> Sib
     for round_number in range(_ROUNDS_TO_CONFIRM):
         if round_number >= _ROUNDS and not judge(pairs)[0]:
             break
-        alone, together = alone_and_beside(SURROGATE, first, SURROGATE, second, seconds=seconds)
+        alone, together = alone_and_together(SURROGATE, first, SURROGATE, second, seconds=seconds)
         pairs.append((alone.mean_s, together.mean_s))
     shares, ratio = judge(pairs)
     now = moments.now("seconds")

@@ -22,7 +22,7 @@ class Timed:
     median_s: float
 
 
-def alone_and_beside(
+def alone_and_together(
     timed: str,
     cpu: int,
     load: str,

@@ -47,7 +47,7 @@ class WriteLimit:
         return self.limit_bytes is not None and self.written_bytes >= self.limit_bytes
 
     def seconds(self, levels: Iterable[LoadLevel]) -> float | None:
-        """Return how long these loads may run before the limit is reached; None for ever."""
+        """Return how long these loads may run before the limit is reached, None if always."""
         rate = self._rate(levels)
         if self.limit_bytes is None or rate <= 0.0:
             return None

@@ -105,8 +105,8 @@ class PredictionFields:
     more for worse. ``not_better_than`` are the trivial answers (``MEAN``, the mean of the training
     runs; ``1``, that nothing slows) that the model is not clearly better than. ``profile`` is the
     verdict on the runs that the model was trained on; None where they were not judged (by an
-    earlier version) and where there is no model. ``warnings`` are reasons for doubt, ``notes``
-    remarks that are none.
+    earlier version) and where there is no model. ``warnings`` are reasons not to rely on
+    it, ``notes`` remarks that are none.
     """
 
     app: str

@@ -177,7 +177,7 @@ def _warn_of_readers(file: Path) -> None:
 
 
 _warned: set[tuple[Path, int]] = set()
-"""Files that were warned of: a token is read anew for each connection."""
+"""Files that were warned of: a token is read again for each connection."""
 
 
 def _host(target: str) -> str:

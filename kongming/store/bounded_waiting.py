@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 class BoundedWaiting:
     """Ends each wait of an engine's connections in which nothing comes for ``silent_s`` seconds.
 
-    None, as it is at first, is for ever: a migration takes as long as it takes.
+    None, as it is at first, has no end: a migration takes as long as it takes.
     """
 
     def __init__(self, engine: sa.Engine) -> None:

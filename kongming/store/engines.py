@@ -163,7 +163,7 @@ def _keep_private(engine: sa.Engine, path: Path) -> None:
 
     def hide(connection: object, record: object) -> None:
         # There is nothing in it yet; what SQLite adds to its folder later has the mode of the file.
-        for file in (path, *read_only.files_beside(path)):
+        for file in (path, *read_only.side_files(path)):
             with suppress(OSError):
                 file.chmod(0o600)
 

@@ -48,13 +48,11 @@ def may_write(path: Path) -> bool:
     """Return whether this user may change the database in a file that is there."""
     if not _allowed(path):
         return False
-    beside = files_beside(path)
-    return all(
-        map(_allowed, beside if all(file.exists() for file in beside) else [beside[0].parent])
-    )
+    side = side_files(path)
+    return all(map(_allowed, side if all(file.exists() for file in side) else [side[0].parent]))
 
 
-def files_beside(path: Path) -> tuple[Path, Path]:
+def side_files(path: Path) -> tuple[Path, Path]:
     """Return the log of a database and the index of that: SQLite follows links before it names
     them."""
     real = path.resolve()
@@ -93,7 +91,7 @@ def connector(path: Path) -> Callable[[], sqlite3.Connection]:
     Raises:
         StoreError: a part of it is in a ``-wal`` that cannot be read without writing.
     """
-    log, index = files_beside(path)
+    log, index = side_files(path)
     unread = log.exists() and log.stat().st_size > 0
     if unread and not index.exists():
         raise StoreError(

@@ -77,7 +77,7 @@ class StoreFile:
     """File of an open SQLite store.
 
     A file that was deleted, moved or replaced stays open, and takes transactions that can never
-    be read again; a connection that is opened anew would read another one. Both end in an error,
+    be read again; a connection that is opened again would read another one. Both end in an error,
     which goes away by itself where the file comes back.
     """
 

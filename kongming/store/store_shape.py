@@ -1,7 +1,7 @@
 """Refusal of SQLite files that are no store, whatever they say: a file may come from anywhere.
 
-A trigger would change what is written, a view or a generated column compute what is read, for ever
-if it likes.
+A trigger would change what is written, a view or a generated column compute what is read, from
+then on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the dashboards of this folder anew: ``python daemon/deploy/grafana/build.py``.
+"""Writes the dashboards of this folder again: ``python daemon/deploy/grafana/build.py``.
 
 A dashboard is a list of panels, each of them its title, unit and queries; Grafana's JSON of them
 is long and all the same. Tests hold the files to this program, and run every query.

@@ -189,7 +189,7 @@ class MetricsServer:
         connection.close()
 
     def _text(self) -> bytes:
-        """The whole answer; read anew once a second at the most."""
+        """The whole answer; read again once a second at the most."""
         if time.monotonic() - self._answer_at >= _FRESH_S:
             try:
                 status, text = "200 OK", generate_latest(self._registry)

@@ -40,7 +40,7 @@ class Quotas:
                 if named
                 else "Give each agent its own (kongming-server token add --role agent --node NAME),"
                 " or where many are to share one raise quotas.nodes. A machine that was installed "
-                "anew counts by its former id, too: kongming-server token release ID.",
+                "again counts by its former id, too: kongming-server token release ID.",
             )
 
     def name_application(self, holder: str, name: str) -> None:

@@ -176,7 +176,7 @@ class Agents:
 
     def named(self, node: str, field_name: str = "node") -> Agent:
         """By id or name: what people and batch systems call it. Where several have the name, it is
-        the only one that is not silent: a machine that was installed anew has another id.
+        the only one that is not silent: a machine that was installed again has another id.
 
         Raises:
             UnknownNameError: nothing is called so.

@@ -3,7 +3,7 @@
 What is predicted when an application starts somewhere is kept; when its run is reported, the two
 are compared and the comparison is kept. A moment later the errors of the model in service are
 tested against its validation. A model that drifts is flagged, and once the application was profiled
-anew, which an agent that may is asked to do, it is trained on the runs since the change.
+again, which an agent that may is asked to do, it is trained on the runs since the change.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ class ClosedLoop:
             log.info("%s at %s drifts, and no agent that answers may profile it", app, placement)
             return
         self._requested_at[key] = self._now()
-        log.info("%s was asked to profile %s anew", name, app)
+        log.info("%s was asked to profile %s again", name, app)
 
     async def _train_again(self, key: Key, state: State) -> None:
         """Once there are enough runs of the program as it is now, and not over and over."""

@@ -153,8 +153,8 @@ class DriftTest:
         start = 1.0 / ((self._runs + 1.0) * (self._runs + 2.0))
         self._capital = np.minimum((self._capital + start) * odds, _MOST)
         # The best time to have begun is where the winnings since would be greatest (Page 1954).
-        anew = self._won <= 0.0
-        self._won[anew], self._since[anew] = 0.0, self._runs
+        restarted = self._won <= 0.0
+        self._won[restarted], self._since[restarted] = 0.0, self._runs
         self._won += np.log(odds)
 
 

@@ -150,7 +150,7 @@ def init_tls(
 
     ``names``: host names and addresses of the server next to those of loopback. ``days``: how long
     they are valid; the authority ten years. Keys are readable by their owner alone. ``renew``
-    keeps the authority that is there and writes the rest anew. ``agents``: names of nodes, each of
+    keeps the authority that is there and writes the rest again. ``agents``: names of nodes, each of
     which gets a certificate of its own, ``agent-NAME``; where there is an authority already it
     signs them, and nothing else is written.
 

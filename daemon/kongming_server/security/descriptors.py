@@ -210,7 +210,7 @@ def give_back_memory() -> None:
 
 
 class _ProcFile:
-    """A file of the kernel's that stays open, and is made anew each time it is read."""
+    """A file of the kernel's that stays open, and is made again each time it is read."""
 
     def __init__(self, path: Path, most: int) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

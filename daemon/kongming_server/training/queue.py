@@ -309,7 +309,7 @@ class Training:
 
     async def _work(self, operation_id: str, work: _Work) -> None:
         """One worker process, for as long as there are tasks."""
-        # Read anew each time: certificates are renewed.
+        # Read again each time: certificates are renewed.
         cluster = await asyncio.to_thread(cluster_of, self._settings)
         worker = await TrainingProcess.start(self._store_url, cluster)
         try:

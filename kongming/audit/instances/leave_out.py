@@ -91,7 +91,7 @@ def leave_out(
 ) -> Left:
     """Leave out each group once, and predict it by each of ``kinds``, STACK and ``auto``.
 
-    ``auto`` chooses among those that are no genetic search (which would search anew for every
+    ``auto`` chooses among those that are no genetic search (which would search again for every
     machine within every other): in kind and reference, by what was left out of the training part.
     """
     groups = groups_of(joined, leave)

@@ -90,7 +90,7 @@ def ask(service: PredictionService, question: SensorQuestion) -> NodeFigures:
     if not matches:
         names = {node.facts.name for node in nodes}
         raise UnknownNameError("node", question.node, names, hint="List them: kongming nodes")
-    # A machine that was set up anew has an id of its own next to the silent one of its name.
+    # A machine that was set up again has an id of its own next to the silent one of its name.
     report = min(
         matches, key=lambda node: (node.facts.id != question.node, node.state in OUT_OF_SERVICE)
     )

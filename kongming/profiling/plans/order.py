@@ -65,18 +65,18 @@ def ordered(
     ``solos`` runs of each application are spread evenly over the rounds, each in the middle of a
     unit of its application; where there are more of them than rounds, the rest stand alone.
     """
-    beside = {place: repeat for repeat, place in _spread(solos - 1, len(rounds))}
+    loaded = {place: repeat for repeat, place in _spread(solos - 1, len(rounds))}
     placed: list[tuple[float, Unit]] = []
     for number, units in enumerate(rounds):
         mixed = list(units)
         rng.shuffle(mixed)
         for k, unit in enumerate(mixed):
-            repeat = beside.get(number)
+            repeat = loaded.get(number)
             place = (number + (k + 0.5) / len(mixed)) / len(rounds)
             placed.append((place, unit if repeat is None else _with_solo(unit, repeat)))
     for number, block in enumerate(others):
         placed.append(((number + 0.5) / len(others), [block]))
-    for repeat in range(len(beside) + 1, solos):
+    for repeat in range(len(loaded) + 1, solos):
         place = repeat / max(1, solos - 1)
         placed.extend((place, [_solo(part, repeat)]) for part in parts(apps, rng))
     placed.sort(key=lambda entry: entry[0])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from kongming.probes.measuring import measuring
 from kongming.probes.passive import busy_shares, cpu_ticks
 from kongming.probes.suite import Suite
-from kongming.probes.two_cpus import alone_and_beside
+from kongming.probes.two_cpus import alone_and_together
 from kongming.profiling.plans.placement import shares_cache, shares_core
 from kongming.profiling.site import Site
 from kongming.records.errors import KongmingError, MeasurementError, UnknownNameError
@@ -52,8 +52,10 @@ def measure_coupling(node: NodeFacts, suite: Suite, cpu: int, neighbour: int) ->
     # much, and takes a quarter of the time to set up.
     each = min(node.llc_bytes, MOST_ARRAY_BYTES)
     options = [*suite.arguments, "--llc", str(each // 4)]
-    alone, beside = alone_and_beside(CHASE, cpu, STREAM, neighbour, seconds=EACH_S, options=options)
-    return beside.median_s / alone.median_s
+    alone, together = alone_and_together(
+        CHASE, cpu, STREAM, neighbour, seconds=EACH_S, options=options
+    )
+    return together.median_s / alone.median_s
 
 
 @dataclass(slots=True)

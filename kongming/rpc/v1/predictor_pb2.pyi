@@ -269,11 +269,11 @@ class Prediction(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Reasons for doubt, a sentence each."""
+        """Reasons not to rely on it, a sentence each."""
 
     @_builtins.property
     def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Remarks that are no reasons for doubt."""
+        """Remarks that do not speak against it."""
 
     @_builtins.property
     def scaled(self) -> Global___Scaled:
@@ -1112,7 +1112,7 @@ class RankedSet(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Reasons for doubt, a sentence each."""
+        """Reasons not to rely on it, a sentence each."""
 
     def __init__(
         self,

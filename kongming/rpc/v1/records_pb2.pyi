@@ -64,7 +64,7 @@ class _ProfileVerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Profil
     PROFILE_VERDICT_GOOD: _ProfileVerdict.ValueType  # 1
     """Nothing speaks against it."""
     PROFILE_VERDICT_USABLE: _ProfileVerdict.ValueType  # 2
-    """There is a doubt: see the reasons."""
+    """Not to be relied on in all: see the reasons."""
     PROFILE_VERDICT_SPOILED: _ProfileVerdict.ValueType  # 3
     """What is predicted from it may be of the disturbance, not of the program."""
 
@@ -76,7 +76,7 @@ PROFILE_VERDICT_UNSPECIFIED: ProfileVerdict.ValueType  # 0
 PROFILE_VERDICT_GOOD: ProfileVerdict.ValueType  # 1
 """Nothing speaks against it."""
 PROFILE_VERDICT_USABLE: ProfileVerdict.ValueType  # 2
-"""There is a doubt: see the reasons."""
+"""Not to be relied on in all: see the reasons."""
 PROFILE_VERDICT_SPOILED: ProfileVerdict.ValueType  # 3
 """What is predicted from it may be of the disturbance, not of the program."""
 Global___ProfileVerdict: _TypeAlias = ProfileVerdict  # noqa: Y015
@@ -390,7 +390,7 @@ class Fingerprint(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Reasons for doubt, a sentence each."""
+        """Reasons not to rely on it, a sentence each."""
 
     def __init__(
         self,
@@ -623,7 +623,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Reasons for doubt, a sentence each."""
+        """Reasons not to rely on it, a sentence each."""
 
     @_builtins.property
     def config(self) -> _struct_pb2.Struct:

@@ -171,7 +171,7 @@ def _exchange(problem: Problem, counts: Floats, low: Floats) -> bool:
 
 
 def _replaced(problem: Problem, counts: Floats) -> Floats | None:
-    """Remove one or two experiments and spend what that frees anew; None where no such exchange is
+    """Remove one or two experiments and spend what that frees again; None where no such exchange is
     better. Under a budget a costly experiment may stand for several, or two for a costlier one."""
     spare = np.maximum(counts - np.ceil(problem.lower - 1e-9), 0.0).astype(np.intp)
     single = np.repeat(np.arange(len(spare)), np.minimum(spare, 2))

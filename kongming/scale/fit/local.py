@@ -1,4 +1,4 @@
-"""Ernest's terms fitted anew around each of some machine counts (local regression).
+"""Ernest's terms fitted again around each of some machine counts (local regression).
 
 As LOESS with vertices (Cleveland and Grosse 1991): the fits are made once, at a few machine counts;
 between two of them the logs of their predictions are interpolated, and beyond the last one its own

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 _CHUNK = 1 << 16
-"""Bytes at a time: larger pieces of memory are given back, and got anew, each time."""
+"""Bytes at a time: larger pieces of memory are given back, and got again, each time."""
 
 _LARGEST_BLOCK = 1 << 26
 

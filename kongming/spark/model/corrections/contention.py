@@ -59,7 +59,7 @@ def learn_contention(workload: Workload) -> Contention:
         return Contention(0.0)
     slope = float(x @ y) / spread
     error = float(np.sqrt(np.sum((y - slope * x) ** 2) / (len(x) - 2) / spread))
-    # Only what the log shows beyond doubt.
+    # Only what the log shows beyond chance.
     return Contention(float(np.clip(slope - 2.0 * error, 0.0, 1.0)))
 
 

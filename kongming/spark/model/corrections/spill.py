@@ -143,5 +143,5 @@ def learn_spill(workload: Workload, memory: Memory) -> Spill:
     variance = float(np.sum((lengths - A @ slopes) ** 2)) / freedom
     error = float(np.sqrt(variance * np.linalg.inv(M)[0, 0]))
     slope = float(slopes[0])
-    # Only what shows beyond doubt, but then as it was seen.
+    # Only what shows beyond chance, but then as it was seen.
     return Spill(workload, memory, slope / float(scale[0]) if slope > 2.0 * error else 0.0)

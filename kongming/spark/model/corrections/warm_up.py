@@ -135,7 +135,7 @@ def learn_warm_up(workload: Workload, first: FirstTasks | None = None) -> WarmUp
     owner = np.repeat(np.arange(len(y)), [len(own) for own in y])
     columns = (np.concatenate(y), np.concatenate(x), np.concatenate(read), np.array(kinds), owner)
     slope, error = _slope(columns), _error(columns)
-    # Only what the log shows beyond doubt, and never that old executors are slower.
+    # Only what the log shows beyond chance, and never that old executors are slower.
     slope = float(np.clip(slope + 2.0 * error, STEEPEST, 0.0))
     return WarmUp(workload, slope, means, oldest, most_s, first)
 
