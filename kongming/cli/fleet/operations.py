@@ -135,7 +135,7 @@ def _clock(moment: str | None) -> str | None:
     """A moment of a document as the clock on the wall has it."""
     if moment is None:
         return None
-    return moments.parse(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    return moments.parse(moment).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 @command.command("follow", epilog=examples("kongming operations follow OPERATION"))

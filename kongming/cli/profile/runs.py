@@ -85,7 +85,7 @@ def command(
     console.print(
         output.table(
             (
-                "started",
+                "started (UTC)",
                 "application",
                 "kind",
                 "placement",
@@ -109,7 +109,7 @@ def command(
                 for run in shown
             ],
             right=("metric", "slowdown"),
-            minor=("placement", "started", "reason", "kind"),
+            minor=("placement", "started (UTC)", "reason", "kind"),
         )
     )
     if len(shown) < len(runs):
