@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 @dataclass
 class Exploration:
     """A profiler and the table that its runs are appended to; ``resumed`` is how many runs the
-    table had. ``costs``: whether the profiler is given what runs cost."""
+    table had."""
 
     profiler: DecisionTreeProfiler
     table: RunsTable
-    costs: bool = True
     resumed: int = 0
     measured: list[PointRun] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.resumed = len(self.table.runs)
         for run in self.table.runs:
-            tell(self.profiler, run, costs=self.costs)
+            tell(self.profiler, run)
 
     def drive(self, runner: PointRunner, observe: Callable[[], object]) -> None:
         """Run what the profiler suggests until its budget is spent; each run is on disk before the
@@ -47,6 +46,6 @@ class Exploration:
                 for run in runs:
                     self.table.add(run)
                     self.measured.append(run)
-                    tell(self.profiler, run, costs=self.costs)
+                    tell(self.profiler, run)
                     observe()
         refuse_all_failed(self.table.runs)

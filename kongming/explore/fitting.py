@@ -9,6 +9,7 @@ import numpy as np
 
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.choice import FEWEST
+from kongming.explore.cost import REPORTED
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.profiler import FEWEST_RUNS
 from kongming.explore.runs_table import PointRun
@@ -99,11 +100,15 @@ def refuse_one_point(points: Sequence[Mapping[str, object]], where: str) -> None
         )
 
 
-def tell(profiler: DecisionTreeProfiler, run: PointRun, *, costs: bool = True) -> None:
-    """Tell a profiler of a run. Raises InputError if the point is none of its space."""
+def tell(profiler: DecisionTreeProfiler, run: PointRun) -> None:
+    """Tell a profiler of a run, and of its cost unless the profiler has an expression for that.
+
+    Raises:
+        InputError: the point is none of its space.
+    """
     point = {name: value for name, value in run.point.items() if value is not None}
     error = run.error if run.limit is None else None
-    cost = run.cost if costs else None
+    cost = run.cost if profiler.cost in (None, REPORTED) else None
     profiler.tell(point, run.value, error=error, cost=cost, at_least=run.limit)
 
 

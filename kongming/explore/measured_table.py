@@ -22,7 +22,8 @@ Point = Mapping[str, float | str]
 RECORD = ("cost", "status", "error", "how", "identity", "space", "started_at", "at_least")
 """Columns that ``explore run`` writes next to the parameters and what was measured."""
 
-MEASURED = ("seconds", "metric")
+SECONDS = "seconds"
+MEASURED = (SECONDS, "metric")
 """Columns of what ``explore run`` measures: the time of a run, and its metric where it has one."""
 
 NO_RUN = "the table has no value for it"

@@ -24,7 +24,14 @@ from kongming.deferred_signals import signals_deferred
 from kongming.explore import Space
 from kongming.explore.dimensions import Dimension, Value
 from kongming.explore.errors import ExploreError
-from kongming.explore.measured_table import MEASURED, RECORD, finite, number, target_of
+from kongming.explore.measured_table import (
+    MEASURED,
+    RECORD,
+    SECONDS,
+    finite,
+    number,
+    target_of,
+)
 from kongming.explore.settings import LARGEST, within
 from kongming.line_file import LineFile
 from kongming.records.errors import InputError
@@ -190,15 +197,16 @@ class RunsTable:
         self.path = path
         self.identity, self.space_identity = identity, space_identity(space)
         self._names = space.names
-        self._seconds = () if target == MEASURED[0] else MEASURED[:1]
+        self._target = target
+        own = (*dict.fromkeys((target, SECONDS)), *RECORD)
         for name in space.names:
-            if name in (target, *self._seconds, *RECORD):
+            if name in own:
                 raise InputError(
                     "is the name of a column of the table of runs.",
                     field=f"space: {name}",
                     hint="Give the parameter another name.",
                 )
-        self.columns = (*self._names, target, *self._seconds, *RECORD)
+        self.columns = (*self._names, *own)
         try:
             self._file = LineFile(path)
         except BlockingIOError as error:
@@ -218,19 +226,20 @@ class RunsTable:
     def add(self, run: PointRun) -> None:
         """Append a run; it is on disk when this returns. Raises StoreError."""
         reason = " ".join((run.error or "").split())[:LONGEST_REASON]
-        cells: Sequence[Any] = (
-            *(text_of(run.point.get(name)) for name in self._names),
-            text_of(run.value),
-            *([text_of(run.seconds)] if self._seconds else []),
-            text_of(run.cost),
-            run.status,
-            reason,
-            run.how,
-            self.identity,
-            self.space_identity,
-            run.started_at,
-            text_of(run.limit),
-        )[: len(self.columns)]
+        values = {
+            **{name: text_of(run.point.get(name)) for name in self._names},
+            SECONDS: text_of(run.seconds),
+            self._target: text_of(run.value),
+            "cost": text_of(run.cost),
+            "status": run.status,
+            "error": reason,
+            "how": run.how,
+            "identity": self.identity,
+            "space": self.space_identity,
+            "started_at": run.started_at,
+            "at_least": text_of(run.limit),
+        }
+        cells = [values[name] for name in self.columns]
         # In one piece with the first row: a header without rows is nothing to resume from.
         lines = [cells] if self.runs else [self.columns, cells]
         # Ctrl-C in between would say that fewer are kept than are on disk.
@@ -242,15 +251,13 @@ class RunsTable:
     def _resume(self, space: Space, target: str) -> list[PointRun]:
         self._file.file.seek(0)
         content = self._file.file.read() or b""
+        # A table that was begun before one of these had a column goes on without it.
+        for missing in ((), ("at_least",), (SECONDS,), ("at_least", SECONDS)):
+            columns = tuple(n for n in self.columns if n == target or n not in missing)
+            if content.startswith(_line(columns).encode()):
+                self.columns = columns
+                break
         header = _line(self.columns).encode()
-        before = _line(self.columns[:-1]).encode()
-        without = tuple(name for name in self.columns if name not in self._seconds)
-        if content.startswith(before):
-            # A table begun before time limits had a column goes on without it.
-            self.columns, header = self.columns[:-1], before
-        elif self._seconds and content.startswith(_line(without).encode()):
-            # As one begun when a metric left no room for the seconds.
-            self._seconds, self.columns, header = (), without, _line(without).encode()
         if not content.startswith(header):
             if not header.startswith(content):
                 raise InputError(

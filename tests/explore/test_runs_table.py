@@ -62,7 +62,7 @@ def test_a_table_that_was_begun_without_time_limits_goes_on(tmp_path: Path) -> N
 def test_a_table_of_a_metric_that_was_begun_without_seconds_goes_on(tmp_path: Path) -> None:
     space = Space.from_dict({"n": [1, 2, 3]})
     path = tmp_path / "runs.csv"
-    table = RunsTable(path, space, "metric", identity="a program")
+    table = RunsTable(path, space, "metric", identity="a-program")
     table.add(PointRun({"n": 1}, -0.5, seconds=2.0))
     table.close()
     assert [run.value for run in read_runs(path, space, "seconds")] == [2.0]
@@ -72,11 +72,17 @@ def test_a_table_of_a_metric_that_was_begun_without_seconds_goes_on(tmp_path: Pa
     place = header.index("seconds")
     lines = [[*line[:place], *line[place + 1 :]] for line in (header, cells)]
     path.write_text("".join(f"{','.join(line)}\n" for line in lines))
-    table = RunsTable(path, space, "metric", identity="a program")
+    table = RunsTable(path, space, "metric", identity="a-program")
     table.add(PointRun({"n": 2}, 0.0, seconds=3.0))
     table.close()
     assert [run.value for run in read_runs(path, space, "metric")] == [-0.5, 0.0]
     assert "seconds" not in path.read_text()
+    # Before that there were no time limits either.
+    path.write_text("".join(f"{line.rpartition(',')[0]}\n" for line in path.read_text().split()))
+    table = RunsTable(path, space, "metric", identity="a-program")
+    table.add(PointRun({"n": 3}, 2.5, seconds=3.0))
+    table.close()
+    assert [run.value for run in read_runs(path, space, "metric")] == [-0.5, 0.0, 2.5]
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

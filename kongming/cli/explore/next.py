@@ -74,7 +74,7 @@ def command(
         **weights,
     )
     for run in known:
-        tell(profiler, run, costs=cost in (None, "told"))
+        tell(profiler, run)
     points = profiler.suggest(count)
     warnings = []
     try:

@@ -189,7 +189,7 @@ def command(
     target = "seconds" if app.metric is None else "metric"
     table = RunsTable(out, space, target, identity=identity(app))
     try:
-        campaign = Exploration(profiler, table, costs=cost in (None, "told"))
+        campaign = Exploration(profiler, table)
         if machines and not profiler.is_spent:
             refuse_other_machines([run.how for run in table.runs], runner, share)
         with (

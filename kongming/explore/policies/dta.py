@@ -50,15 +50,15 @@ def _quotas(
     if len(pool) > _LIMIT:
         pool = pool[situation.rng.integers(len(pool), size=_LIMIT)]
     leaves = tree.leaf_count_
-    sizes = np.bincount(tree.apply(X(pool)), minlength=leaves) / len(pool)
+    within = tree.apply(X(pool))
+    counts = np.bincount(within, minlength=leaves)
     errors = np.array([float(np.mean(leaf.line.residuals**2)) for leaf in tree.leaves_])
     costs = np.zeros(leaves)
     held = np.bincount(homes, minlength=leaves)
     if situation.cost_of is not None:
-        within = tree.apply(X(pool))
         sums = np.bincount(within, situation.cost_of(pool), minlength=leaves)
-        costs = sums / np.maximum(np.bincount(within, minlength=leaves), 1)
-    quotas = apportion(scores(errors, sizes, costs, situation.weights), held, count)
+        costs = sums / np.maximum(counts, 1)
+    quotas = apportion(scores(errors, counts / len(pool), costs, situation.weights), held, count)
     return [(np.flatnonzero(homes == leaf), int(quota)) for leaf, quota in enumerate(quotas)]
 
 
