@@ -38,7 +38,7 @@ def settings_of(
     kind: str, repeats: int, site: ProfileSettings, apps: Mapping[str, Application]
 ) -> dict[str, Any]:
     """The key of a campaign of an evaluation."""
-    from kongming.profiling.plans.identity import identity
+    from kongming.profiling.plans.identity import identities_of
 
     return {
         "evaluate": kind,
@@ -46,7 +46,7 @@ def settings_of(
         "placement": site.placement,
         "suite_version": site.suite.version,
         "node": site.node.id,
-        "apps": {name: identity(app) for name, app in sorted(apps.items())},
+        "apps": identities_of(apps),
     }
 
 

@@ -312,13 +312,13 @@ def _key(
     settings: ObservationSettings, apps: Mapping[str, Application], site: Site, suite: Suite
 ) -> dict[str, Any]:
     """Return the settings that must be equal to continue a recording."""
-    from kongming.profiling.plans.identity import identity
+    from kongming.profiling.plans.identity import identities_of
 
     return {
         "machine": site.node.id,
         "suite": settings.suite_name,
         "suite version": suite.version,
-        "programs": {name: identity(app) for name, app in sorted(apps.items())},
+        "programs": identities_of(apps),
         "CPUs": {name: list(site.cpus[name]) for name in sorted(apps)},
         **({} if settings.seed is None else {"seed": settings.seed}),
     }

@@ -41,12 +41,10 @@ def code_digests(package: Path) -> dict[str, str]:
 
 
 def files_digest(files: Iterable[Path]) -> str:
-    """Return the SHA-256 of the contents of files, in the order of their names; one that cannot
-    be read counts as absent."""
-    digest = hashlib.sha256()
-    for file in sorted(set(files)):
-        digest.update(f"{file.name} {file_hash(file)}\0".encode())
-    return digest.hexdigest()
+    """Return the SHA-256 of the names and contents of files, wherever they lie; one that cannot be
+    read counts as absent."""
+    lines = sorted({f"{file.name} {file_hash(file)}\0" for file in files})
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def preregister(

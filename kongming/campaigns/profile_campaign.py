@@ -60,7 +60,7 @@ class ProfileSettings:
 
     def document(self) -> dict[str, Any]:
         """Return the settings that identify the campaign."""
-        from kongming.profiling.plans.identity import identity
+        from kongming.profiling.plans.identity import identities_of
 
         return {
             "plan": self.plan_name,
@@ -71,7 +71,7 @@ class ProfileSettings:
             "repeats": self.repeats,
             "levels": self.levels,
             "node": self.node.id,
-            "apps": {name: identity(app) for name, app in sorted(self.apps.items())},
+            "apps": identities_of(self.apps),
             **({} if self.asked_seed is None else {"asked_seed": self.asked_seed}),
             **({} if self.runs is None else {"runs": self.runs}),
             **({"inducers": self.inducers} if self.inducer_apps else {}),
@@ -80,9 +80,9 @@ class ProfileSettings:
     @property
     def inducers(self) -> dict[str, str]:
         """Return the identities of the programs that are loads, by name."""
-        from kongming.profiling.plans.identity import identity
+        from kongming.profiling.plans.identity import identities_of
 
-        return {name: identity(app) for name, app in sorted(self.inducer_apps.items())}
+        return identities_of(self.inducer_apps)
 
     @property
     def unsigned(self) -> list[str]:

@@ -14,7 +14,7 @@ from kongming.profiling.blocks.signature import signature_block
 from kongming.profiling.blocks.state import UNKNOWN_ITERATION_S, CampaignState
 from kongming.profiling.blocks.timed_run import unmeasured
 from kongming.profiling.events import Between, Dropped, Event
-from kongming.profiling.plans.identity import identity
+from kongming.profiling.plans.identity import identities_of
 from kongming.profiling.plans.placement import choose
 from kongming.profiling.plans.steps import Plan, Step
 from kongming.profiling.runs.runner import open_runner
@@ -79,7 +79,7 @@ def profile(
             names=suite.names_of(plan.suite),
             campaign=campaign,
             sites=sites,
-            identities={name: identity(app) for name, app in known.items()},
+            identities=identities_of(known),
             work_dir=work_dir,
             stack=stack,
             writing=write_limit or WriteLimit(suite),

@@ -159,9 +159,9 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
     """Return the stored runs; measure and write nothing. Raises UntrainedError without any."""
     from kongming.campaigns.environment_campaign import KIND
     from kongming.campaigns.evaluation import held_campaign
-    from kongming.profiling.plans.identity import identity
+    from kongming.profiling.plans.identity import identities_of
 
-    identities = {name: identity(app) for name, app in apps.items()}
+    identities = identities_of(apps)
     more = {} if request.environments is None else {"environments": request.environments}
     campaign = held_campaign(
         store, KIND, identities, placement=request.placement, repeats=request.repeats, **more

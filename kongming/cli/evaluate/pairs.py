@@ -102,11 +102,11 @@ def _register(
     """Write or check the pre-registration. Raises InputError if it registers something else."""
     from kongming.campaigns.preregistration import preregister
     from kongming.learning.registry import model_names
-    from kongming.profiling.plans.identity import identity
+    from kongming.profiling.plans.identity import identities_of
 
     assert request.preregister is not None
     settings = {
-        "apps": {name: identity(app) for name, app in sorted(apps.items())},
+        "apps": identities_of(apps),
         "placement": request.placement,
         "plan": request.plan,
         "repeats": request.repeats or (REPEATS if request.precision is None else None),
@@ -346,10 +346,10 @@ def _held(
     from kongming.campaigns.pair_campaign import KIND
     from kongming.campaigns.preregistration import registered
     from kongming.campaigns.stored_profiles import Place, profiles_held
-    from kongming.profiling.plans.identity import identity
+    from kongming.profiling.plans.identity import identities_of
     from kongming.records.errors import UntrainedError
 
-    identities = {name: identity(app) for name, app in apps.items()}
+    identities = identities_of(apps)
     if request.preregister is not None:
         own = registered(request.preregister)["settings"]["apps"]
         identities |= {name: own[name] for name in apps.keys() & own.keys()}
@@ -364,7 +364,7 @@ def _held(
     )
     document = campaign.document
     place = Place(document["node"], request.placement, document["suite_version"])
-    inducers = {name: identity(app) for name, app in inducer_apps.items()}
+    inducers = identities_of(inducer_apps)
     profiles = profiles_held(store, identities, request.plan, place, inducers)
     if missing := sorted(apps.keys() - profiles.keys()):
         raise UntrainedError(

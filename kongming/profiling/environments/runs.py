@@ -13,7 +13,7 @@ from kongming.profiling.environments.limits import sweep_leftovers
 from kongming.profiling.environments.tasks import tasks
 from kongming.profiling.environments.visits import Campaign, visit_environment
 from kongming.profiling.events import Dropped, Event
-from kongming.profiling.plans.identity import identity
+from kongming.profiling.plans.identity import identities_of
 from kongming.profiling.plans.placement import choose
 from kongming.profiling.runs.runner import open_runner
 from kongming.records.application import Application
@@ -70,7 +70,7 @@ def measure_environments(
             steps=len(plan),
             stack=stack,
             needs=dict(needs or {}),
-            identities={name: identity(app) for name, app in apps.items()},
+            identities=identities_of(apps),
             completed=len(done),
         )
         for name, app in apps.items():

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kongming.records.application import SCRATCH, Application, Command
@@ -43,6 +43,11 @@ def identity(app: Application, search_path: str | None = None) -> str:
     }
     text = json.dumps(document, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def identities_of(apps: Mapping[str, Application]) -> dict[str, str]:
+    """Compute the identities of applications, by name, in the order of names."""
+    return {name: identity(app) for name, app in sorted(apps.items())}
 
 
 def find_executable(app: Application, search_path: str | None = None) -> Path | None:
