@@ -72,7 +72,8 @@ class Row:
         return value
 
     def optional(self, column: str, *, least: float = 0.0, above: bool = True) -> float | None:
-        """As ``number_in``, but None for an empty cell or a column that is not there."""
+        """Parse a number as ``number_in`` does, but return None for an empty cell or a column that
+        is not there."""
         if not self.text(column):
             return None
         return self.number_in(column, least=least, above=above)

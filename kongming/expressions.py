@@ -60,7 +60,7 @@ _EQUALITIES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 @dataclass(frozen=True, slots=True)
 class _Grammar:
-    """What an expression may use. ``texts``: the values of each variable that holds texts;
+    """Grammar of an expression. ``texts``: the values of each variable that holds texts;
     ``logic``: it is a condition."""
 
     field: str

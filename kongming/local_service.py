@@ -132,7 +132,7 @@ class LocalService:
         )
 
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
-        """By application and placement, newest first, without documents."""
+        """List models by application and placement, newest first, without documents."""
         serving = self._store.models_in_service(app=app)
         return tuple(
             ModelReport(

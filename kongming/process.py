@@ -130,7 +130,7 @@ def unforeseen(error: Exception, name: str) -> tuple[str, str]:
 
 
 def _say(message: str, hint: str | None) -> None:
-    """On stderr: what is wrong, and the way out on a line of its own."""
+    """Print on stderr the message, and the way out on a line of its own."""
     click.echo(printable(f"error: {message}", lines=True), err=True)
     if hint:
         click.echo(printable(f"hint: {hint}", lines=True), err=True)

@@ -97,7 +97,7 @@ def _ctrl_c_blocked() -> Iterator[None]:
 
 
 def _end_with(parent: int) -> None:
-    """In a worker: end when the command does, even if that was killed, and not at Ctrl-C, which the
+    """End this worker when the command does, even if that was killed, and not at Ctrl-C, which the
     command handles."""
     # It came here blocked, and whatever starts a process may unblock it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

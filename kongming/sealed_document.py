@@ -112,7 +112,7 @@ def finite(value: object) -> float:
 
 
 def positive(value: object) -> float:
-    """As ``finite``; a number that is not above 0 raises ValueError as well."""
+    """Return a number as ``finite`` does; one that is not above 0 raises ValueError as well."""
     number = finite(value)
     if number <= 0.0:
         raise ValueError(f"{value!r} is not above 0")
@@ -120,7 +120,7 @@ def positive(value: object) -> float:
 
 
 def not_negative(value: object) -> float:
-    """As ``finite``; a number below 0 raises ValueError as well."""
+    """Return a number as ``finite`` does; one below 0 raises ValueError as well."""
     number = finite(value)
     if number < 0.0:
         raise ValueError(f"{value!r} is below 0")

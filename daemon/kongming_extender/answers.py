@@ -36,8 +36,8 @@ class Answer:
     answered_at: float = field(default_factory=time.time)
 
     def document(self, steep: float) -> dict[str, Any]:
-        """For JSON: known nodes first, by slowdown. ``steep`` is that of ``priorities``, by which
-        the score follows from the answer."""
+        """Return a document for JSON: known nodes first, by slowdown. ``steep`` is that of
+        ``priorities``, by which the score follows from the answer."""
         demand = self.pod.demand
         passing = [name for name in self.scores if name not in self.refused]
         known = {name: score for name, score in self.scores.items() if score is not None}
@@ -112,7 +112,7 @@ class Answer:
 
 
 class LastAnswers:
-    """By pod; never more than ``MAX_ROWS`` nodes in all, and always the newest answer."""
+    """Answers by pod; never more than ``MAX_ROWS`` nodes in all, and always the newest answer."""
 
     def __init__(self) -> None:
         self._by_uid: OrderedDict[str, Answer] = OrderedDict()

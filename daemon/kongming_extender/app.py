@@ -234,7 +234,7 @@ class App:
         return None
 
     async def _explain(self, request: web.Request) -> web.Response:
-        """To those alone who may filter: it tells which pods run where."""
+        """Explain to those alone who may filter, as it shows which pods run where."""
         forbidden = self._forbidden(request)
         if forbidden is not None:
             return forbidden

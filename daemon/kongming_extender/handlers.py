@@ -1,4 +1,4 @@
-"""From a request of the scheduler to its response. Where nothing is known, or anything fails, all
+"""Responses to requests of the scheduler. Where nothing is known, or anything fails, all
 nodes pass with equal scores, and Kubernetes schedules as without an extender; but not a pod that
 takes no unknown nodes."""
 
@@ -38,8 +38,8 @@ _GUESSES_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why nothing is known of any candidate, for the metric and the log; ``reason`` is empty where
-    something is."""
+    """Reason why no candidate is known, for the metric and the log; ``reason`` is empty where one
+    is."""
 
     reason: str = ""
     text: str = ""
@@ -222,7 +222,7 @@ class Handlers:
         scores: NodeScores,
         deadline: float,
     ) -> dict[str, tuple[policy.Resident, ResidentSlowdown]]:
-        """By node that is not refused yet, a resident that would exceed its limit, and its
+        """Find, by node that is not refused yet, a resident that would exceed its limit, and its
         slowdown."""
         residents = self._pods.residents_with_limits
         if not residents:
@@ -257,7 +257,7 @@ class Handlers:
 
 
 def _phrase(error: KongmingError) -> str:
-    """To go on with, after it."""
+    """Turn an error's message into a phrase within a sentence."""
     return str(error).rstrip(".")
 
 

@@ -192,7 +192,7 @@ class PodState:
             del self._entries[update.assignment_id]
 
     def orphans(self, assignments: Iterable[tuple[str, str]], nodes: set[str]) -> list[str]:
-        """Of the server's assignments (id and node name), those whose pod ended while pods were not
+        """Select the server's assignments (id and node name) whose pod ended while pods were not
         watched. Only on ``nodes`` of this cluster, and with an id that a pod may have."""
         return [
             assignment_id

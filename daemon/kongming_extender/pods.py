@@ -158,7 +158,7 @@ def _one_of(
 
 
 def _shown(value: object) -> str:
-    """For a log: users write annotations, of up to 256 KiB."""
+    """Shorten a value for a log: users write annotations, of up to 256 KiB."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 

@@ -19,7 +19,7 @@ of them the largest report was held up for 80 ms."""
 
 
 def tune() -> None:
-    """From now on the collector looks at what is young alone; the modules it never looks at."""
+    """Let the collector look at young objects alone, and never at the modules."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)

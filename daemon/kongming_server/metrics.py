@@ -325,7 +325,7 @@ class Metrics:
 
 
 class _Read(Collector):
-    """What was read of a registry."""
+    """Readings of a registry."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

@@ -72,7 +72,7 @@ class Operation:
         )
 
     def abandoned(self, now: float, silent_after_s: float) -> Operation:
-        """As it has to be seen where its server has reported nothing of it for so long."""
+        """Return it as failed if its server has reported nothing of it for ``silent_after_s``."""
         if self.ended or now - self.told_at <= silent_after_s:
             return self
         return self.finished(FAILED, "The server that worked on it has ended.", now)

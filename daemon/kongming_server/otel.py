@@ -79,7 +79,7 @@ class Pusher:
         self._failed = failed
 
     def _export(self, families: Sequence[Family]) -> bool:
-        """In the executor's thread: of a large fleet it is thousands of points."""
+        """Export in the executor's thread: a large fleet has thousands of points."""
         data = metrics_data(families, self._started_at, time.time_ns())
         return bool(self._exporter.export(data).name == "SUCCESS")
 

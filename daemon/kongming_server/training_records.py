@@ -53,7 +53,7 @@ class Outcome:
     profile: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As it goes from a worker to its server."""
+        """Return what goes from a worker to its server."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
@@ -62,7 +62,7 @@ class Outcome:
         return cls(**{name: value for name, value in document.items() if name in cls.__slots__})
 
     def to_document(self) -> dict[str, Any]:
-        """As an operation keeps it: what it was trained on is in the log and in the model."""
+        """Return what an operation keeps: the training data are in the log and in the model."""
         return {
             name: value for name, value in self.to_dict().items() if name not in ("node_id", "runs")
         }

@@ -24,8 +24,8 @@ def excluded(
     total: int,
     least: Collection[int] = (),
 ) -> frozenset[int] | None:
-    """Of the places that can serve the job, those whose slowdown is above the limit, or is no more
-    than the ``least`` that it may be.
+    """Select, of the places that can serve the job, those whose slowdown is above the limit, or is
+    no more than the ``least`` that it may be.
 
     The least slow of them stay in where fewer than ``nodes`` places, or ``total`` CPUs, would be
     left. A place of unknown slowdown (None) is never excluded. None where all places together are

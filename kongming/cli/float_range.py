@@ -9,7 +9,7 @@ import click
 
 
 class FloatRange(click.FloatRange):
-    """As click's, which takes "nan": it is neither below a range nor above."""
+    """A range of click that refuses "nan", which is neither below a range nor above it."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

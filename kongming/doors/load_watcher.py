@@ -18,7 +18,8 @@ _TYPES = {"cpu": "CPU", "memory": "Memory"}
 
 
 def document(loads: Iterable[NodeLoad], now: float, window_s: float) -> Mapping[str, Any]:
-    """Of nodes that were read in the last ``window_s`` (seconds) before ``now`` (unix seconds).
+    """Build the answer about nodes read in the last ``window_s`` (seconds) before ``now`` (unix
+    seconds).
 
     A value is a percentage: the share of its time that a program loses to its neighbours by what
     they do to that resource.

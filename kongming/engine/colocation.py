@@ -33,7 +33,7 @@ from kongming.records.questions import ColocationQuestion
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Base:
-    """What the neighbours come to: ``logs`` and ``idle`` (C,) in log seconds per operation, and the
+    """Load by the neighbours: ``logs`` and ``idle`` (C,) in log seconds per operation, and the
     share of time in which those who run there keep a CPU awake. ``slot`` None is an idle node, of
     which only slowdowns matter."""
 

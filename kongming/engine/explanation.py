@@ -69,7 +69,7 @@ class Explainer:
         return tuple(sorted(contributions, key=lambda part: (-part.log_slowdown, part.surrogate)))
 
     def _shares(self, logs: Floats, idle: Floats, by: str) -> tuple[Contribution, ...]:
-        """Of a general slowdown every surrogate has the same share."""
+        """Split a general slowdown: every surrogate has the same share."""
         slowed = logs - idle
         known = np.flatnonzero(~np.isnan(slowed)).tolist()
         columns = self._fleet.columns

@@ -1,4 +1,4 @@
-"""From an environment and a model to a forecast: carried to the model's node, widened by age."""
+"""Forecasts from an environment and a model: carried to the model's node, widened by age."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def slowdown(model: Served, met: Met, level: float, widening: Widening) -> Inter
 
 
 def moved(model: Served, places: Sequence[Met], movement: float) -> list[tuple[float, float]]:
-    """By how much the log slowdown in each environment may have fallen or risen (each 0 or more)
-    once its surrogates have all moved by ``movement``, in logs, one way or the other."""
+    """Return how far the log slowdown in each environment may have fallen or risen (each 0 or
+    more) once its surrogates have all moved by ``movement``, in logs, one way or the other."""
     steps = np.array([[-movement], [0.0], [movement]])
     rows = np.concatenate([met.logs + steps for met in places])
     idle = np.repeat([met.idle for met in places], 3, axis=0)
@@ -185,8 +185,8 @@ def general(slowed: Floats, level: float) -> Interval:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """As ``np.quantile``, in a tenth of its time for the few values of a node, which a ranking asks
-    of every place that it returns."""
+    """Return a quantile as ``np.quantile`` does, in a tenth of its time for the few values of a
+    node, which a ranking needs for every place that it returns."""
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)

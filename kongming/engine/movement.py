@@ -66,7 +66,8 @@ def default_movement(in_an_hour: float) -> Movement:
 
 
 def learn(taken_at: Floats, logs: Floats, default: Movement) -> Movement:
-    """From fingerprints ``logs`` (n, C), log seconds per operation, taken at ``taken_at`` (n,).
+    """Learn from fingerprints ``logs`` (n, C), log seconds per operation, taken at ``taken_at``
+    (n,).
 
     NaN is a surrogate that was not read. Below ``LEAST_HISTORY`` fingerprints, and for what lies
     beyond the time that they span, it is ``default``.

@@ -92,8 +92,9 @@ def node_loads(
 
 
 def app_slowdowns(fleet: FleetState, now: float, most: int) -> Steps[list[AppSlowdown]]:
-    """By application and placement, over the nodes in service with a fresh fingerprint; one that
-    can be said of no node is left out. Of ``most`` applications and placements, the first by name.
+    """Return slowdowns by application and placement, over the nodes in service with a fresh
+    fingerprint. One that is predicted on no node is left out; there are at most ``most``, the first
+    by name.
     """
     known = _known(fleet, now)
     serving = {v.number for v in fleet.nodes if fleet.nodes.state(v, now)[0] == "ready"}

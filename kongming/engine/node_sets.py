@@ -61,8 +61,8 @@ def choose_sets(
     exact: Harm,
     random: np.random.Generator,
 ) -> Steps[tuple[list[Chosen], list[int]]]:
-    """In steps, ``limit`` sets of ``size`` nodes without a common one, best first, and the places
-    that were refused because a resident would be slowed beyond ``most_harmed`` (a log slowdown).
+    """Choose, in steps, ``limit`` disjoint sets of ``size`` nodes, best first; and the places that
+    were refused because a resident would be slowed beyond ``most_harmed`` (a log slowdown).
 
     ``slowed`` and ``harm`` (places,) are estimates for all; ``allowed`` are the candidates, and
     ``nodes`` (places,) whose they are: the best place of a node stands for it. Harm is worked out

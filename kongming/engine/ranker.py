@@ -64,8 +64,8 @@ class _Query:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Reading:
-    """What a place is predicted from where that is not its newest fingerprint but the ``median``
-    (C,) of its history: ``slowed`` (C,) over the idle reference, and the scores of the model."""
+    """Environment of a place that is not its newest fingerprint but the ``median`` (C,) of its
+    history: ``slowed`` (C,) over the idle reference, and the scores of the model."""
 
     slowed: Floats
     median: Floats
@@ -97,7 +97,7 @@ class Ranker:
         self._seeds = itertools.count(1)
 
     def rank(self, request: RankQuestion, now: float) -> Steps[Ranking]:
-        """In steps, between which anything may be put into the fleet."""
+        """Rank nodes in steps, between which the fleet may change."""
         fleet = self._fleet
         for _ in range(_TRIES):
             steps, generation = self._rank(request, now), fleet.generation
@@ -347,9 +347,9 @@ class Ranker:
         return added
 
     def _harm(self, query: _Query, places: list[int]) -> Steps[list[tuple[float, float]]]:
-        """In steps, for each place, what the newcomer adds to the residents' log slowdowns in all,
-        and the greatest log slowdown that one would have: infinite where there is a limit and that
-        is a lower bound, or that of no model."""
+        """Sum, in steps and for each place, what the newcomer adds to the residents' log slowdowns,
+        and return the greatest log slowdown that one would have: infinite where there is a limit
+        and that is a lower bound, or that of no model."""
         harm = []
         for start in range(0, len(places), _AT_ONCE):
             if start:

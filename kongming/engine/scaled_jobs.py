@@ -68,8 +68,8 @@ def forecast_job(
     named: Callable[[str], tuple[str, str]],
     profiles: Mapping[tuple[int, float], tuple[str, str]],
 ) -> Steps[Forecast]:
-    """In steps, the forecast of a whole job; ``forecast_of`` answers for one node, and ``named``
-    gives a node's id and name. ``profiles`` are those of the job at configurations of its own:
+    """Predict a whole job, in steps; ``forecast_of`` answers for one node, and ``named`` gives a
+    node's id and name. ``profiles`` are those of the job at configurations of its own:
     application and placement by machines and scale. Where there are any they answer instead of the
     job's own, whose configuration is not known, unless a version of that is asked for. Raises as
     ``combine`` and as they do."""
@@ -167,8 +167,8 @@ def ranked_set(
     scale_model: tuple[str, ScaleModel] | None,
     level: float,
 ) -> Steps[RankedSet]:
-    """In steps, a set as it is answered; without a scale model the slowest node's slowdown
-    alone."""
+    """Build the answer about a set, in steps; without a scale model it has the slowest node's
+    slowdown alone."""
     slowest = max(nodes, key=lambda node: (node.slowdown.median, node.node_id))
     alone = RankedSet(
         tuple(nodes),

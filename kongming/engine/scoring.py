@@ -60,7 +60,7 @@ class Served:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MatrixScores:
-    """Of n environments; ``variant`` is NEITHER where too much was missing."""
+    """Scores of n environments; ``variant`` is NEITHER where too much was missing."""
 
     log_slowdown: Floats
     error: Floats

@@ -73,7 +73,7 @@ def best(
     random: np.random.Generator,
     most: int | None = None,
 ) -> Steps[Shortlist]:
-    """In steps, the ``limit`` best of ``allowed``, each node once.
+    """Select, in steps, the ``limit`` best of ``allowed``, each node once.
 
     ``newcomer`` (places,) is its log slowdown, ``estimate`` (places,) of what is added to the
     residents', ``residents`` (places,) how many there are: without any nothing is added. Scores

@@ -250,7 +250,7 @@ class FleetState:
     # Freshness.
 
     def bring_up(self, model: Served | None) -> Steps[None]:
-        """In steps, work out what assignments have changed, for one model."""
+        """Recompute, in steps, what assignments have changed, for one model."""
         self._spread_changes()
         urgent = list(self._urgent)[:_URGENT_AT_ONCE]
         for number, slot in enumerate(urgent, 1):
@@ -312,7 +312,7 @@ class FleetState:
         return bool(self._since) or self._impacts_lag
 
     def staleness_s(self, now: float) -> float:
-        """By how much the matrix may lag behind what has arrived."""
+        """Return how many seconds the matrix may lag behind what has arrived."""
         return max(now - min(self._since.values()), 0.0) if self._since else 0.0
 
     def _refresh(self, deadline: float) -> bool:

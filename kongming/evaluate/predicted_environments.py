@@ -150,7 +150,7 @@ def _predicted(
 
 
 def chosen_most(files: Mapping[Key, ModelFile]) -> dict[str, str]:
-    """By application: the model that was chosen for most of the left-out environments."""
+    """Return, by application, the model that was chosen for most of the left-out environments."""
     votes: dict[str, Counter[str]] = {}
     for (app, _), file in sorted(files.items()):
         votes.setdefault(app, Counter())[file.variants["full"].chosen] += 1

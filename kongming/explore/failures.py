@@ -35,7 +35,7 @@ class FailureModel:
         self.seed, self.groups = seed, groups
 
     def fit(self, X: Floats, failed: np.ndarray) -> Self:
-        """From (n, p) columns of runs and (n,) whether they failed."""
+        """Fit to (n, p) columns of runs and (n,) booleans: which of them failed."""
         self._share = float(failed.mean()) if len(failed) else 0.0
         self._process = None
         if 0.0 < self._share < 1.0:

@@ -93,7 +93,7 @@ def _geometric(dimension: Dimension) -> bool:
 
 
 def _widest_gap(grid: Floats) -> float:
-    """As a share of the range."""
+    """Return the widest gap as a share of the range."""
     return float(np.diff(grid).max() / np.ptp(grid))
 
 

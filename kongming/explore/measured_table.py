@@ -197,7 +197,7 @@ def _cells(rows: Sequence[Row], column: str) -> list[float] | list[str]:
 
 
 def _any_number(text: str) -> float:
-    """As ``finite``, but 0 for what stands for a number that is not finite."""
+    """Parse a number as ``finite`` does, but return 0 for one that is not finite."""
     try:
         value = float(text)
     except ValueError:

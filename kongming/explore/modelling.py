@@ -171,7 +171,8 @@ class SpaceModel:
         return np.asarray(noise / over / np.sqrt(counts))
 
     def importances(self) -> dict[str, float]:
-        """By dimension, how much predictions move if its values are shuffled; summing to 1."""
+        """Return, by dimension, how much predictions move if its values are shuffled; summing to
+        1."""
         rng = np.random.default_rng(0)
         codes = self._pool[rng.integers(len(self._pool), size=512)]
         base = self.chosen.predict(codes)

@@ -331,8 +331,8 @@ class DecisionTreeProfiler:
         )
 
     def _failures_in_batches(self) -> np.ndarray:
-        """Which runs failed, in their order; of each batch, whose answers come in any order, the
-        failed ones first."""
+        """Mark the runs that failed, in their order; of each batch, whose answers come in any
+        order, the failed ones first."""
         failures = np.array([run.failed for run in self._runs], dtype=bool)
         for start in range(0, len(failures), self.batch):
             batch = failures[start : start + self.batch]
@@ -422,7 +422,7 @@ class DecisionTreeProfiler:
         return self.predict_codes(self.space.encode(list(points)), metric)
 
     def predict_codes(self, codes: Floats, metric: str | None = None) -> Forecast:
-        """As ``predict``, for (n, d) codes of ``space.encode`` or ``space.pool``."""
+        """Predict as ``predict`` does, for (n, d) codes of ``space.encode`` or ``space.pool``."""
         return self._fitted(metric).predict(codes)
 
     def _fitted(self, metric: str | None = None) -> SpaceModel:

@@ -134,9 +134,9 @@ def places_of_points(codes: Floats) -> np.ndarray:
 def deviations_of_repeats(
     point: np.ndarray, values: Floats, *, from_median: bool = False
 ) -> Floats:
-    """By how much (n,) values miss the mean (or median) of their point, which no model can know;
-    NaN where a point has no other value. Means of few values are near to each of them: deviations
-    are widened to what they would be from the mean of many."""
+    """Return by how much (n,) values miss the mean (or median) of their point, which no model can
+    know; NaN where a point has no other value. Means of few values are near to each of them:
+    deviations are widened to what they would be from the mean of many."""
     known = np.isfinite(values)
     size = int(point.max(initial=-1)) + 1
     counts = np.bincount(point[known], minlength=size)[point]

@@ -66,7 +66,7 @@ class Situation:
         return keys(np.concatenate([self.runs, self.failed, self.pending]))
 
     def candidates(self, limit: int) -> Floats:
-        """At most ``limit`` codes that were never run nor suggested, uniformly from the space."""
+        """Draw at most ``limit`` codes that were never run nor suggested, uniformly."""
         pool = self.pool
         most = limit + len(self.taken)
         if len(pool) > most:

@@ -425,7 +425,7 @@ class Space:
                 raise self._contradiction(group, rng)
 
     def _refuse_absent(self) -> None:
-        """Of a group too large to list it is not known whether a condition holds anywhere."""
+        """Refuse a condition that holds nowhere, in groups that are small enough to list."""
         for group in self._groups:
             listed = group.listed if group.judge is not None else None
             if listed is None:

@@ -94,7 +94,7 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """On two programs: what was disturbed has none."""
+        """Compare two programs; a disturbed comparison has no verdict."""
         return "cannot tell" if self.comparison is None else self.comparison.verdict
 
     @property

@@ -66,7 +66,7 @@ def _started(pid: int) -> str:
 
 
 def _started_by_clock(pid: int) -> str:
-    """In unix seconds, as ids of earlier versions have it."""
+    """Return unix seconds, as ids of earlier versions have them."""
     return str(round(psutil.Process(pid).create_time()))
 
 

@@ -302,7 +302,7 @@ class Placer(ABC):
 
 
 class _Server(NamedTuple):
-    """As the section ``server`` of a program's settings."""
+    """The section ``server`` of a program's settings."""
 
     address: str
     ca: str

@@ -36,10 +36,10 @@ _LEVELS = 16
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scores:
-    """Of n environments: log slowdown (n,), the standard deviation (n,) of the model's error in it,
-    whether each lies outside the training environments (n,), the log slowdown (n,) beyond which
-    nothing slows the program there, and whether the first is of the edge of what was trained on
-    (n,): of its environments, or of its slowdowns."""
+    """Scores of n environments: log slowdown (n,), the standard deviation (n,) of the model's error
+    in it, whether each lies outside the training environments (n,), the log slowdown (n,) beyond
+    which nothing slows the program there, and whether the first is of the edge of what was trained
+    on (n,): of its environments, or of its slowdowns."""
 
     log_slowdown: Floats
     error: Floats
@@ -67,7 +67,7 @@ class Scorer:
     tails: dict[tuple[float, Variance], intervals.Tails] = field(default_factory=dict)
 
     def score(self, rows: Floats, awake: Floats) -> Scores:
-        """Of ``rows`` (n, p), without a missing reading; ``awake`` (n,) is the share of time in
+        """Score ``rows`` (n, p), without a missing reading; ``awake`` (n,) is the share of time in
         which neighbours keep a CPU awake, NaN without any (``awake.with_awake_factor``)."""
         moved = rows - self.log_idle
         beyond = rows > self.log_edge

@@ -43,7 +43,7 @@ def applies(placement: str) -> bool:
 
 
 def excesses(prints: Sequence[Fingerprint]) -> list[float]:
-    """By how much the controls of each fingerprint read above the quiet ones of all, in logs; 0
+    """Return how far the controls of each fingerprint read above the quiet ones of all, in logs; 0
     where it has none. All are of one placement, suite and load."""
     logs = [
         {name: math.log(s) for name, s in fingerprint.times().items() if name in NAMES and s > 0.0}
@@ -128,9 +128,9 @@ def is_enough(takes: Sequence[tuple[float, object]]) -> bool:
 
 
 def least_disturbed(takes: Sequence[tuple[float, Taken]]) -> Taken:
-    """Of several takes with their excesses the least disturbed; the latest of equals. A run that
-    failed or was cut off was disturbed by nothing that it shows: it is returned only if no other
-    came to its end."""
+    """Select the least disturbed of several takes with their excesses; the latest of equals. A run
+    that failed or was cut off was disturbed by nothing that it shows: it is returned only if no
+    other came to its end."""
     ended = [take for take in takes if not _unfinished(take[1])] or takes
     least = min(excess for excess, _ in ended)
     return [taken for excess, taken in ended if excess == least][-1]

@@ -24,8 +24,8 @@ def lost_share(slowdown: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Of the readings of some time: the mean of their lost shares, and the standard deviation, None
-    of fewer than two readings."""
+    """Readings of some time: the mean of their lost shares, and the standard deviation, None of
+    fewer than two readings."""
 
     mean: float
     deviation: float | None

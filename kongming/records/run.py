@@ -381,7 +381,7 @@ def median_wall_s(runs: Iterable[Run]) -> float | None:
 
 
 def geometric_mean(costs: Sequence[float]) -> float:
-    """Of costs above 0: what repeats of one run are combined by."""
+    """Return the geometric mean of costs above 0, by which repeats of one run are combined."""
     return math.exp(statistics.fmean(math.log(cost) for cost in costs))
 
 

@@ -61,7 +61,7 @@ def request_id() -> str:
 
 
 def predict(questions: Sequence[Question]) -> Call[tuple[Forecast | KongmingError, ...]]:
-    """In the order of the questions: each has its answer, or the reason why it has none."""
+    """Answer the questions in their order: each with a forecast, or the reason why it has none."""
     request = predictor_pb2.PredictRequest(
         request_id=request_id(),
         questions=[predictor_codec.question_to_message(question) for question in questions],

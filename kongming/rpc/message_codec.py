@@ -73,7 +73,7 @@ def from_message(kind: type[R], message: Message, path: str = "", **given: Any) 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How one field of a record is translated."""
+    """Translation of one field of a record."""
 
     name: str
     wire_name: str
@@ -88,7 +88,7 @@ class _Part:
 def _encoder(
     kind: type, descriptor: Descriptor, left_out: frozenset[str] = frozenset()
 ) -> Callable[[Any], dict[str, Any]]:
-    """Of records of this type to fields of the message, without those that say nothing."""
+    """Return the encoder of records of this type: to fields of the message, without empty ones."""
     parts = [part for part in _parts(kind, descriptor).values() if part.name not in left_out]
     plan = [(p.wire_name, p.has_presence, None if p.encode is _same else p.encode) for p in parts]
     get = attrgetter(*(part.name for part in parts))
@@ -106,7 +106,7 @@ def _encoder(
 
 @lru_cache(maxsize=256)
 def _parts(kind: type, descriptor: Descriptor) -> Mapping[str, _Part]:
-    """By the names of the message's fields."""
+    """Map the names of the message's fields to their parts."""
     hints = get_type_hints(kind)
     parts = {}
     for record_field in fields(kind):

@@ -27,13 +27,14 @@ class PredictionService(Protocol):
     """Questions that a store alone can answer as well. Every method raises KongmingError."""
 
     def predict(self, questions: Sequence[Question]) -> tuple[Forecast | KongmingError, ...]:
-        """In the order of the questions: each has its answer, or the reason why it has none."""
+        """Answer the questions in their order: each with a forecast, or the reason why it has
+        none."""
 
     def rank(self, question: RankQuestion) -> Ranking:
         """An application without a profile is ranked by the nodes' general slowdown."""
 
     def predict_colocation(self, question: ColocationQuestion) -> Colocation:
-        """On an idle node, co-located with named neighbours, and what each of them meets."""
+        """Predict on an idle node, co-located with named neighbours; and each of them as well."""
 
     def nodes(self) -> tuple[NodeReport, ...]:
         """All nodes, by name."""
@@ -50,7 +51,7 @@ class PredictionService(Protocol):
         """Once it has answered, the records are on disk; those known before stay as they are."""
 
     def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
-        """With its document; version 0 is the one in service."""
+        """Get a model with its document; version 0 is the one in service."""
 
     def promote_model(
         self, app: str, placement: str | None = None, version: int = 0
@@ -58,7 +59,7 @@ class PredictionService(Protocol):
         """The version that is in service now; version 0 is the one before the present one."""
 
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
-        """By application and placement, newest first, without documents."""
+        """List models by application and placement, newest first, without documents."""
 
 
 class Service(PredictionService, Protocol):

@@ -166,7 +166,7 @@ def _expected(
 
 
 def timestamp(moment: float | str, field: str = "started_at") -> Timestamp:
-    """Of unix seconds, or of ISO 8601 (UTC where it names no zone), to the microsecond.
+    """Convert unix seconds, or ISO 8601 (UTC where it names no zone), to the microsecond.
 
     Raises:
         InputError: it is no time, or one outside the years 1 to 9999.
@@ -219,7 +219,7 @@ def iso(message: Timestamp, field: str = "started_at") -> str:
 
 
 def duration(seconds: float) -> Duration:
-    """Of seconds, to the microsecond."""
+    """Convert seconds to a message, to the microsecond."""
     return Duration(**duration_fields(seconds))
 
 
@@ -232,7 +232,7 @@ def duration_fields(seconds: float) -> dict[str, int]:
 
 
 def seconds(message: Duration) -> float:
-    """Of a duration."""
+    """Return the seconds of a duration."""
     return message.seconds + message.nanos * 1e-9
 
 

@@ -1,1 +1,1 @@
-"""From the event log of one Spark run: how long on any number of executors, and what limits it."""
+"""Runtime on any number of executors, and what limits it, from the event log of one Spark run."""

@@ -359,7 +359,7 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why a size has no answer, and the way out."""
+    """Reason why a size has no answer, and the way out."""
 
     message: str
     hint: str | None

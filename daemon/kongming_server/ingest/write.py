@@ -91,7 +91,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Brought:
-    """What the reports of one caller that wait come to."""
+    """Waiting reports of one caller, in sum."""
 
     records: int = 0
     bytes: int = 0
@@ -305,7 +305,7 @@ class Ingest:
         return group
 
     def _commit(self, reports: Sequence[Report]) -> list[Accepted | Exception]:
-        """In a thread. What cannot be kept fails alone, and not what came next to it."""
+        """Commit in a thread. What cannot be kept fails alone, without its neighbours."""
         records = [record for report in reports for record in report.records]
         try:
             self.transactions += 1

@@ -166,7 +166,7 @@ class Agents:
         return sum(agent.bound_to == holder for agent in self._by_id.values())
 
     def known(self, node_id: str, field_name: str = "node_id") -> Agent:
-        """By id alone: what agents call themselves. Raises UnknownNameError."""
+        """Get a node by its id alone, as agents name themselves. Raises UnknownNameError."""
         agent = self._by_id.get(node_id)
         if agent is None:
             error = UnknownNameError("node", node_id, None, hint="Register it first.")
@@ -175,8 +175,9 @@ class Agents:
         return agent
 
     def named(self, node: str, field_name: str = "node") -> Agent:
-        """By id or name: what people and batch systems call it. Where several have the name, it is
-        the only one that is not silent: a machine that was installed again has another id.
+        """Get a node by its id or name, as people and batch systems do. Where several have the
+        name, it is the only one that is not silent: a machine that was installed again has another
+        id.
 
         Raises:
             UnknownNameError: nothing is called so.

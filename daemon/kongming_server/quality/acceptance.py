@@ -129,7 +129,7 @@ def _compared(ours: float, theirs: float, noise: float, whose: str) -> Decision:
 
 
 def standard_error(errors: Sequence[float]) -> float:
-    """Of the mean; 0 below two errors."""
+    """Return the standard error of the mean; 0 below two errors."""
     if len(errors) < 2:
         return 0.0
     return statistics.stdev(errors) / math.sqrt(len(errors))

@@ -63,7 +63,8 @@ def promised(file: ModelFile, model: str | None = None, *, level: float = 0.9) -
 
 
 def _half(scorer: Scorer, error: float, residual: float, level: float) -> float:
-    """Of the interval that this model says at such an error, on the residual's side, in logs."""
+    """Return half the interval that this model says at such an error, on the residual's side, in
+    logs."""
     interval = scorer.interval(scorer.frozen.worst, error, level)
     end = interval.upper if residual >= 0.0 else interval.lower
     return abs(math.log(end / interval.median))

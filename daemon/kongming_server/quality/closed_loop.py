@@ -171,12 +171,12 @@ class ClosedLoop:
     # -- what it says --------------------------------------------------------------------------
 
     async def realised(self, app: str) -> Realised | None:
-        """As the store has it now, whichever server the runs were reported to."""
+        """Read it from the store as it is now, whichever server the runs were reported to."""
         await self._look_at(await asyncio.to_thread(self._tests.placements, app))
         return self.realised_lately(app)
 
     def realised_lately(self, app: str) -> Realised | None:
-        """As it was at the last look, which another server's runs may be missing from."""
+        """Return it as it was at the last look, in which another server's runs may be missing."""
         states = [state for (name, _), state in self._states.items() if name == app]
         current = [run for s in states for run in s.runs if run.model_version == s.version]
         # Right after a new version came into service, what the one before it did still says more
@@ -250,7 +250,7 @@ class ClosedLoop:
         return self._now() - requested_at >= settings.profile_pause_s
 
     async def _profile_again(self, key: Key, state: State) -> None:
-        """Where no agent does so already, and not over and over."""
+        """Request a new profile, unless one began lately, here or by another server."""
         if not self._may_ask(key, state) or state.changed_at is None:
             return
         assert self._profiles is not None

@@ -188,7 +188,8 @@ class _Thresholds:
         self._stakes = np.array([stake for _ in spans for stake in STAKES])
 
     def odds(self, rank: int, count: int) -> np.ndarray:
-        """Of the score that comes in before the one at position ``rank`` of ``count``."""
+        """Return the odds of a score that comes in before the one at position ``rank`` of
+        ``count``."""
         below = rank <= self._low
         share = (self._low + 1 + count - self._high) / (count + 1)
         beyond = below | (rank > self._high)
@@ -201,7 +202,7 @@ _POWERS = np.array(POWERS)
 
 
 def _rank_odds(p: float) -> np.ndarray:
-    """Of the rank bets, by side and power; their mean over uniform ``p`` is 1."""
+    """Return the odds of the rank bets, by side and power; their mean over uniform ``p`` is 1."""
     by_side = np.array((1.0 - p, p, 2.0 * min(p, 1.0 - p)))
     odds: np.ndarray = _POWERS * np.maximum(by_side, 1e-12)[:, None] ** (_POWERS - 1.0)
     return odds.ravel()

@@ -43,7 +43,8 @@ def judge(
 
 
 def judged(document: Mapping[str, Any]) -> Judged:
-    """Of the model that is chosen on all columns. Raises InputError for a damaged document."""
+    """Read what is judged of the model chosen on all columns. Raises InputError for a damaged
+    document."""
     file = persist.read(document)
     variant = file.variants["full"]
     return Judged(

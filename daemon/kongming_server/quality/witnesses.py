@@ -61,16 +61,16 @@ class SplitTest:
 
     @property
     def verdict(self) -> Verdict:
-        """Of all runs; once drift is found it stays found. ``since`` counts the runs of the group
-        that decided."""
+        """Judge all runs; once drift is found it stays found. ``since`` counts the runs of the
+        group that decided."""
         runs = sum(group.test.verdict.runs for group in self._groups)
         if self._deciding is None:
             return Verdict(runs, self._evidence(), False)
         return replace(self._deciding.test.verdict, runs=runs)
 
     def runs_around_change(self) -> tuple[StoredRealised | None, list[StoredRealised]]:
-        """Of the group that found a drift: the last run before it, None where there is none or it
-        is forgotten, and the runs since."""
+        """Return, for the group that found a drift, the last run before it, None where there is
+        none or it is forgotten, and the runs since."""
         group = self._deciding
         assert group is not None
         verdict, rows = group.test.verdict, list(group.rows)

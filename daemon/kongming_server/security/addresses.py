@@ -1,4 +1,4 @@
-"""From how many addresses one agent's credentials are several callers. No I/O.
+"""Addresses by which callers with the same credentials are told apart. No I/O.
 
 Agents may share a token or certificate, each from an address of its own, and then each is to have
 its own share of what limits allow. Whoever took over a node may have as many addresses as its

@@ -148,7 +148,7 @@ class TokenBook:
         return known.expires_at is None or now < known.expires_at
 
     def __len__(self) -> int:
-        """Of all tokens, also of those that open nothing any more."""
+        """Count all tokens, also those that open nothing any more."""
         return len(self._known)
 
     def refuses(self, fingerprint: str) -> bool:

@@ -157,7 +157,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         return [] if row is None else [resident_of(row)]
 
     async def _persisted(self, resident: Resident) -> Resident:
-        """On disk, unless that very state is there already."""
+        """Write it to disk, unless that very state is there already."""
         try:
             if self._state.book.get(resident.assignment_id) == resident:
                 return resident

@@ -279,7 +279,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             await self._state.quarantine(agent, error.message)
 
     async def _finish(self, finished: FinishedRun) -> None:
-        """What follows from a run that is on disk: a repeated delivery does it once more."""
+        """Act on a run that is on disk; a repeated delivery does it once more."""
         try:
             await self._loop.run_finished(finished)
             if finished.assignment_id:
@@ -391,7 +391,7 @@ def _is_requested(agent: Agent, record: Run | Signature) -> bool:
 
 
 def _no_reference(domain: int) -> None:
-    """What a new reference is held against."""
+    """Compare a new reference with nothing."""
 
 
 def _note(

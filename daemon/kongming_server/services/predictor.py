@@ -121,14 +121,14 @@ def _with_ids(question: _AnyQuestion, id_of: Callable[[str], str]) -> _AnyQuesti
 def _add_job(
     response: predictor_pb2.PredictResponse, answer: Forecast, scaled: Scaled
 ) -> Steps[None]:
-    """In steps, the answer about a job, which may have thousands of nodes."""
+    """Add the answer about a job in steps, as it may have thousands of nodes."""
     fields = codec.answer_fields(replace(answer, scaled=replace(scaled, nodes=())))
     message = response.answers.add(**fields)
     yield from _extended(message.prediction.scaled.nodes, scaled.nodes, predictor_pb2.SlowedNode)
 
 
 def ranking_message(ranking: Ranking) -> Steps[predictor_pb2.RankNodesResponse]:
-    """In steps, a ranking as its message: it may have thousands of nodes."""
+    """Encode a ranking in steps, as it may have thousands of nodes."""
     response = to_message(replace(ranking, nodes=(), sets=()), predictor_pb2.RankNodesResponse)
     yield from _extended(response.nodes, ranking.nodes, predictor_pb2.RankedNode)
     for ranked in ranking.sets:

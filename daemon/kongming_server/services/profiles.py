@@ -258,7 +258,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
     def _known_all(
         self, names: list[str], identities: dict[str, str]
     ) -> dict[str, ApplicationReport]:
-        """Of a page of names, each kind of thing asked once for all of them."""
+        """Report on a page of names, with one query of each kind for all of them."""
         stored = {entry.name: entry for entry in self._store.stored_applications()}
         counts = self._store.count_runs_by_app()
         trained: dict[str, set[str]] = defaultdict(set)

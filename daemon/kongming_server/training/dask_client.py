@@ -36,7 +36,8 @@ _HARMLESS = frozenset({("builtins", "bytes")})
 
 
 def refuse_unpickling() -> None:
-    """From now on no pickled object of this process can name a class or a function but ``bytes``.
+    """Refuse, in this process from now on, pickled objects that name a class or a function but
+    ``bytes``.
 
     A TypeError is raised where one does: what Dask's client takes for one that it cannot read.
     """
@@ -95,7 +96,7 @@ class _Fitting:
         )
 
     def threads(self) -> int:
-        """Of all the cluster's workers; 1 while it has none."""
+        """Count the threads of all the cluster's workers; 1 while it has none."""
         return max(1, sum(int(n) for n in self._client.nthreads().values()))
 
     def fit(self, text: str) -> dict[str, str]:

@@ -137,7 +137,7 @@ class DaskFitting:
 
     @property
     def pid(self) -> int:
-        """Of the process that speaks to the cluster."""
+        """Id of the process that speaks to the cluster."""
         return self._process.pid
 
     def close(self) -> None:

@@ -188,7 +188,7 @@ class Training:
         return self._operations.get(operation.id) or operation
 
     async def get(self, operation_id: str) -> Operation:
-        """Of whichever server. Raises UnknownNameError."""
+        """Get an operation, whichever server it is of. Raises UnknownNameError."""
         operation = self._operations.get(operation_id)
         if operation is not None:
             return operation
@@ -200,7 +200,7 @@ class Training:
         return self._seen(row)
 
     async def recent(self, *, ended: bool, limit: int) -> Sequence[Operation]:
-        """Of all servers, newest first; those that have ended only with ``ended``."""
+        """List the operations of all servers, newest first; ended ones only with ``ended``."""
         # What has been abandoned is known only once it was read: none of it shall count.
         rows = await asyncio.to_thread(
             lambda: (
@@ -213,7 +213,8 @@ class Training:
         return [operation for operation in operations if ended or not operation.ended][:limit]
 
     async def watch(self, operation_id: str) -> AsyncIterator[Operation]:
-        """As it is now and after each change, until it has ended. Raises UnknownNameError."""
+        """Yield it as it is now and after each change, until it has ended. Raises
+        UnknownNameError."""
         shown = None
         with self._operations.watching(operation_id) as event:
             while True:

@@ -261,7 +261,7 @@ def _types(observations: Observations, machines: tuple[str, ...]) -> tuple[tuple
 
 
 def _predecessors(session: Ints, position: Ints, name: Ints, program: NDArray[np.bool_]) -> Ints:
-    """By row, the name of the last program that ran in its session before its step."""
+    """Return, by row, the name of the last program that ran in its session before its step."""
     names = np.full(len(session), -1, dtype=np.int64)
     if not program.any():
         return names
@@ -276,7 +276,7 @@ def _predecessors(session: Ints, position: Ints, name: Ints, program: NDArray[np
 
 
 def _places(session: Ints, kind: Ints, block: Ints, position: Ints) -> Ints:
-    """By row, how many steps of its kind came before it in its block."""
+    """Count, by row, the steps of its kind that came before it in its block."""
     order = np.lexsort((position, block, kind, session))
     s, k, b, p = session[order], kind[order], block[order], position[order]
     new_block = np.ones(len(order), dtype=bool)

@@ -153,7 +153,7 @@ def _code(apps: Iterable[Application]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What is to be measured, and about how long it takes. ``round_s``: one run of each pair and
+    """Runs to be measured, and about how long they take. ``round_s``: one run of each pair and
     one of each application alone, which are ``round_runs``."""
 
     profile_runs: int

@@ -181,7 +181,7 @@ def _of_unknown(service: RemoteService, app: str) -> list[str]:
 
 
 def _wants_json(as_json: bool) -> bool:
-    """Of the command or of the group before it."""
+    """Return whether the command, or the group before it, has --json."""
     group = click.get_current_context().parent
     return as_json or (group is not None and bool(group.params.get("as_json")))
 

@@ -52,7 +52,7 @@ def profile_applications(
 
 @contextmanager
 def _resumable(view: CampaignView) -> Iterator[None]:
-    """On Ctrl-C say what is kept, and how to go on."""
+    """Print on Ctrl-C which steps are kept, and how to resume."""
     try:
         yield
     except KeyboardInterrupt:

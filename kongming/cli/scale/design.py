@@ -361,7 +361,7 @@ def _print_next(prediction: ScalePrediction, document: Mapping[str, Any], as_jso
 
 
 def _is_document(path: Path) -> bool:
-    """Is it a saved model, not a table of runs?"""
+    """Return whether it is a saved model, not a table of runs."""
     try:
         with path.open("rb") as file:
             return file.read(64).lstrip().startswith(b"{")

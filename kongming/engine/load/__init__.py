@@ -75,7 +75,7 @@ class Needs:
         )
 
     def with_profiles(self, trained: Iterable[str]) -> Needs:
-        """With those of the ``trained`` applications that are profiles of a job."""
+        """Add those of the ``trained`` applications that are profiles of a job."""
         profiles = {
             (app, 0)
             for app in set(trained)

@@ -92,8 +92,8 @@ class ModelFiles:
         return None if file is None else self.calibration(site_of(file)).widening(app)
 
     def calibration(self, site: Site, model: str | None = None) -> Calibration:
-        """From the co-runs of a site, by the models in service there: the chosen one of each, or
-        ``model``."""
+        """Calibrate by the co-runs of a site and the models in service there: the chosen one of
+        each, or ``model``."""
         return calibration(
             self._store, site, lambda app: self.serving(app, site.placement), model=model
         )
@@ -114,7 +114,8 @@ def put_into_service(store: Store, app: str, placement: str, version: int, reaso
 
 
 def widenings(store: Store, files: Collection[ModelFile]) -> dict[Key, Widening]:
-    """Of all models in service. Reads runs and predicts each co-run: call it in a thread.
+    """Learn the widenings of all models in service. It reads runs and predicts each co-run: call it
+    in a thread.
 
     Raises:
         StoreError: the store cannot be read.

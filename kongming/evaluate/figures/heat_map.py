@@ -24,7 +24,7 @@ MOST_NUMBERS = 14
 def heat_map(
     document: Mapping[str, Any], folder: Path, *, model: str = AUTO, name: str = "heat-map"
 ) -> tuple[Path, ...]:
-    """Of a document of ``score_pairs``. Both matrices share their colours.
+    """Draw the heat map of a document of ``score_pairs``. Both matrices share their colours.
 
     Raises:
         UnknownNameError: the document has no such model.

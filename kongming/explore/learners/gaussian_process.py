@@ -134,7 +134,7 @@ class GaussianProcess:
 
     @property
     def prior_variance(self) -> float:
-        """Of every point, before any run, in units of the target's variance."""
+        """Return the variance of every point before any run, in units of the target's variance."""
         return self._amplitude
 
 
@@ -154,8 +154,8 @@ def shape_and_slope(squared: Floats, kernel: str) -> tuple[Floats, Floats]:
 
 
 def negative_log_likelihood(K: Floats, noise: float, y: Floats) -> tuple[float, Floats] | None:
-    """Of values ``y`` (n,) with prior covariances ``K`` (n, n), to which the noise is added in
-    place; and (n, n) its derivative by these, times -2. None where K is singular."""
+    """Return the value for ``y`` (n,) with prior covariances ``K`` (n, n), to which the noise is
+    added in place; and (n, n) its derivative by these, times -2. None where K is singular."""
     n = len(y)
     K[np.diag_indices(n)] += noise + 1e-9
     try:

@@ -41,10 +41,10 @@ class ProjectedProcess(GaussianProcess):
     """
 
     def held_out(self, folds: np.ndarray) -> Floats:
-        """As of a Gaussian process. The directions were chosen by the runs that are left out, so
-        misses are enlarged by the share of runs that their numbers take up. Where that is more than
-        a half they are chosen again without each fold: along directions with as many numbers as
-        runs any values are interpolated, and no factor makes up for that."""
+        """Predict left-out runs as a Gaussian process does. They had a part in choosing the
+        directions, so misses are enlarged by the share of runs that their numbers take up. Where
+        that is more than a half they are chosen again without each fold: along directions with as
+        many numbers as runs any values are interpolated, and no factor makes up for that."""
         n, numbers = len(self._y), self._numbers
         values = self._mean + self._scale * self._y
         if 2 * numbers > n:

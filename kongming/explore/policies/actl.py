@@ -13,7 +13,7 @@ _LIMIT = 1 << 13
 
 
 def choose(situation: Situation, count: int) -> Floats:
-    """At most ``count`` codes, the most uncertain first; uniform while nothing is known."""
+    """Choose at most ``count`` codes, the most uncertain first; uniform while nothing is known."""
     if len(situation.values) < 2:
         return uni.choose(situation, count)
     left = situation.candidates(_LIMIT)

@@ -43,7 +43,7 @@ _DECADES = 30.0
 
 
 def choose(situation: Situation, count: int) -> Floats:
-    """At most ``count`` codes."""
+    """Choose at most ``count`` codes."""
     left = situation.candidates(_CANDIDATES)
     X = situation.even_features
     done = X(np.concatenate([situation.runs, situation.failed, situation.pending]))

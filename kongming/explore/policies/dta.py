@@ -20,7 +20,7 @@ _FIRST = 1024
 
 
 def choose(situation: Situation, count: int) -> Floats:
-    """At most ``count`` codes, drawn within the leaves of a tree of all runs."""
+    """Draw at most ``count`` codes within the leaves of a tree of all runs."""
     tree = situation.tree()
     left = situation.candidates(
         max(count, _FIRST) if tree is None and situation.draws == 1 else _LIMIT

@@ -17,8 +17,8 @@ _LISTED = 6
 
 
 def choose(situation: Situation, count: int) -> Floats:
-    """At most ``count`` codes: corners that are not run yet; then the free points nearest to the
-    midpoints of the pairs of runs whose values differ most."""
+    """Choose at most ``count`` codes: corners that are not run yet; then the free points nearest to
+    the midpoints of the pairs of runs whose values differ most."""
     left = situation.candidates(_LIMIT)
     if not len(left):
         return left

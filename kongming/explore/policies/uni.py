@@ -7,7 +7,7 @@ from kongming.explore.situation import Situation
 
 
 def choose(situation: Situation, count: int) -> Floats:
-    """At most ``count`` codes, uniformly from the points that were not run yet."""
+    """Draw at most ``count`` codes, uniformly from the points that were not run yet."""
     left = situation.candidates(max(count, 1024))
     chosen = situation.rng.permutation(len(left))[:count]
     return left[chosen]

@@ -253,8 +253,8 @@ def _anneal(
 
 
 def _widest(search: _Search, normal: Floats, offset: float, score: float) -> tuple[Floats, float]:
-    """Of the hyperplanes that divide the samples alike, that with the widest gap, which for a step
-    is likeliest to lie where the step is (a linear support vector machine)."""
+    """Return the hyperplane of the widest gap, of those that divide the samples alike: for a step
+    it is likeliest to lie where the step is (a linear support vector machine)."""
     sides = search.sides(normal[None], np.array([offset]))
     machine = SVC(kernel="linear", C=1e4, max_iter=_MACHINE_STEPS)
     with warnings.catch_warnings():

@@ -26,8 +26,9 @@ class Moments:
         self._left, self._right = square[:-1, :-1], square[:-1, -1]
 
     def errors(self, sides: np.ndarray, *, lines: bool) -> tuple[Floats, Floats, Floats]:
-        """For (k, n) booleans, of both the subset and the rest, (k, 2) arrays: samples, squared
-        error (of the line; of the mean unless ``lines``) and squared deviation from the mean;"""
+        """Return (k, 2) arrays, of the subsets by (k, n) booleans and of the rests: samples,
+        squared error (of the line; of the mean unless ``lines``) and squared deviation from the
+        mean."""
         both = self._sums(sides)
         count = both[..., 0]
         mean = both[..., self.width - 1] / np.maximum(count, 1.0)

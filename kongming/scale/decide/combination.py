@@ -120,7 +120,7 @@ def combine_in_steps(
     strict: bool = False,
     correlation: float = CORRELATION,
 ) -> Steps[Combination]:
-    """In steps, predict the runtime on these nodes; each node once, in any order.
+    """Predict the runtime on these nodes, in steps; each node once, in any order.
 
     ``profiled``, by node id: how much the job is slowed there according to profiles of several
     configurations. With them the slowdowns of the parts are distinguished, and the node's own
@@ -278,7 +278,7 @@ def _draws(
     correlation: float,
     waiting: float = 1.0,
 ) -> Steps[tuple[Floats, Floats]]:
-    """In steps, (n,) the whole job's slowdown, and (n,) the idle runtime over its median.
+    """Draw, in steps, (n,) the whole job's slowdown, and (n,) the idle runtime over its median.
 
     ``waiting``: from 0, the nodes share the work freely, to 1, all wait for the slowest.
     """

@@ -116,8 +116,8 @@ def _grid(size: int, count: int) -> list[int]:
 
 
 def _cheapest(costs: Floats, ends: list[int], size: int) -> list[Floats]:
-    """For each of ``ends``, the first of which is ``size``, the ``size`` lowest of the costs up to
-    it, in any order."""
+    """Return, for each of ``ends``, the first of which is ``size``, the ``size`` lowest of the
+    costs up to it, in any order."""
     lowest = costs[:size]
     cheapest = [lowest]
     for start, end in itertools.pairwise(ends):

@@ -193,7 +193,7 @@ def _fit(
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What is reported of a kind of model: errors in percent of what was left out."""
+    """Report on a kind of model: errors in percent of what was left out."""
 
     reason: str
     scores: Scores

@@ -256,7 +256,7 @@ def _owners(
 
 
 class _Slots:
-    """Whether a slot of the default resource profile is free at a moment."""
+    """Free slots of the default resource profile at a moment."""
 
     def __init__(self, application: Application, attempts: Sequence[StageAttempt]) -> None:
         arrays = [attempt.tasks for attempt in attempts if len(attempt.tasks)]
@@ -270,8 +270,8 @@ class _Slots:
         return bool(busy < self._registered[np.searchsorted(self._moments, moment, side="right")])
 
     def opened(self, begin: float, end: float) -> float:
-        """When one is there for a stage that was submitted at ``begin``, as executors register;
-        ``end`` if only a task that ends gives one until then."""
+        """Return the moment when one is there for a stage that was submitted at ``begin``, as
+        executors register; ``end`` if only a task that ends gives one until then."""
         if self.is_free(begin + TICK_S):
             return begin
         first, last = np.searchsorted(self._moments, [begin, end], side="right")
@@ -409,7 +409,7 @@ def _kinds(attempts: Sequence[StageAttempt], readers: Sequence[bool]) -> list[st
 
 
 def _first_together(attempts: Sequence[StageAttempt], slots: SlotCounts) -> dict[int, Mask]:
-    """As ``_first``, of several stages together, by the id of the attempt."""
+    """Find first tasks as ``_first`` does, in several stages together, by the attempt's id."""
     together = np.concatenate([attempt.tasks for attempt in attempts])
     first = _first(together, slots)
     ends = np.cumsum([len(attempt.tasks) for attempt in attempts])[:-1]

@@ -306,7 +306,7 @@ class _Assembly:
         )
 
     def _cached(self, rdd: records.Rdd) -> records.Rdd:
-        """With what its blocks said, where they are in the log."""
+        """Complete an RDD by what its blocks say, where they are in the log."""
         blocks = self.collected.blocks.get(rdd.id)
         if not blocks or rdd.cached_partitions:
             return rdd
@@ -399,7 +399,7 @@ class _Assembly:
 
 
 def _number(text: str) -> float:
-    """At least 1, also where it is no number."""
+    """Parse a number of at least 1; 1 where it is no number."""
     with suppress(ValueError):
         return max(float(text), 1.0) if math.isfinite(float(text)) else 1.0
     return 1.0

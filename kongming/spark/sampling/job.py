@@ -238,7 +238,7 @@ def _drawn(table: Any, request: dict[str, Any], seed: int) -> Any:
 
 
 def _hash(table: Any, name: str, seed: int) -> Any:
-    """Of a join key, by its value: 5 of any type of number has one hash, as it is joined."""
+    """Hash a join key by its value: 5 of any type of number has one hash, as it is joined."""
     from pyspark.sql import functions as sql
 
     column, kind = sql.col(f"`{name}`"), table.schema[name].dataType.typeName()

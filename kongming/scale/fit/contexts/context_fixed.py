@@ -94,8 +94,8 @@ class Above:
         return cls(data, *fit_common(data))
 
     def left_out(self, folds: Sequence[Integers] | None = None) -> tuple[Floats, Floats]:
-        """As ``Process.left_out`` (None: ``left_out_each``), of logs of the time and not of what is
-        above the fixed one."""
+        """Predict as ``Process.left_out`` (None: ``left_out_each``), but logs of the time and not
+        of what is above the fixed one."""
         process = self.process
         residuals, variances = (
             process.left_out_each() if folds is None else process.left_out(list(folds))

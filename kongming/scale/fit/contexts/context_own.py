@@ -96,7 +96,7 @@ class OwnFits:
 
     @classmethod
     def untested(cls, fits: tuple[ErnestFit | None, ...], counts: Integers) -> OwnFits:
-        """Of which nothing was left out."""
+        """Make fits of which nothing was left out."""
         none = Compared.joined((), len(REACH))
         return cls(fits, counts, none, none)
 
@@ -158,7 +158,8 @@ class OwnFits:
         return distinct(step, lost * error_left(near, *tested, share))
 
     def _share_of_own(self, near: Floats, places: Floats, owner: int) -> Floats:
-        """As ``share_of_own``, by the nearness (m, n) of what was left out besides ``drawn``."""
+        """Compute ``share_of_own`` by the nearness (m, n) of what was left out besides
+        ``drawn``."""
         others = self.drawn.owner != owner
         of_drawn = _nearness(places, self.drawn.places, np.ones((len(places), len(others)), bool))
         compared = Compared.joined([self.compared, self.drawn], len(REACH))

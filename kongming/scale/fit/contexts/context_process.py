@@ -131,7 +131,7 @@ class Process:
         return residuals, variances
 
     def left_out_each(self) -> tuple[Floats, Floats]:
-        """As ``left_out``, each point alone."""
+        """Predict as ``left_out`` does, with each point left out alone."""
         variances = 1.0 / np.diag(self.inverse)
         return variances * self.dual, variances
 

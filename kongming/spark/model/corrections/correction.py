@@ -14,8 +14,8 @@ Lengths = list[Floats]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From the recorded cluster to the one that is asked for. Under dynamic allocation ``target``
-    has the executors that come, and ``present`` (stages,) are those that each stage begins with.
+    """A change from the recorded cluster to another one. Under dynamic allocation ``target`` has
+    the executors that come, and ``present`` (stages,) are those that each stage begins with.
     """
 
     recorded: Cluster

@@ -78,7 +78,7 @@ def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) 
 
 
 def _tasks(new: Sequence[float], counts: Sequence[int], cluster: Cluster) -> list[float]:
-    """On a new executor, the tasks of all of its slots are first."""
+    """Count the first tasks on new executors: on each those of all of its slots."""
     present = present_executors(counts, cluster)
     return [
         executors_new * max(min(count / max(min(count, executors), 1), cluster.slots_mean), 1.0)

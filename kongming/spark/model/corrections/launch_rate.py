@@ -55,8 +55,8 @@ class LaunchRate:
 
 
 def learn_launch_rate(workload: Workload) -> LaunchRate:
-    """From launches that followed another one while slots were free, and no end of a task on their
-    executor: an executor may have more slots in the log than it runs tasks."""
+    """Learn from launches that followed another one while slots were free, and no end of a task on
+    their executor: an executor may have more slots in the log than it runs tasks."""
     lengths = [stage.lengths for stage in workload.stages]
     typical = float(np.median(np.concatenate(lengths))) if lengths else 0.0
     means = _mean_intervals(workload)
