@@ -6,18 +6,17 @@ from __future__ import annotations
 import logging
 import ssl
 from pathlib import Path
-from typing import Any
 
 import grpc
 
 from kongming.records.errors import InputError, KongmingError
+from kongming.renewed_tls import NOT_RENEWED, load, renewing_context, stamp
 from kongming_server.settings import Security
 
 __all__ = ["add_port", "http_ssl", "server_credentials"]
 
 _log = logging.getLogger(__name__)
-_NOT_RENEWED = "Certificates could not be read again; the last ones stay: %s"
-_Stamp = tuple[tuple[int, int], ...]
+_HINT = "Make working ones with: kongming-server init-tls DIR"
 
 
 def add_port(server: grpc.aio.Server, address: str, security: Security) -> int:
@@ -48,20 +47,20 @@ def server_credentials(security: Security) -> grpc.ServerCredentials:
     Raises:
         InputError: a file cannot be read, or certificate and key do not belong together.
     """
-    _context(security)  # gRPC says nothing of what is wrong with a file; this does.
-    seen = [_stamp(security)]
+    load(security, _HINT)  # gRPC says nothing of what is wrong with a file; this does.
+    seen = [stamp(security)]
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
         try:
-            stamp = _stamp(security)
-            if stamp == seen[0]:
+            now = stamp(security)
+            if now == seen[0]:
                 return None
-            _context(security)
+            load(security, _HINT)
             configuration = _configuration(security)
         except (OSError, InputError) as error:
-            _log.warning(_NOT_RENEWED, error)
+            _log.warning(NOT_RENEWED, error)
             return None
-        seen[0] = stamp
+        seen[0] = now
         return configuration
 
     return grpc.dynamic_ssl_server_credentials(
@@ -79,60 +78,11 @@ def http_ssl(security: Security) -> ssl.SSLContext | None:
     """
     if not security.tls:
         return None
-    context = _context(security)
-    seen: list[Any] = [_stamp(security), context]
-
-    def renewed(tls: ssl.SSLObject | ssl.SSLSocket, *_: object) -> None:
-        try:
-            stamp = _stamp(security)
-            if stamp != seen[0]:
-                seen[:] = [stamp, _context(security)]
-        except (OSError, InputError) as error:
-            _log.warning(_NOT_RENEWED, error)
-        tls.context = seen[1]
-
-    context.sni_callback = renewed  # called for each connection, whether it names a host or not
-    return context
-
-
-def _context(security: Security) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Of TLS 1.2; those of 1.3 are all of this kind.
-    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
-    try:
-        context.load_cert_chain(security.certificate, security.key, password="")
-    except (OSError, ssl.SSLError) as error:
-        raise _unreadable("certificate", security.certificate, error) from error
-    if security.client_ca:
-        try:
-            context.load_verify_locations(security.client_ca)
-        except (OSError, ssl.SSLError) as error:
-            raise _unreadable("client_ca", security.client_ca, error) from error
-        # Probes of an orchestrator have none, and what is public needs none; who calls is
-        # decided at the gate.
-        context.verify_mode = ssl.CERT_OPTIONAL
-    return context
+    return renewing_context(security, _HINT)
 
 
 def _configuration(security: Security) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration(
         [(Path(security.key).read_bytes(), Path(security.certificate).read_bytes())],
         Path(security.client_ca).read_bytes() if security.client_ca else None,
-    )
-
-
-def _stamp(security: Security) -> _Stamp:
-    paths = filter(None, (security.certificate, security.key, security.client_ca))
-    return tuple(
-        (status.st_mtime_ns, status.st_size) for status in (Path(path).stat() for path in paths)
-    )
-
-
-def _unreadable(name: str, path: str, error: Exception) -> InputError:
-    reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or "not PEM"
-    return InputError(
-        f"{path} or its key cannot be used: {reason}.",
-        field=f"security.{name}",
-        hint="Make working ones with: kongming-server init-tls DIR",
     )
