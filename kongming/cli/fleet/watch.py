@@ -59,7 +59,7 @@ def command(
 
 
 def _line(node: NodeReport) -> str:
-    clock = time.strftime("%H:%M:%S")
+    clock = time.strftime("%H:%M:%S %Z")
     state = f"{node.state} ({node.reason})" if node.reason else node.state
     slowdown = "-" if node.general_slowdown is None else f"{node.general_slowdown:.2f}"
     residents = ", ".join(f"{placed.app} {placed.state}" for placed in node.assignments)
