@@ -73,21 +73,18 @@ def _rows(estimator: Estimator, path: Path) -> Iterator[tuple[Size, float]]:
 
 
 def _applications(estimator: Estimator, paths: Sequence[Path]) -> list[Application]:
-    from kongming.records.errors import InputError
-    from kongming.spark.finished_runs import require_finished
+    from kongming.spark.finished_runs import require_finished, require_same_application
     from kongming.spark.reading import read_all
 
     own = estimator.workload.application
     others = [application for application in read_all(paths) if application.run != own.run]
     for application in others:
-        if application.name != own.name:
-            raise InputError(
-                "is a run of another application.",
-                field="--runs",
-                value=f"{application.name or application.id!r} in {application.source}",
-                allowed=f"runs of {own.name!r}",
-                hint="Runs of other applications on this cluster: --history.",
-            )
+        require_same_application(
+            application,
+            own,
+            "--runs",
+            hint="Runs of other applications on this cluster: --history.",
+        )
     require_finished(others, "--runs")
     return others
 

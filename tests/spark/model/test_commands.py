@@ -531,7 +531,7 @@ def test_the_earlier_run_has_ended_and_is_of_the_same_application(
     assert error["message"].startswith("--like: is the log of a run that has not ended")
     other = write(run(PROGRAM, 2, name="other"), tmp_path / "other")
     error = answer(kongming, "estimate", killed, "--like", other, status=2)["error"]
-    assert error["message"].startswith("--like: is a run of another application. Found 'other'")
+    assert error["message"].startswith("--like: is a run of another application. Found 'other (")
     assert answer(kongming, "estimate", killed, "--like", log)["progress"]["jobs_done"] == 2
 
 
