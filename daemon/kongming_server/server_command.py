@@ -176,7 +176,7 @@ def _give_up() -> None:
 
 
 def _log_to_stderr(level: str) -> None:
-    from kongming_server.request_ids import RequestIds
+    from kongming_server.calls.request_ids import RequestIds
 
     # What other libraries say below a warning is not about this server.
     log_to_stderr(
@@ -194,7 +194,8 @@ def log_limits() -> LogLimits:
     """Return the bound of what others can make the server write to its log."""
     from kongming.rpc.log_limits import LogLimits
     from kongming.store import watching
-    from kongming_server import call_errors, outage
+    from kongming_server.background import outage
+    from kongming_server.calls import call_errors
     from kongming_server.security import flood_watch, sockets
 
     # The first has a line for each call that fails, while the disk is full that the log is on; the

@@ -21,7 +21,7 @@ SETTINGS = {
 
 LATE = {
     "server": "import encodings.idna, encodings.utf_8_sig\n"
-    "import kongming_server.app, kongming_server.interceptors\n"
+    "import kongming_server.app, kongming_server.calls.interceptors\n"
     "from kongming.store import Store\n"
     "Store.open('sqlite://').close()",
     "agent": "import encodings.idna, encodings.utf_8_sig, kongming.rpc.client",

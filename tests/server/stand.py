@@ -11,9 +11,9 @@ from typing import Any
 import grpc
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
+from kongming_server.calls.interceptors import interceptors, server_options
 from kongming_server.http import make_http
 from kongming_server.http.serving import serve
-from kongming_server.interceptors import interceptors, server_options
 from kongming_server.limits import Limits
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook

@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kongming_server.decoding import OFF_LOOP_BYTES, PARTS_PER_MIB, Decoder, count_parts
+from kongming_server.calls.decoding import OFF_LOOP_BYTES, PARTS_PER_MIB, Decoder, count_parts
 
 from kongming.records.errors import InputError, OverloadedError
 from kongming.rpc.v1 import fleet_pb2, predictor_pb2, profiles_pb2

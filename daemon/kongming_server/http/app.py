@@ -28,6 +28,8 @@ from kongming.records.node_load import NodeLoad
 from kongming.rpc.connections import Connections
 from kongming.rpc.listener import peer_of
 from kongming.rpc.v1 import predictor_pb2
+from kongming_server.calls.interceptors import check_batch
+from kongming_server.calls.request_ids import request_id_of
 from kongming_server.http import openapi
 from kongming_server.http.answers import (
     error_answer,
@@ -38,10 +40,8 @@ from kongming_server.http.answers import (
 )
 from kongming_server.http.bodies import message_answer, message_of, read_body
 from kongming_server.http.context import HttpContext
-from kongming_server.interceptors import check_batch
 from kongming_server.metrics import Metrics
 from kongming_server.node_loads import WINDOW_S, Watched
-from kongming_server.request_ids import request_id_of
 from kongming_server.security.admission import Call, Guard, Ticket, current_call
 
 __all__ = ["Predictor", "make_http"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from kongming_server.request_ids import RequestIds
+from kongming_server.calls.request_ids import RequestIds
 from kongming_server.security import current_call
 from kongming_server.security.tokens import issue
 from kongming_server.settings import Security

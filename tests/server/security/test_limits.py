@@ -17,7 +17,7 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server import interceptors
+from kongming_server.calls import interceptors
 from kongming_server.limits import Limits
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook

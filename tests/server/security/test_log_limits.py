@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
-from kongming_server import call_errors
+from kongming_server.calls import call_errors
 from kongming_server.server_command import log_limits
 
 from kongming.rpc.log_limits import LogLimits

@@ -26,16 +26,16 @@ import grpc
 from kongming.records.errors import InputError, KongmingError
 from kongming.rpc.connections import Connections
 from kongming.rpc.v1 import predictor_pb2
-from kongming_server import call_errors, headers
-from kongming_server.arrivals import Arrivals, Bound
-from kongming_server.decoding import OFF_LOOP_BYTES, Decoder
+from kongming_server.background.supervision import Working, unwatched
+from kongming_server.background.turns import Turns
+from kongming_server.calls import call_errors, headers
+from kongming_server.calls.arrivals import Arrivals, Bound
+from kongming_server.calls.decoding import OFF_LOOP_BYTES, Decoder
+from kongming_server.calls.request_ids import REQUEST_ID_KEY, request_id_of
 from kongming_server.limits import Limits
-from kongming_server.request_ids import REQUEST_ID_KEY, request_id_of
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.pacing import Pacing
 from kongming_server.security.roles import PUBLIC, Role
-from kongming_server.supervision import Working, unwatched
-from kongming_server.turns import Turns
 
 IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
 """The one method whose messages may be as large as ``limits.import_bytes``."""
@@ -48,7 +48,7 @@ _NAME_BYTES = 4096
 stream keeps it for as long as its caller likes."""
 
 if TYPE_CHECKING:  # Their types take parameters only for a checker.
-    from kongming_server.call_errors import Context
+    from kongming_server.calls.call_errors import Context
 
     Handler = grpc.RpcMethodHandler[Any, Any]
 

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.rpc.errors import to_status
-from kongming_server.request_ids import REQUEST_ID_KEY
+from kongming_server.calls.request_ids import REQUEST_ID_KEY
 from kongming_server.security.admission import current_call
 from kongming_server.security.roles import Role
 

@@ -1,0 +1,1 @@
+"""Work of the server that no call waits for, and what guards it."""

@@ -1,0 +1,1 @@
+"""Calls over gRPC on their way in and out: bounds, headers, errors."""
