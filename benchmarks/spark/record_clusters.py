@@ -1,7 +1,7 @@
 """Record Spark's event logs on real clusters of 1 to 8 executors, on one machine.
 
     python -m benchmarks.spark.record_clusters --spark VENV --data FOLDER --out FOLDER
-        [--program NAME]... [--sizes 1,2,4,8] [--repeats 3]
+        [--program NAME]... [--sizes 1,2,4,8] [--repeats 3] [--log PROGRAM-SIZE-REPEAT]...
 
 A standalone master and eight workers run for as long as the recording; each executor is a process
 in a control group with a fifth of a CPU. Programs, sizes and repeats are interleaved, so that a
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import socket
@@ -42,6 +43,7 @@ FIRST = "threads"
 """The program that is run once for nothing, when a cluster is new."""
 WORKERS = 8
 SHARE = 0.2
+_LOG = re.compile(rf"({'|'.join(PROGRAMS)})-[1-{WORKERS}]-\d+")
 
 SETTINGS = {
     "spark.executor.memory": "512m",
@@ -230,18 +232,27 @@ def main() -> None:
     parser.add_argument("--program", action="append", choices=PROGRAMS)
     parser.add_argument("--sizes", default="1,2,3,4,6,8")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--log",
+        action="append",
+        metavar="PROGRAM-SIZE-REPEAT",
+        help="Record this one, as tpch-8-1; all that are given, in their order, and no others.",
+    )
     options = parser.parse_args()
     sizes = [int(size) for size in options.sizes.split(",")]
-    options.out.mkdir(parents=True, exist_ok=True)
-    python = options.spark.absolute() / "bin" / "python"
-    spark = next(options.spark.absolute().glob("lib/python*/site-packages/pyspark"))
-    left = [
-        (program, size, options.out / f"{program}-{size}-{repeat}.zstd")
+    names = options.log or [
+        f"{program}-{size}-{repeat}"
         for repeat in range(options.repeats)
         for size in sizes
         for program in options.program or PROGRAMS
     ]
-    left = [each for each in left if not each[2].exists()]
+    for name in names:
+        if not _LOG.fullmatch(name):
+            parser.error(f"{name} is no log: PROGRAM-SIZE-REPEAT, of {', '.join(PROGRAMS)}.")
+    options.out.mkdir(parents=True, exist_ok=True)
+    python = options.spark.absolute() / "bin" / "python"
+    spark = next(options.spark.absolute().glob("lib/python*/site-packages/pyspark"))
+    left = [out for name in names if not (out := options.out / f"{name}.zstd").exists()]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if not left:
         print("All are recorded.")
@@ -251,9 +262,10 @@ def main() -> None:
         # What runs first on a new cluster takes half a minute longer than it would later: the
         # system reads Java and Spark from the disk.
         run(python, spark, master, FIRST, WORKERS, data)
-        for number, (program, size, out) in enumerate(left):
+        for number, out in enumerate(left):
+            program, size, _ = out.stem.split("-")
             began = time.monotonic()
-            keep(run(python, spark, master, program, size, data), out)
+            keep(run(python, spark, master, program, int(size), data), out)
             seconds = time.monotonic() - began
             print(f"{number + 1}/{len(left)} {out.name}: {seconds:.0f} s", flush=True)
 
