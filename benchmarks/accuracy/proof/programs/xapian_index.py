@@ -22,9 +22,9 @@ with (folder / "text").open() as file:
         words.append(line.split()[-1])
 database.commit()
 rng = random.Random(12)
-enquire, found = xapian.Enquire(database), 0
+enquire, answers = xapian.Enquire(database), 0
 for _ in range(count // 20):
     pair = xapian.Query(xapian.Query.OP_OR, rng.sample(words, 2))
     enquire.set_query(pair)
-    found += enquire.get_mset(0, 10).size()
-print(f"indexed {database.get_doccount()} lines, {found} answers")
+    answers += enquire.get_mset(0, 10).size()
+print(f"indexed {database.get_doccount()} lines, {answers} answers")
