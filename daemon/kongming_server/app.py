@@ -37,7 +37,6 @@ from kongming.systemd import Notifier
 from kongming_server.background import garbage_collection as garbage
 from kongming_server.background.outage import Outage
 from kongming_server.background.supervision import TICK_S, Supervisor
-from kongming_server.background.upkeep import Every, Upkeep
 from kongming_server.calls.interceptors import interceptors, server_options
 from kongming_server.clock import SteadyClock
 from kongming_server.http.app import make_http
@@ -64,6 +63,7 @@ from kongming_server.settings import Config
 from kongming_server.settings import Server as ServerSettings
 from kongming_server.state import SharedState
 from kongming_server.training.queue import Training
+from kongming_server.upkeep import Every, Upkeep
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming.rpc.connections import address_of
-from kongming_server.calls.departures import Departures
+from kongming_server.departures import Departures
 from kongming_server.limits import Limits, Quotas
 from kongming_server.metrics import Metrics
 from kongming_server.security.addresses import Addresses
