@@ -34,9 +34,7 @@ from kongming.settings import split_address
 from kongming.store import Change, Store, default_url
 from kongming.store.integrity import check_file, refuse_empty_file, serve_alone
 from kongming.systemd import Notifier
-from kongming_server.background import garbage_collection as garbage
-from kongming_server.background.outage import Outage
-from kongming_server.background.supervision import TICK_S, Supervisor
+from kongming_server import garbage_collection as garbage
 from kongming_server.calls.interceptors import interceptors, server_options
 from kongming_server.clock import SteadyClock
 from kongming_server.http.app import make_http
@@ -46,6 +44,7 @@ from kongming_server.metrics import Metrics
 from kongming_server.node_loads import NodeLoads
 from kongming_server.nodes.ownership import Ownership, TokensNow
 from kongming_server.otel import Pusher
+from kongming_server.outage import Outage
 from kongming_server.ports import cannot_listen, check_ports
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
@@ -62,6 +61,7 @@ from kongming_server.services.profiles import ProfilesService
 from kongming_server.settings import Config
 from kongming_server.settings import Server as ServerSettings
 from kongming_server.state import SharedState
+from kongming_server.supervision import TICK_S, Supervisor
 from kongming_server.training.queue import Training
 from kongming_server.upkeep import Every, Upkeep
 

@@ -194,7 +194,7 @@ def log_limits() -> LogLimits:
     """Return the bound of what others can make the server write to its log."""
     from kongming.rpc.log_limits import LogLimits
     from kongming.store import watching
-    from kongming_server.background import outage
+    from kongming_server import outage
     from kongming_server.calls import call_errors
     from kongming_server.security import flood_watch, sockets
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from kongming_server.calls.arrivals import Arrivals, Bound
+from kongming_server.security.arrivals import Arrivals, Bound
 
 
 class TooMany(Exception):

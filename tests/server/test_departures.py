@@ -8,8 +8,8 @@ import socket
 
 import grpc
 import pytest
-from kongming_server import departures
-from kongming_server.departures import ANSWER_BYTES, KNOWN_BYTES, STRANGERS_S, Departures
+from kongming_server.security import departures
+from kongming_server.security.departures import ANSWER_BYTES, KNOWN_BYTES, STRANGERS_S, Departures
 
 from kongming.rpc.v1 import predictor_pb2
 from tests.server.http2 import Http2

@@ -7,7 +7,7 @@ import logging
 import grpc
 import psycopg
 import pytest
-from kongming_server.background.outage import Outage
+from kongming_server.outage import Outage
 from kongming_server.server_command import log_limits
 
 from kongming.records.errors import InputError, StoreError

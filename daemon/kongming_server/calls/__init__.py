@@ -1,1 +1,1 @@
-"""Calls over gRPC on their way in and out: bounds, headers, errors."""
+"""Calls over gRPC: how each is let in, decoded, answered and ended."""

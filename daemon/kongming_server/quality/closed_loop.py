@@ -22,11 +22,11 @@ from kongming.records.moments import unix
 from kongming.records.run import Run
 from kongming.store import Store
 from kongming.store.service_entries import StoredForecast, StoredRealised
-from kongming_server.background.supervision import Working, unwatched
 from kongming_server.operations import Operation
 from kongming_server.quality import backtest as scores
 from kongming_server.quality.model_tests import Key, ModelTests, State
 from kongming_server.settings import ClosedLoop as Settings
+from kongming_server.supervision import Working, unwatched
 from kongming_server.training_records import Outcome
 
 if TYPE_CHECKING:

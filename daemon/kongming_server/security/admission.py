@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming.rpc.connections import address_of
-from kongming_server.departures import Departures
 from kongming_server.limits import Limits, Quotas
 from kongming_server.metrics import Metrics
 from kongming_server.security.addresses import Addresses
 from kongming_server.security.certificates import holder, names_of
+from kongming_server.security.departures import Departures
 from kongming_server.security.rates import Rates
 from kongming_server.security.refusals import FailedOftenError, Refusals
 from kongming_server.security.roles import PROBES, PUBLIC, UNQUEUED, WATCHER, Role, permit

@@ -17,13 +17,13 @@ from kongming.records.questions import Question
 from kongming.rpc import value_codec as values
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
-from kongming_server.background.turns import Turns
 from kongming_server.ingest.decode import plain_name
 from kongming_server.nodes.ownership import calling_agent
 from kongming_server.nodes.registry import Agent, aliases
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.services.node_access import NodeAccess
 from kongming_server.state import SharedState
+from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from kongming.rpc import record_codec as records
 from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, records_pb2
 from kongming.store import Accepted, Reported
-from kongming_server.background.turns import Turns
 from kongming_server.calls.interceptors import check_length
 from kongming_server.ingest import decode as reports
 from kongming_server.ingest.write import Ingest, Report
@@ -41,6 +40,7 @@ from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.node_access import NodeAccess
 from kongming_server.services.node_messages import node_message
 from kongming_server.state import SharedState
+from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
 
