@@ -103,10 +103,13 @@ def test_names_say_what_a_thing_is(chosen: Chosen) -> None:
     assert empty == []
 
 
-QUESTIONS = frozenset(
-    ("what", "whether", "how", "which", "who", "whose", "where", "when", "why", "is", "are", "does")
+OPENINGS = frozenset(
+    (
+        *("what", "whether", "how", "which", "who", "whose", "where", "when", "why"),
+        *("is", "are", "does"),
+        *("of", "by", "as", "in", "from", "to", "for", "with", "on", "at"),
+    )
 )
-PREPOSITIONS = frozenset(("of", "by", "as", "in", "from", "to", "for", "with", "on", "at"))
 """Words that no docstring of a public name begins with: it says what is returned, done or held."""
 
 
@@ -149,6 +152,6 @@ def test_public_docstrings_begin_with_a_verb_or_a_noun(chosen: Chosen) -> None:
         for path, (_, docstrings) in chosen.items()
         if path.parts[0] in ("kongming", "daemon") and "_pb2" not in path.name
         for line, docstring in docstrings
-        if docstring.split(maxsplit=1)[0].lower() in QUESTIONS | PREPOSITIONS
+        if docstring.split(maxsplit=1)[0].lower() in OPENINGS
     ]
     assert others == []
