@@ -248,7 +248,10 @@ def main() -> None:
     ]
     for name in names:
         if not _LOG.fullmatch(name):
-            parser.error(f"{name} is no log: PROGRAM-SIZE-REPEAT, of {', '.join(PROGRAMS)}.")
+            parser.error(
+                f"{name} is no log: PROGRAM-SIZE-REPEAT, of {', '.join(PROGRAMS)}, on 1 to "
+                f"{WORKERS} executors."
+            )
     options.out.mkdir(parents=True, exist_ok=True)
     python = options.spark.absolute() / "bin" / "python"
     spark = next(options.spark.absolute().glob("lib/python*/site-packages/pyspark"))
