@@ -26,15 +26,21 @@ def require_finished(applications: Sequence[Application], field: str) -> None:
 
 
 def require_same_application(
-    other: Application, application: Application, field: str, hint: str | None = None
+    other: Application,
+    application: Application,
+    field: str,
+    *,
+    named: bool = False,
+    hint: str | None = None,
 ) -> None:
     """Raise InputError, for ``field``, where the ``other`` run is of an application of another
-    name. A log may have lost the name."""
-    if other.name and application.name and other.name != application.name:
+    name; with ``named`` also where one of the logs has lost the name."""
+    known = named or (other.name and application.name)
+    if known and other.name != application.name:
         raise InputError(
             "is a run of another application.",
             field=field,
-            value=f"{other.name} ({other.source or other.id})",
+            value=f"{other.name or other.id} ({other.source or other.id})",
             allowed=f"another run of {application.name!r}",
             hint=hint,
         )

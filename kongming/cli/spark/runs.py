@@ -83,6 +83,7 @@ def _applications(estimator: Estimator, paths: Sequence[Path]) -> list[Applicati
             application,
             own,
             "--runs",
+            named=True,  # all that follows is learned from it
             hint="Runs of other applications on this cluster: --history.",
         )
     require_finished(others, "--runs")

@@ -524,6 +524,14 @@ def test_a_sample_has_to_have_ended(kongming: Kongming, log: Path, killed: Path)
     assert error["message"].startswith("--sample: is the log of a run that has not ended")
 
 
+def test_a_log_without_its_name_is_no_further_run(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    nameless = write(run(PROGRAM, 2, name=""), tmp_path / "nameless")
+    error = answer(kongming, "estimate", log, "--runs", nameless, status=2)["error"]
+    assert error["message"].startswith("--runs: is a run of another application.")
+
+
 def test_the_earlier_run_has_ended_and_is_of_the_same_application(
     kongming: Kongming, log: Path, killed: Path, tmp_path: Path
 ) -> None:
