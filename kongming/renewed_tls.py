@@ -13,8 +13,8 @@ _log = logging.getLogger(__name__)
 
 NOT_RENEWED = "Certificates could not be read again; the last ones stay: %s"
 
-Stamp = tuple[tuple[int, int], ...]
-"""Moment of change (nanoseconds) and size of each file."""
+Stamp = tuple[tuple[int, ...], ...]
+"""Number, moment of change (nanoseconds) and size of each file."""
 
 
 class TlsFiles(Protocol):
@@ -32,7 +32,8 @@ def stamp(files: TlsFiles) -> Stamp:
     """Return what changes with the files. Raises OSError where one is not there."""
     paths = filter(None, (files.certificate, files.key, files.client_ca))
     return tuple(
-        (status.st_mtime_ns, status.st_size) for status in (Path(path).stat() for path in paths)
+        (status.st_ino, status.st_mtime_ns, status.st_size)
+        for status in (Path(path).stat() for path in paths)
     )
 
 
@@ -68,19 +69,19 @@ def renewing_context(files: TlsFiles, hint: str) -> ssl.SSLContext:
     Raises:
         InputError: as ``load``.
     """
-    first = latest = load(files, hint)
-    seen: Stamp = ()  # unlike any: what changed while they were read counts at once
+    first = load(files, hint)
+    # No stamp is like the first: what changed while they were read counts at once.
+    latest: tuple[Stamp, ssl.SSLContext] = (), first
 
     def renew(tls: ssl.SSLObject | ssl.SSLSocket, *_: object) -> None:
-        nonlocal seen, latest
+        nonlocal latest
         try:
             now = stamp(files)
-            if now != seen:
-                latest = load(files, hint)
-                seen = now
+            if now != latest[0]:
+                latest = now, load(files, hint)
         except (OSError, InputError) as error:
             _log.warning(NOT_RENEWED, error)
-        tls.context = latest
+        tls.context = latest[1]
 
     first.sni_callback = renew  # called for each connection, whether it names a host or not
     return first
@@ -88,6 +89,5 @@ def renewing_context(files: TlsFiles, hint: str) -> ssl.SSLContext:
 
 def _unreadable(name: str, path: str, error: Exception, hint: str) -> InputError:
     reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or "not PEM"
-    return InputError(
-        f"{path} or its key cannot be used: {reason}.", field=f"security.{name}", hint=hint
-    )
+    which = f"{path} or its key" if name == "certificate" else path
+    return InputError(f"{which} cannot be used: {reason}.", field=f"security.{name}", hint=hint)

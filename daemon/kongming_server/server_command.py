@@ -196,11 +196,11 @@ def log_limits() -> LogLimits:
     from kongming.store import watching
     from kongming_server import outage
     from kongming_server.calls import call_errors
-    from kongming_server.security import flood_watch, sockets
+    from kongming_server.security import credentials, flood_watch, sockets
 
     # The first has a line for each call that fails, while the disk is full that the log is on; the
     # last two have some for each time that a store which is almost full takes something after all.
-    modules = (call_errors, sockets, flood_watch, outage, watching)
+    modules = (call_errors, sockets, flood_watch, credentials, outage, watching)
     return LogLimits(module.__name__ for module in modules)
 
 

@@ -11,7 +11,7 @@ __all__ = ["LogLimits"]
 LIBRARIES = ("asyncio", "aiohttp", "grpc")
 """Loggers that write of each connection and each malformed request."""
 
-OURS = ("kongming.rpc.listener",)
+OURS = ("kongming.rpc.listener", "kongming.renewed_tls")
 """Our own that do."""
 
 
