@@ -228,7 +228,7 @@ class App:
 
     def _forbidden(self, request: web.Request) -> web.Response | None:
         try:
-            tls.check_caller(self.config.security, _certificate(request))
+            tls.check_caller(self.config.security, _certificate(request), time.time())
         except AccessError as error:
             return _refused(error, 401 if error.reason == "unauthenticated" else 403)
         return None

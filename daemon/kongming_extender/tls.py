@@ -1,4 +1,4 @@
-"""TLS towards the scheduler: version 1.2 or newer, and its certificate where that is required."""
+"""TLS towards the scheduler: version 1.3, and its certificate where that is required."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def context(security: Security) -> ssl.SSLContext | None:
     return renewing_context(security, _HINT)
 
 
-def check_caller(security: Security, certificate: Any) -> None:
-    """Return where this caller is allowed; ``certificate`` is the caller's, as ``getpeercert``
-    has it.
+def check_caller(security: Security, certificate: Any, now: float) -> None:
+    """Return where this caller is allowed at ``now`` (Unix time); ``certificate`` is the caller's,
+    as ``getpeercert`` has it.
 
     Raises:
-        AccessError: it has none, or its name is not allowed.
+        AccessError: it has none, or one that has ended, or its name is not allowed.
     """
     if not security.client_ca:
         return
@@ -39,6 +39,13 @@ def check_caller(security: Security, certificate: Any) -> None:
             "A client certificate is needed.",
             reason="unauthenticated",
             hint="Set certFile and keyFile in tlsConfig of the scheduler's extender.",
+        )
+    # A scheduler's connection may stay open for longer than its certificate.
+    if ssl.cert_time_to_seconds(certificate["notAfter"]) <= now:
+        raise AccessError(
+            "The client certificate has ended.",
+            reason="unauthenticated",
+            hint="Renew it, as with kongming-server init-tls DIR --renew.",
         )
     allowed = {name.strip() for name in security.client_names.split(",") if name.strip()}
     subject = [pair for part in certificate.get("subject", ()) for pair in part]

@@ -18,10 +18,11 @@ import aiohttp
 import pytest
 from kongming_extender import extender_config as settings
 from kongming_extender.extender_command import run
+from kongming_extender.tls import check_caller
 from kongming_server.security.certificates import init_tls
 
 from kongming import settings as declared
-from kongming.records.errors import InputError, KongmingError
+from kongming.records.errors import AccessError, InputError, KongmingError
 from tests.kubernetes import clusters
 from tests.kubernetes.extenders import Extender, config
 from tests.kubernetes.test_scheduler import Fleet
@@ -146,6 +147,19 @@ def test_only_a_caller_with_the_schedulers_certificate_is_allowed(tmp_path: Path
     asyncio.run(scenario("", {None: 401, "scheduler": 200, "operator": 200, "agent": 403}))
     asyncio.run(scenario("somebody, else", {None: 401, "scheduler": 403}))
     asyncio.run(scenario("somebody, kongming-agent", {"agent": 200, "operator": 403}))
+
+
+def test_a_certificate_that_ends_while_its_connection_is_open_is_refused() -> None:
+    security = settings.Security(certificate="c", key="k", client_ca="a")
+    shown = {
+        "notAfter": "Nov 28 12:00:00 2026 GMT",
+        "subject": ((("organizationalUnitName", "scheduler"),),),
+    }
+    end = ssl.cert_time_to_seconds(shown["notAfter"])
+    check_caller(security, shown, end - 1)
+    with pytest.raises(AccessError, match="has ended") as refused:
+        check_caller(security, shown, end)
+    assert refused.value.reason == "unauthenticated"
 
 
 def test_beyond_loopback_callers_must_show_a_certificate() -> None:

@@ -1,4 +1,4 @@
-"""TLS of the server, for gRPC and HTTP: version 1.2 or newer, and client certificates where an
+"""TLS of the server, 1.2 or newer for gRPC and 1.3 for HTTP, with client certificates where an
 authority for them is given."""
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import ssl
 import stat
 from datetime import datetime
@@ -331,8 +332,18 @@ def test_old_tls_is_refused(tls: Path, which: str) -> None:
         modern.set_alpn_protocols(["h2"])
         connection = http.client.HTTPSConnection(address, context=modern, timeout=100)
         connection.connect()
-        assert connection.sock.version() in ("TLSv1.2", "TLSv1.3")
+        assert connection.sock.version() == "TLSv1.3"
         connection.close()
+        # Over HTTP, sessions of 1.2 would be resumed without a certificate.
+        modern.maximum_version = ssl.TLSVersion.TLSv1_2
+        connection = http.client.HTTPSConnection(address, context=modern, timeout=100)
+        if which == "grpc":
+            connection.connect()
+            assert connection.sock.version() == "TLSv1.2"
+            connection.close()
+        else:
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                connection.connect()
 
 
 def test_renewed_certificates_count_without_a_restart(tmp_path: Path) -> None:
@@ -356,6 +367,35 @@ def test_renewed_certificates_count_without_a_restart(tmp_path: Path) -> None:
         last_good = server.read_text().strip()
         server.write_text("damaged")
         assert served() == {last_good}
+
+
+def test_an_exchanged_authority_counts_for_those_who_had_a_connection(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    init_tls(ours)
+    init_tls(theirs)
+    context = ssl.create_default_context(cafile=str(ours / "ca.crt"))
+    context.load_cert_chain(ours / "client-operator.crt", ours / "client-operator.key")
+
+    def status(session: ssl.SSLSession | None) -> tuple[int, ssl.SSLSession | None, bool]:
+        host, _, port = stand.http.rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), timeout=100) as plain,
+            context.wrap_socket(plain, server_hostname=host, session=session) as connection,
+        ):
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+            if not answer:
+                raise ConnectionError("closed without an answer")
+            return int(answer.split()[1]), connection.session, bool(connection.session_reused)
+
+    with Stand(security(ours, mutual=True)) as stand:
+        code, session, _ = status(None)
+        assert code == 200
+        code, _, reused = status(session)
+        assert (code, reused) == (200, False)
+        shutil.copy(theirs / "ca.crt", ours / "ca.crt")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            status(session)
 
 
 def test_renewing_keeps_the_authority(tmp_path: Path) -> None:

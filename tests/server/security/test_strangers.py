@@ -240,15 +240,3 @@ def _code(ask: grpc.UnaryUnaryMultiCallable, shown: list[str]) -> grpc.StatusCod
         assert isinstance(code, grpc.StatusCode)
         return code
     return grpc.StatusCode.OK
-
-
-def test_http_takes_authenticated_ciphers_alone(fortress: Fortress) -> None:
-    context = ssl.create_default_context(cafile=str(fortress.ca))
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES128-SHA")
-    connection = HTTPSConnection(fortress.server.http, context=context, timeout=10)
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        connection.connect()
-    context.set_ciphers("ECDHE+AESGCM")
-    connection.connect()
-    connection.close()
