@@ -19,7 +19,7 @@ from kongming.engine.environment import ratio_of
 from kongming.engine.explanation import Explainer
 from kongming.engine.forecaster import Forecaster
 from kongming.engine.nodes import NodeView
-from kongming.engine.ranker import Ranker
+from kongming.engine.ranking.ranker import Ranker
 from kongming.engine.scaled_jobs import ScaleModels, forecast_job
 from kongming.engine.settings import Purpose, Settings
 from kongming.engine.state import FleetState

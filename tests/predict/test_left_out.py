@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from kongming.cli.predict.left_out import REASONS, left_out
-from kongming.engine.order import REASONS as KNOWN
+from kongming.engine.ranking.order import REASONS as KNOWN
 from kongming.records.answers import NodeReport, NodeState, Ranking
 from tests.builders import node
 

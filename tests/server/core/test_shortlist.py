@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.engine import shortlist
-from kongming.engine.shortlist import Shortlist
+from kongming.engine.ranking import shortlist
+from kongming.engine.ranking.shortlist import Shortlist
 from kongming.steps import Steps, finish
 
 logs = st.floats(0.0, 2.0).map(lambda value: round(value, 3))

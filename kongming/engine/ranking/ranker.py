@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.engine import forecast_parts as answering
-from kongming.engine import order as ranking
-from kongming.engine import scoring, shortlist
+from kongming.engine import scoring
 from kongming.engine.catalog import Pressure, untrained
 from kongming.engine.columns import fitted, fitted_rows
 from kongming.engine.environment import ratio_of
 from kongming.engine.forecast_parts import Met
-from kongming.engine.node_sets import choose_sets
+from kongming.engine.ranking import order, shortlist
+from kongming.engine.ranking.node_sets import choose_sets
 from kongming.engine.residents import Company
 from kongming.engine.scaled_jobs import ScaleModels, ranked_set
 from kongming.engine.score_matrix import carried
@@ -129,7 +129,7 @@ class Ranker:
         harm = self._estimate(query)
         codes = self._refusals(query, candidates, stale, newcomer, harm)
         added = fleet.table.sums(n, harm)
-        scores = ranking.scores(
+        scores = order.scores(
             newcomer,
             added,
             request.newcomer_weight,
@@ -164,7 +164,7 @@ class Ranker:
             harm=partial(self._harm, query),
             random=random,
         )
-        codes[list(selection.refused)] = ranking.code("resident_slowdown_limit")
+        codes[list(selection.refused)] = order.code("resident_slowdown_limit")
         ranked = []
         for number, choice in enumerate(selection.places, 1):
             if number % _AT_ONCE == 0:
@@ -182,7 +182,7 @@ class Ranker:
                 )
             except ArithmeticError:
                 # Numbers of one node must not keep the others from being ranked.
-                codes[choice.place] = ranking.code("unpredictable")
+                codes[choice.place] = order.code("unpredictable")
             else:
                 ranked.append(node)
         # Counted as refused, though not worked out: they are not in the answer in any case.
@@ -218,7 +218,7 @@ class Ranker:
             exact=partial(self._harm, query),
             random=random,
         )
-        field.codes[refused] = ranking.code("resident_slowdown_limit")
+        field.codes[refused] = order.code("resident_slowdown_limit")
         residents = fleet.table.counts(len(field.nodes))
         sets = []
         for choice in choices:
@@ -440,22 +440,22 @@ class Ranker:
         nodes = np.maximum(slots.node[:n], 0)
         codes = np.zeros(n, dtype=np.int8)
         silent = query.now - fleet.nodes.seen > fleet.settings.silent_after_s
-        ranking.refuse(codes, fleet.nodes.suspect[nodes], "suspect")
-        ranking.refuse(codes, silent[nodes], "silent")
-        ranking.refuse(codes, ~slots.ready[:n], "no_fingerprint")
+        order.refuse(codes, fleet.nodes.suspect[nodes], "suspect")
+        order.refuse(codes, silent[nodes], "silent")
+        order.refuse(codes, ~slots.ready[:n], "no_fingerprint")
         if request.stale_policy == "refuse":
-            ranking.refuse(codes, stale, "stale")
-        ranking.refuse(codes, np.isnan(newcomer), "unpredictable")
+            order.refuse(codes, stale, "stale")
+        order.refuse(codes, np.isnan(newcomer), "unpredictable")
         if request.memory_bytes:
-            ranking.refuse(codes, fleet.nodes.memory[nodes] < request.memory_bytes, "memory")
+            order.refuse(codes, fleet.nodes.memory[nodes] < request.memory_bytes, "memory")
         if request.slowdown_limit:
             limit = _log_limit(request.slowdown_limit)
             beyond = (newcomer > limit) | self._open_ended(query)
-            ranking.refuse(codes, beyond, "slowdown_limit")
+            order.refuse(codes, beyond, "slowdown_limit")
         if request.resident_slowdown_limit:
             # Worked out they are infinitely slow, which the estimate does not know.
             unknown = fleet.table.unmodelled(n)
-            ranking.refuse(codes, unknown, "resident_slowdown_limit")
+            order.refuse(codes, unknown, "resident_slowdown_limit")
         if request.scaling is not None:
             self._refuse_by_estimate(query, codes, harm)
         return codes
@@ -486,7 +486,7 @@ class Ranker:
         worst = self._fleet.table.greatest(len(codes), harm)
         where = worst > limit
         where[[*sound, *query.history]] = False
-        ranking.refuse(codes, where, "resident_slowdown_limit")
+        order.refuse(codes, where, "resident_slowdown_limit")
 
     def _refused(
         self,
@@ -495,7 +495,7 @@ class Ranker:
         nodes: NDArray[np.int32],
         candidates: NDArray[np.bool_],
     ) -> dict[str, int]:
-        refused = ranking.counted(codes, nodes, candidates)
+        refused = order.counted(codes, nodes, candidates)
         # A node of which nothing was ever read has no place that could be refused.
         heard = int(np.count_nonzero(np.bincount(nodes[candidates])))
         missing = count - heard

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.engine import order as ranking
+from kongming.engine.ranking import order
 from kongming.steps import Steps
 
 Harm = Callable[[list[int]], Steps[Sequence[tuple[float, float]]]]
@@ -103,8 +103,8 @@ def best(
                 scored[place] = float(bounds[place]) + others * added
 
     wanted = limit + math.ceil(limit / _SPARE)
-    order = ranking.in_order(scores, allowed, nodes, tolerance, wanted, random)
-    yield from work_out(list(itertools.islice(order, wanted)))
+    ordered = order.in_order(scores, allowed, nodes, tolerance, wanted, random)
+    yield from work_out(list(itertools.islice(ordered, wanted)))
     spent = 0
     size = min(_BATCH, most)
     while True:
@@ -119,7 +119,7 @@ def best(
         yield from work_out(open_.tolist())
         size *= 2
     shuffled = random.permutation(np.array(of_node, dtype=np.intp)).tolist()
-    chosen, tied = ranking.settle([scored[p] for p in shuffled], tolerance, limit)
+    chosen, tied = order.settle([scored[p] for p in shuffled], tolerance, limit)
     return Shortlist(
         tuple(
             Place(shuffled[i], scored[shuffled[i]], is_tied)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.engine.shortlist import Harm
+from kongming.engine.ranking.shortlist import Harm
 from kongming.scale.decide.node_sets import Weights, best_set, set_score
 from kongming.steps import Steps
 
