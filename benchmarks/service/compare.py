@@ -16,7 +16,7 @@ in this interpreter with the packages that are installed for it, each with its o
 
 For each figure: the median in both checkouts, their ratio (newer over older), its noise (half the
 inter-quartile range over the median, of both together), the limit of the ratio, and of the figure
-itself where there is one. Exit status 0; 1 with --check where a ratio is above its limit by more
+itself where there is one. Exit status 0; 4 with --check where a ratio is above its limit by more
 than the noise, or where something could not be run.
 """
 
@@ -309,7 +309,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("other", type=Path, metavar="OTHER", help="folder of the older checkout")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--check", action="store_true", help="exit 1 when one is slower")
+    parser.add_argument("--check", action="store_true", help="exit 4 when one is slower")
     return parser
 
 
@@ -336,7 +336,7 @@ def printed(
         print(f"{name}: {error}", file=sys.stderr)
         return 1
     print(json.dumps(comparison, indent=2))
-    return 1 if options.check and not comparison["met"] else 0
+    return 4 if options.check and not comparison["met"] else 0
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ ones, is --connections TCP connections and one process.
                     what as many calls of as many bytes take that do nothing, in a server of their
                     own while this one is idle
     rank            the ten best of all nodes for one application after another, from end to end,
-                    next to an echo of as many bytes: the limit is 1.5 times the echo and 5 ms
+                    next to an echo of as many bytes: the limit is 1.5 times the echo and 4 ms
     burst           what is sent as fast as it is taken, as after an outage: 20 at a time
     memory_mib      of the server at the end, resident and proportional
     generator_core  share of one core that this process took meanwhile: near 1, and the figures of

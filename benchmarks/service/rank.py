@@ -15,7 +15,7 @@ a trained document in their place. Nothing but the engine runs: no network, no s
     build_s     everything put in and worked out from nothing
     memory_mib  resident set, what the interpreter had before included
 
-Targets: rank p99 under 5 ms, refresh under a quarter of a core, memory under 512 MiB. Run it on
+Targets: rank p99 under 4 ms, refresh under a quarter of a core, memory under 512 MiB. Run it on
 an idle machine. Exit status 0; 4 with --check when a target is missed.
 """
 
