@@ -48,7 +48,7 @@ RATE = 0.1
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Profiles of each policy, with seeds of their own.",
+    help="Profiles of each policy, each with another seed.",
 )
 @explore_options.seed_option
 @click.option(
@@ -58,7 +58,7 @@ RATE = 0.1
     help="A column of names, even if they look like numbers (repeatable).",
 )
 @click.option(
-    "--ignore", "ignored", metavar="COLUMN", multiple=True, help="No parameter (repeatable)."
+    "--ignore", "ignored", metavar="COLUMN", multiple=True, help="Not a parameter (repeatable)."
 )
 @explore_options.cost_option
 @options.wide_option

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         "kongming assignments --node n1", "kongming assignments reserve job-1 xz n1 --ttl 60"
     ),
 )
-@click.option("--node", metavar="NODE", help="Of this node alone (id or name).")
-@click.option("--ended", is_flag=True, help="Those that have ended as well.")
+@click.option("--node", metavar="NODE", help="Only assignments of this node (id or name).")
+@click.option("--ended", is_flag=True, help="Also show assignments that have ended.")
 @server_options
 @options.wide_option
 @options.json_option
@@ -90,7 +90,7 @@ def command(
     "ttl_s",
     type=DURATION,
     metavar="TIME",
-    help="It ends by itself after so long. Default: the server's.",
+    help="Time after which it expires. Default: the server's.",
 )
 @click.option("--domain", type=click.IntRange(min=0), default=0, help="Last-level cache domain.")
 @options.memory_option
@@ -126,8 +126,8 @@ def reserve(
 
 @command.command("bind", epilog=examples("kongming assignments bind job-1"))
 @click.argument("assignment_id", metavar="ID")
-@click.option("--app", default="", metavar="APP", help="For what was never reserved.")
-@click.option("--node", default="", metavar="NODE", help="For what was never reserved.")
+@click.option("--app", default="", metavar="APP", help="Needed if it was never reserved.")
+@click.option("--node", default="", metavar="NODE", help="Needed if it was never reserved.")
 @server_options
 @options.wide_option
 @options.json_option
