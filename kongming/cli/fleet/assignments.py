@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, node: str | None, ended: bool, server: Server, as_json: bool
 ) -> None:
-    """List what is reserved or bound on nodes; or reserve, bind and release by hand.
+    """List assignments of applications to nodes; reserve, bind and release them by hand.
 
     Schedulers do that themselves over gRPC. A reservation counts as a resident until it is bound,
     released or expires.
@@ -108,7 +108,7 @@ def reserve(
     server: Server,
     as_json: bool,
 ) -> None:
-    """Hold a place for APP on NODE, under an ID of your own."""
+    """Reserve a place for APP on NODE, under an ID of your choice."""
     with remote(server) as service:
         assignment = service.reserve(
             assignment_id,
@@ -132,7 +132,7 @@ def reserve(
 @options.wide_option
 @options.json_option
 def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool) -> None:
-    """Tell that the application of ID has started."""
+    """Report that the application of ID has started."""
     with remote(server) as service:
         assignment = service.bind(assignment_id, app=app, node=node)
         remarks = _of_unknown(service, app) if app else []
@@ -148,7 +148,7 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
 @options.wide_option
 @options.json_option
 def release(assignment_id: str, server: Server, as_json: bool) -> None:
-    """Tell that the application of ID has ended, or never came."""
+    """Report that the application of ID has ended, or never started."""
     with remote(server) as service:
         assignment = service.release(assignment_id)
         node = "" if _wants_json(as_json) else _name_of(service, assignment.node_id)

@@ -144,7 +144,7 @@ def _clock(moment: str | None) -> str | None:
 @options.wide_option
 @options.json_option
 def follow_command(operation: str, server: Server, as_json: bool) -> int:
-    """Show the progress of a training until its end. Ctrl-C leaves it going."""
+    """Show the progress of a training until its end. Ctrl-C does not stop the training."""
     with remote(server) as service:
         ended = followed(service, operation)
     return print_outcome(ended, as_json)
