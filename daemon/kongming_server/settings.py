@@ -380,7 +380,11 @@ class Retention:
         "newer ones have replaced.",
     )
     period_s: float = setting(
-        600.0, unit="s", minimum=0.1, maximum=86400, help="How often the store is thinned."
+        600.0,
+        unit="s",
+        minimum=0.1,
+        maximum=86400,
+        help="Time between two rounds of thinning the store.",
     )
     budget_s: float = setting(
         5.0,
@@ -425,7 +429,7 @@ class Otel:
         "nowhere. It needs the extra 'otel'.",
     )
     period_s: float = setting(
-        60.0, unit="s", minimum=0.1, maximum=3600, help="How often metrics are pushed."
+        60.0, unit="s", minimum=0.1, maximum=3600, help="Time between two pushes of the metrics."
     )
 
 

@@ -44,10 +44,12 @@ def cli() -> None:
 @_CONFIG
 @click.option("--ca", metavar="FILE", help="Authority of the server's certificate.")
 @click.option("--cert", metavar="FILE", help="The bridge's own certificate.")
-@click.option("--key", metavar="FILE", help="Its key.")
+@click.option("--key", metavar="FILE", help="Key of that certificate.")
 @click.option("--token-file", metavar="FILE", help="A bearer token of the role scheduler.")
 @click.option("--once", is_flag=True, help="Do everything once, and end.")
-@click.option("--reset", is_flag=True, help="Undo it: no file, no weights, no exclusions; and end.")
+@click.option(
+    "--reset", is_flag=True, help="Remove the file, the weights and the exclusions, and end."
+)
 @click.option("--settings", "show", is_flag=True, help="Print a file of all defaults, and end.")
 @click.option("--verbose", "-v", is_flag=True, help="Log more.")
 def bridge_cli(

@@ -104,7 +104,7 @@ COMMANDS: dict[str, Entry] = {
             "List jobs on nodes; reserve, bind, release.",
             FLEET,
         ),
-        ("sensor", "sensor.group", "Tell a batch system how loaded a node is.", FLEET),
+        ("sensor", "sensor.group", "Report to a batch system how loaded a node is.", FLEET),
         ("operations", "fleet.operations", "List trainings of a server; follow, cancel.", FLEET),
         ("register", "fleet.register", "Register applications without running them.", FLEET),
         ("apps", "profile.apps", "List the applications that were profiled.", KEEP),

@@ -40,7 +40,7 @@ DIFFERS, NOTHING = 4, 3
     type=FRACTION,
     default="5%",
     show_default=True,
-    help="Differences up to this are equivalence.",
+    help="Differences up to this count as equivalent.",
 )
 @click.option("--confidence", type=FRACTION, default="95%", show_default=True)
 @options.wide_option

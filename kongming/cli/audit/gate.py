@@ -21,7 +21,7 @@ CANNOT_TELL = 3
 
 @click.command(
     "gate",
-    short_help="Is this machine fit to see an effect, and by how many runs.",
+    short_help="Check whether this machine can show an effect, and with how many runs.",
     epilog=examples(
         "kongming audit gate --effect 5% --command './benchmark --size 1000'",
         "kongming audit gate --effect 5% --command ./new --baseline ./old --budget 5m",
@@ -32,19 +32,19 @@ CANNOT_TELL = 3
     type=FRACTION,
     default="2%",
     show_default=True,
-    help="The smallest slowdown that is to be seen.",
+    help="The smallest slowdown that must be detected.",
 )
 @click.option(
     "--command",
     "line",
     metavar="CMD",
-    help="The program to measure, a shell line: its own noise counts. Default: the surrogates'.",
+    help="The program to measure, a shell line. Default: the noise of the surrogates.",
 )
 @click.option(
     "--baseline",
     "baseline_line",
     metavar="CMD",
-    help="Tell whether --command is slower than this one, measured by turns.",
+    help="Test whether --command is slower than this program, by alternating runs.",
 )
 @click.option(
     "--budget",
@@ -60,21 +60,21 @@ CANNOT_TELL = 3
     default=100,
     show_default=True,
     metavar="N",
-    help="Repetitions of each program that you can afford.",
+    help="Maximum number of repetitions of each program.",
 )
 @click.option(
     "--false-positives",
     type=FRACTION,
     default="5%",
     show_default=True,
-    help="How often an unchanged program may be called slower.",
+    help="Accepted probability of reporting an unchanged program as slower.",
 )
 @click.option(
     "--power",
     type=FRACTION,
     default="90%",
     show_default=True,
-    help="How often a program that is slower by the effect has to be found.",
+    help="Required probability of detecting a program that is slower by the effect.",
 )
 @click.option(
     "--cpu",

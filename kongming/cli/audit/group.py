@@ -19,7 +19,7 @@ SUBCOMMANDS = {
     ),
     "gate": Entry(
         "kongming.cli.audit.gate:command",
-        "Is this machine fit to see an effect, and by how many runs.",
+        "Check whether this machine can show an effect, and with how many runs.",
     ),
 }
 

@@ -201,8 +201,8 @@ def command(
     --pairs profiles every application (or reuses its newest complete profile) and runs every
     ordered pair, its repeats far apart in time and with solo runs between them, all in one random
     order. The table shows the error of each model's predictions. With --inducer-app the profiles
-    have programs as loads too; what was trained next to one is not scored next to it. --nodes runs
-    applications in environments that differ as cloud instances do (a CPU quota, a slower disk,
+    have programs as loads too; pairs with such a program as the neighbour are not scored. --nodes
+    runs applications in environments that differ as cloud instances do (a CPU quota, a slower disk,
     unseen neighbours), and predicts each with models that were trained in the others. --instances
     measures nothing: it reads files of 'kongming observe' from several machines, and predicts each
     machine's runs with models that were trained on the others'.

@@ -14,7 +14,7 @@ from kongming.quantities import per_cent
 
 @click.command(
     "next",
-    short_help="Choose the next points; others run them.",
+    short_help="Choose the next points, to be run by other means.",
     epilog=examples(
         "kongming explore next space.toml -n 8",
         "kongming explore next space.toml runs.csv -n 4 --json",
@@ -23,7 +23,12 @@ from kongming.quantities import per_cent
 @explore_options.space_argument
 @click.argument("runs", metavar="[RUNS.csv]", required=False, type=explore_options.PATH)
 @click.option(
-    "-n", "count", type=click.IntRange(min=1), default=1, show_default=True, help="How many."
+    "-n",
+    "count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of points.",
 )
 @explore_options.target_option
 @explore_options.policy_option

@@ -48,7 +48,7 @@ RATE = 0.1
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Profiles of each policy, with seeds of their own.",
+    help="Profiles of each policy, each with another seed.",
 )
 @explore_options.seed_option
 @click.option(
@@ -58,7 +58,7 @@ RATE = 0.1
     help="A column of names, even if they look like numbers (repeatable).",
 )
 @click.option(
-    "--ignore", "ignored", metavar="COLUMN", multiple=True, help="No parameter (repeatable)."
+    "--ignore", "ignored", metavar="COLUMN", multiple=True, help="Not a parameter (repeatable)."
 )
 @explore_options.cost_option
 @options.wide_option
@@ -78,11 +78,11 @@ def command(
     cost: str | None,
     as_json: bool,
 ) -> None:
-    """Let a fully measured table answer for the program, and compare policies on it.
+    """Compare policies on a fully measured table, which replaces running the program.
 
-    Every column of TABLE.csv besides the target and the cost is a parameter. Errors are medians
-    over --repeats profiles: over all rows, and over those that were not run. Where most
-    rows repeat a point, the noise floor stands below: the error of who knows every point's mean.
+    Every column of TABLE.csv except the target and the cost is a parameter. Errors are medians
+    over --repeats profiles: over all rows, and over those that were not run. If most
+    rows repeat a point, the noise floor is printed below: the error of knowing every point's mean.
     """
     from kongming.cli.extras import require
 

@@ -83,7 +83,7 @@ BUDGET = Budget()
     default=1,
     show_default=True,
     metavar="J",
-    help="Runs next to each other, each on CPUs of its own.",
+    help="Number of parallel runs, each on its own CPUs.",
 )
 @click.option(
     "--out",

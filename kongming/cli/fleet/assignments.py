@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         "kongming assignments --node n1", "kongming assignments reserve job-1 xz n1 --ttl 60"
     ),
 )
-@click.option("--node", metavar="NODE", help="Of this node alone (id or name).")
-@click.option("--ended", is_flag=True, help="Those that have ended as well.")
+@click.option("--node", metavar="NODE", help="Only assignments of this node (id or name).")
+@click.option("--ended", is_flag=True, help="Also show assignments that have ended.")
 @server_options
 @options.wide_option
 @options.json_option
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, node: str | None, ended: bool, server: Server, as_json: bool
 ) -> None:
-    """List what is reserved or bound on nodes; or reserve, bind and release by hand.
+    """List assignments of applications to nodes; reserve, bind and release them by hand.
 
     Schedulers do that themselves over gRPC. A reservation counts as a resident until it is bound,
     released or expires.
@@ -90,7 +90,7 @@ def command(
     "ttl_s",
     type=DURATION,
     metavar="TIME",
-    help="It ends by itself after so long. Default: the server's.",
+    help="Time after which it expires. Default: the server's.",
 )
 @click.option("--domain", type=click.IntRange(min=0), default=0, help="Last-level cache domain.")
 @options.memory_option
@@ -108,7 +108,7 @@ def reserve(
     server: Server,
     as_json: bool,
 ) -> None:
-    """Hold a place for APP on NODE, under an ID of your own."""
+    """Reserve a place for APP on NODE, under an ID of your choice."""
     with remote(server) as service:
         assignment = service.reserve(
             assignment_id,
@@ -126,13 +126,13 @@ def reserve(
 
 @command.command("bind", epilog=examples("kongming assignments bind job-1"))
 @click.argument("assignment_id", metavar="ID")
-@click.option("--app", default="", metavar="APP", help="For what was never reserved.")
-@click.option("--node", default="", metavar="NODE", help="For what was never reserved.")
+@click.option("--app", default="", metavar="APP", help="Needed if it was never reserved.")
+@click.option("--node", default="", metavar="NODE", help="Needed if it was never reserved.")
 @server_options
 @options.wide_option
 @options.json_option
 def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool) -> None:
-    """Tell that the application of ID has started."""
+    """Report that the application of ID has started."""
     with remote(server) as service:
         assignment = service.bind(assignment_id, app=app, node=node)
         remarks = _of_unknown(service, app) if app else []
@@ -148,7 +148,7 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
 @options.wide_option
 @options.json_option
 def release(assignment_id: str, server: Server, as_json: bool) -> None:
-    """Tell that the application of ID has ended, or never came."""
+    """Report that the application of ID has ended, or never started."""
     with remote(server) as service:
         assignment = service.release(assignment_id)
         node = "" if _wants_json(as_json) else _name_of(service, assignment.node_id)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     invoke_without_command=True,
     epilog=examples("kongming operations", "kongming operations --ended --limit 5"),
 )
-@click.option("--ended", is_flag=True, help="Those that have ended as well.")
+@click.option("--ended", is_flag=True, help="Also show assignments that have ended.")
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=20,
     show_default=True,
-    help="How many are shown.",
+    help="Maximum number to show.",
 )
 @server_options
 @options.store_option
@@ -144,7 +144,7 @@ def _clock(moment: str | None) -> str | None:
 @options.wide_option
 @options.json_option
 def follow_command(operation: str, server: Server, as_json: bool) -> int:
-    """Show the progress of a training until its end. Ctrl-C leaves it going."""
+    """Show the progress of a training until its end. Ctrl-C does not stop the training."""
     with remote(server) as service:
         ended = followed(service, operation)
     return print_outcome(ended, as_json)

@@ -19,7 +19,9 @@ from kongming.cli.fleet.serving import Server, prediction_service, server_option
     ),
 )
 @click.argument("file", metavar="APPS.toml", type=click.Path(path_type=Path))
-@click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one. Repeatable.")
+@click.option(
+    "--app", "names", metavar="NAME", multiple=True, help="Only this application (repeatable)."
+)
 @server_options
 @options.store_option
 @options.wide_option

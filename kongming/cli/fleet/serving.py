@@ -64,7 +64,7 @@ def server_options(function: _Function) -> _Function:
             default="10s",
             show_default=True,
             metavar="TIME",
-            help="How long the server may take to answer.",
+            help="Maximum time for an answer of the server.",
         ),
         click.option("--tls", is_flag=True, help="TLS with the system's authorities."),
         click.option(

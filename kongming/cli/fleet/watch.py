@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 )
 @click.argument("node", metavar="NODE")
 @click.option(
-    "-n", "--count", type=click.IntRange(min=1), help="End after so many lines. With --json: 1."
+    "-n",
+    "--count",
+    type=click.IntRange(min=1),
+    help="End after this number of lines. With --json: 1.",
 )
 @click.option(
     "--for",
     "for_s",
     type=DURATION,
     metavar="TIME",
-    help="End after so long.",
+    help="End after this time.",
 )
 @server_options
 @options.json_option

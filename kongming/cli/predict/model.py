@@ -36,7 +36,7 @@ PLOT_SUFFIXES = (".svg", ".png")
 @click.option(
     "--version",
     type=click.IntRange(1),
-    help="This version. Default: the one in service; on a --node, its newest.",
+    help="Default: the version in service; with --node, its newest.",
 )
 @click.option(
     "--plot",

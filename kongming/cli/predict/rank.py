@@ -56,12 +56,12 @@ _LIMIT = FloatRange(min=1.0, max=1e6)
 @click.option(
     "--slowdown-limit",
     type=_LIMIT,
-    help="Leave out nodes where the slowdown of APP is higher.",
+    help="Exclude nodes where the slowdown of APP is higher.",
 )
 @click.option(
     "--resident-slowdown-limit",
     type=_LIMIT,
-    help="Leave out nodes where the slowdown of a resident would be higher.",
+    help="Exclude nodes where the slowdown of a resident would be higher.",
 )
 @click.option(
     "--newcomer-weight",

@@ -62,7 +62,7 @@ _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in mod
     is_flag=True,
     help="With --server: start the training, print its operation, and do not wait.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show the errors of every model too.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the errors of every model.")
 @server_options
 @options.store_option
 @options.wide_option

@@ -69,7 +69,7 @@ KINDS = (
     type=Share(2.0),
     default="20%",
     show_default=True,
-    help="A leave-one-out error above this is a bad fit.",
+    help="A larger leave-one-out error counts as a bad fit.",
 )
 @click.option("--drop-first", is_flag=True, help="Leave out each configuration's first run.")
 @click.option(

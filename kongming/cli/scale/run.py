@@ -46,7 +46,7 @@ from kongming.quantities import count
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="How many times the whole design is run.",
+    help="Number of times that the design is run.",
 )
 @runners.runner_option
 @runners.image_option

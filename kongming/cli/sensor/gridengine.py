@@ -21,9 +21,7 @@ from kongming.records.errors import InputError, KongmingError
 )
 @server_options
 @sensor_options
-@click.option(
-    "--host", metavar="HOST", help="The node's name in Grid Engine, where it is another one."
-)
+@click.option("--host", metavar="HOST", help="The node's name in Grid Engine, if it differs.")
 @options.store_option
 def command(
     server: Server,

@@ -29,4 +29,4 @@ SUBCOMMANDS = {
     ),
 )
 def command() -> None:
-    """Tell a batch system how loaded a node is, and what its jobs would meet there."""
+    """Report to a batch system how loaded a node is, and how slow its jobs would be there."""

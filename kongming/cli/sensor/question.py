@@ -62,14 +62,14 @@ def sensor_options(function: _Function) -> _Function:
             default="30m",
             show_default=True,
             metavar="TIME",
-            help="A node's fingerprint that is older says nothing of it.",
+            help="Ignore fingerprints that are older.",
         ),
         click.option(
             "--app",
             "apps",
             multiple=True,
             metavar="APP",
-            help="Tell this application's predicted slowdown as well; repeatable.",
+            help="Also report this application's predicted slowdown (repeatable).",
         ),
         click.option(
             "--node",

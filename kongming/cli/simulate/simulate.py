@@ -190,7 +190,7 @@ class Jobs:
 @click.option(
     "--pack",
     is_flag=True,
-    help="kongming and oracle: next to others as long as limits hold, before an idle node.",
+    help="kongming and oracle: prefer places next to other jobs while limits hold to an idle node.",
 )
 @click.option(
     "--quality",

@@ -97,12 +97,12 @@ FORMS: dict[str, tuple[str, Callable[[dict[str, str]], str]]] = {
     show_default=True,
     help="How applications are submitted.",
 )
-@click.option("--dir", "folder", metavar="URL", help="Where logs are written; it has to be there.")
+@click.option("--dir", "folder", metavar="URL", help="Where logs are written; it must exist.")
 @options.json_option
 def command(form: str, folder: str | None, as_json: bool) -> None:
     """Print the settings under which Spark writes the most detailed log.
 
-    Spark 2.4 to 4; a version that does not know one of them passes over it.
+    Spark 2.4 to 4; a version that does not know one of them ignores it.
     """
     from kongming.records.errors import InputError
 

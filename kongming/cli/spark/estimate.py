@@ -97,7 +97,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     "--deadline",
     type=DURATION,
     metavar="TIME",
-    help="Which number of executors ends within this time of the start.",
+    help="Find the number of executors that ends within this time of the start.",
 )
 @click.option(
     "--input-scale",
@@ -128,7 +128,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     help="Probability that the interval holds the runtime.",
 )
 @click.option(
-    "--strict", is_flag=True, help="Refuse what lies outside of what the log shows (exit 3)."
+    "--strict", is_flag=True, help="Refuse to extrapolate beyond the log (exit status 3)."
 )
 @click.option(
     "--prices",

@@ -33,7 +33,7 @@ MEANING = (
     ),
 )
 @click.argument("source", metavar="IN")
-@click.option("--out", "target", metavar="DIR", required=True, help="A folder that is not there.")
+@click.option("--out", "target", metavar="DIR", required=True, help="A new folder.")
 @click.option(
     "--keys",
     metavar="COLUMN,...",
@@ -46,7 +46,7 @@ MEANING = (
     type=click.IntRange(min=2, max=200),
     default=10,
     show_default=True,
-    help="Groups that each key is cut into.",
+    help="Number of groups that each key is cut into.",
 )
 @click.option("--ratio", type=Share(1.0), default=0.1, show_default=True, help="Share of the rows.")
 @click.option(
@@ -54,7 +54,7 @@ MEANING = (
     metavar="COLUMN",
     help="Sample by the hash of this column, as in the tables that are joined with this one.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the choice of rows.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice of rows.")
 @click.option(
     "--format",
     "kind",

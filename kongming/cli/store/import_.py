@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def command(file: Path, server: Server, store_url: str | None, as_json: bool) -> None:
     """Read a file that 'kongming export' wrote into the store, or with --server send it there.
 
-    What is there already stays as it is, so the same file can be read twice. Into a store all of
-    it is read or, when something in it is wrong, nothing. A server takes the runs and signatures,
-    with the fingerprints and nodes that are in them, and no others.
+    Records that exist already are kept, so the same file can be read twice. A store takes all of
+    the file or, if any record is invalid, nothing. A server takes only the runs and signatures,
+    with their fingerprints and nodes.
     """
     require("kongming import", "predict", "pyarrow")
     counts = _send(file, server) if changes_server(server) else _keep(file, store_url)
