@@ -15,7 +15,9 @@ PAGE = (tables.ROOT / "docs/doors.md").read_text(encoding="utf-8")
 
 def test_the_states_of_a_node_and_whether_their_numbers_are_given() -> None:
     section = PAGE.split("## States of a node")[1].split("\n## ")[0]
-    documented = dict(re.findall(r"^\| `(\w+)` \|.*\| (reported|left out) \|$", section, re.MULTILINE))
+    documented = dict(
+        re.findall(r"^\| `(\w+)` \|.*\| (reported|left out) \|$", section, re.MULTILINE)
+    )
     assert documented == {
         state: "reported" if _has_numbers(state) else "left out" for state in get_args(NodeState)
     }
