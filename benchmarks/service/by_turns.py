@@ -13,7 +13,7 @@ For each call: the medians in milliseconds, and the median over the turns of the
 older) with its 95 % interval. That is of these two processes: two starts of one server may differ
 too, so give several ``--starts``; then it is the median over all turns of all starts, and
 ``starts`` has each. Exit status 4 with --check where the lower end of the interval is above the
-limit, or something could not be run.
+limit; 1 where something could not be run.
 """
 
 from __future__ import annotations

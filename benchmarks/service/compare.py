@@ -17,7 +17,7 @@ in this interpreter with the packages that are installed for it, each with its o
 For each figure: the median in both checkouts, their ratio (newer over older), its noise (half the
 inter-quartile range over the median, of both together), the limit of the ratio, and of the figure
 itself where there is one. Exit status 0; 4 with --check where a ratio is above its limit by more
-than the noise, or where something could not be run.
+than the noise; 1 where something could not be run.
 """
 
 from __future__ import annotations
