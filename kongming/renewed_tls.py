@@ -49,6 +49,8 @@ def load(files: TlsFiles, hint: str) -> ssl.SSLContext:
     # A session that is resumed shows no certificate again: one that has ended, or that an exchanged
     # client_ca no longer knows, would go on. Sessions of 1.2 cannot be switched off from Python.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # That of the system's configuration may be older, and then no handshake would succeed.
+    context.maximum_version = ssl.TLSVersion.MAXIMUM_SUPPORTED
     context.num_tickets = 0
     try:
         context.load_cert_chain(files.certificate, files.key, password="")

@@ -230,7 +230,10 @@ class App:
         try:
             tls.check_caller(self.config.security, _certificate(request), time.time())
         except AccessError as error:
-            return _refused(error, 401 if error.reason == "unauthenticated" else 403)
+            refused = _refused(error, 401 if error.reason == "unauthenticated" else 403)
+            # A renewed certificate is shown on the next connection only.
+            refused.force_close()
+            return refused
         return None
 
     async def _explain(self, request: web.Request) -> web.Response:

@@ -138,6 +138,14 @@ def test_only_a_caller_with_the_schedulers_certificate_is_allowed(tmp_path: Path
             for role, status in statuses.items():
                 answer = await extender.post("/filter", body, ssl=shows(role))
                 assert (role, answer[0]) == (role, status)
+                url = f"https://{extender.address}/filter"
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.post(url, data=body, ssl=shows(role)) as again,
+                ):
+                    # Who is refused may have another certificate for the next connection.
+                    closes = again.headers.get("Connection") == "close"
+                    assert (role, closes) == (role, status != 200)
                 # Answers name pods and nodes: they are for the same callers.
                 explained = await extender.get("/explain?pod=a/b", ssl=shows(role))
                 assert (role, explained[0]) == (role, 404 if status == 200 else status)
