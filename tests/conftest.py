@@ -46,7 +46,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # HYPOTHESIS_PROFILE=many, as in `make thorough`, and others with HYPOTHESIS_PROFILE=explore. How
 # long one takes is not tested: machines are slow, or busy.
 _UNTIMED: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("same", derandomize=True, max_examples=25, **_UNTIMED)
+settings.register_profile("same", derandomize=True, max_examples=15, **_UNTIMED)
 settings.register_profile("many", derandomize=True, **_UNTIMED)
 settings.register_profile("explore", derandomize=False, **_UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))

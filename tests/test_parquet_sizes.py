@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -191,24 +191,29 @@ def test_bytes_of_any_kind_are_no_page_header(tmp_path: Path) -> None:
             parquet_sizes.check_pages(io.BytesIO(content), footer, ["record"], path)
 
 
-LISTS = pyarrow.array([[None] * 100_000] * 100, pyarrow.list_(pyarrow.float64()))
-FIXED = pyarrow.array([b"x" * MIB] * 100, pyarrow.binary(MIB)).dictionary_encode()
+COLUMNS: dict[str, Callable[[], Any]] = {
+    "lists": lambda: pyarrow.array([[None] * 100_000] * 100, pyarrow.list_(pyarrow.float64())),
+    "fixed": lambda: pyarrow.array([b"x" * MIB] * 100, pyarrow.binary(MIB)),
+    "letters": lambda: pyarrow.array(["x" * MIB] * 100),
+    "blanks": lambda: pyarrow.array([" " * MIB] * 100),
+}
+"""Of a hundred MiB or more each, so that they are made when a test runs."""
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("name", "values", "message"),
     [
-        ({"value": LISTS}, "^value: .*the column is list"),
-        ({"reason": FIXED.dictionary_decode()}, "^reason: .*the column is fixed_size_binary"),
-        ({"reason": pyarrow.array(["x" * MIB] * 100)}, "unpacks to more text than a file of its"),
-        ({"session": pyarrow.array([" " * MIB] * 100)}, "unpacks to more text than a file of its"),
+        ("value", "lists", "^value: .*the column is list"),
+        ("reason", "fixed", "^reason: .*the column is fixed_size_binary"),
+        ("reason", "letters", "unpacks to more text than a file of its"),
+        ("session", "blanks", "unpacks to more text than a file of its"),
     ],
     ids=["lists", "fixed", "reason", "session"],
 )
 def test_observations_that_unpack_without_end(
-    tmp_path: Path, columns: Mapping[str, Any], message: str
+    tmp_path: Path, name: str, values: str, message: str
 ) -> None:
-    path = observation(tmp_path / "a.parquet", **columns)
+    path = observation(tmp_path / "a.parquet", **{name: COLUMNS[values]()})
     assert path.stat().st_size < 200_000
     with pytest.raises(InputError, match=message):
         read_observations([path])

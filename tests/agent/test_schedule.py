@@ -176,6 +176,7 @@ def test_nothing_starts_before_the_first_signals() -> None:
     assert isinstance(new_schedule().next(1000.0), Wait)
 
 
+@pytest.mark.thorough
 def test_an_idle_node_gets_its_reference_and_again_after_a_day() -> None:
     done = live(new_schedule(), 34 * 3600.0, IDLE)
     references = [at for at, probe in done if probe.suite == "standard"]
@@ -193,6 +194,7 @@ def test_a_busy_node_or_one_with_placements_gets_none() -> None:
     assert all(probe.suite == "quick" for _, probe in live(schedule, 7200.0, IDLE))
 
 
+@pytest.mark.thorough
 def test_references_come_where_quick_ones_alone_would_spend_the_budget() -> None:
     done = live(new_schedule(), 12 * 3600.0, IDLE, own_share=0.003)
     assert sum(probe.suite == "standard" for _, probe in done) == 5

@@ -92,7 +92,9 @@ def test_a_page_runs_and_fetches_nothing(
     assert not re.search(r'style="[^"]*#[0-9a-f]{3}', text)
 
 
-@pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
+@pytest.mark.parametrize(
+    "module", ["matplotlib", pytest.param("jinja2", marks=pytest.mark.thorough)]
+)
 def test_a_page_without_its_libraries_names_the_extra(
     kongming: Kongming, fleet: list[Path], tmp_path: Path, module: str
 ) -> None:
@@ -178,6 +180,7 @@ def test_a_page_in_a_browser(
     assert [event for event in events if not event.endswith("/report.html")] == []
 
 
+@pytest.mark.thorough
 def test_a_page_of_one_machine_announces_only_what_it_shows(
     kongming: Kongming, fleet: list[Path], tmp_path: Path
 ) -> None:

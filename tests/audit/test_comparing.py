@@ -17,6 +17,7 @@ def side(*recordings: object) -> Side:
     return Side([np.asarray(recording) for recording in recordings], ["m"] * len(recordings))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("n", "correlation"), [(30, 0.0), (120, 0.6)])
 def test_intervals_of_the_ratio_hold_it(n: int, correlation: float) -> None:
     random = np.random.default_rng(1)
@@ -32,6 +33,7 @@ def test_intervals_of_the_ratio_hold_it(n: int, correlation: float) -> None:
     assert wrong == 0
 
 
+@pytest.mark.thorough
 def test_what_lies_at_the_tolerance_is_seldom_decided() -> None:
     random = np.random.default_rng(2)
     decided = 0
@@ -57,6 +59,7 @@ def test_recordings_that_differ_by_themselves_are_no_difference() -> None:
     assert verdicts.count("differs") <= 6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("count", "longer"), [(4, 100), (10, 10), (10, 30)])
 def test_a_long_recording_among_short_ones_proves_no_difference(count: int, longer: int) -> None:
     random = np.random.default_rng(4)

@@ -110,6 +110,7 @@ def test_what_is_left_out_moves_no_prediction_of_it(four: Observations) -> None:
         assert moved == pytest.approx(-math.log(7.0)), model
 
 
+@pytest.mark.thorough
 def test_the_noise_of_what_is_left_out_chooses_no_model() -> None:
     joined = _joined(_observations(1.0, 1.2, noise=0.1))
     kinds = [KINDS[name] for name in ("MEAN", "NNLOG", "FAMILY")]

@@ -228,6 +228,7 @@ def test_wrong_usage_says_the_way_out(
     assert not recording.journal.exists()
 
 
+@pytest.mark.thorough
 def test_a_disk_that_is_full_ends_it_with_a_sentence_and_keeps_what_was_measured(
     recording: Recording,
 ) -> None:

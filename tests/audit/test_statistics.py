@@ -171,6 +171,7 @@ def test_missing_p_values_do_not_count() -> None:
     assert np.isnan(benjamini_hochberg([0.01, np.nan])[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("correlation", "n", "most"), [(0.0, 60, 0.03), (0.5, 200, 0.04), (0.8, 600, 0.04)]
 )
@@ -241,6 +242,7 @@ def test_machines_whose_own_times_are_unknown_prove_no_other_slow() -> None:
         assert not any(d.slow for d in differences(costs, intervals, 0.95))
 
 
+@pytest.mark.thorough
 def test_a_machine_between_two_peaks_is_not_called_slow() -> None:
     random = np.random.default_rng(1)
     wrong = 0

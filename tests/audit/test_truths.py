@@ -201,6 +201,7 @@ def test_where_everything_failed_there_is_no_answer() -> None:
         analyse(observations)
 
 
+@pytest.mark.thorough
 def test_a_program_with_the_name_of_a_surrogate_is_apart_from_it() -> None:
     programs = {"compute.int": 2.0, "zip": 1.0}
     audit = analyse(observe(FOUR, programs=programs))

@@ -66,6 +66,7 @@ def test_after_training_predicted_and_measured_are_compared(mine: Profiled) -> N
     assert report["measured"][1]["slowdown"] == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 def test_a_prediction_that_cannot_be_made_hides_nothing_measured(mine: Profiled) -> None:
     mine.train("count")
     # Nobody profiled the neighbour, so nothing is known of what it does to others.

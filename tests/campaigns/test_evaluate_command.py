@@ -113,6 +113,7 @@ def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
     assert set(without["table"]) == {"count", "rate"}
 
 
+@pytest.mark.thorough
 def test_a_sample_of_the_pairs_is_all_that_is_measured_and_scored(
     run_json: Json, kongming: Kongming, tmp_path: Path, one_cpu: None
 ) -> None:

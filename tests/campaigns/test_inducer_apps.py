@@ -40,6 +40,7 @@ command = "sleep 0.7; exit 3"
     return file
 
 
+@pytest.mark.thorough
 def test_a_program_as_a_load_is_an_environment_of_its_own_signature(
     kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
 ) -> None:

@@ -166,6 +166,7 @@ def test_a_write_limit_stops_early_and_the_same_command_goes_on(
     assert 0 < len(steps(store_url)) < 6
 
 
+@pytest.mark.thorough
 def test_a_budget_stops_early_and_the_same_command_goes_on(
     kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
 ) -> None:

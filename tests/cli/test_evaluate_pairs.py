@@ -219,6 +219,7 @@ def test_figures_are_for_light_and_dark_pages(folder: Path, tmp_path: Path) -> N
             assert (tmp_path / f"{name}-{ending}").stat().st_size > 0
 
 
+@pytest.mark.thorough
 def test_without_matplotlib_there_are_tables_all_the_same(
     folder: Path, kongming: Kongming, tmp_path: Path, one_cpu: None
 ) -> None:
@@ -339,6 +340,7 @@ def test_neither_pairs_nor_nodes_is_no_question(
     assert "--pairs, --nodes" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_programs_that_have_changed_since_are_not_those_that_were_run(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

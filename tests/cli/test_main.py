@@ -26,6 +26,7 @@ from kongming.records.errors import (
 )
 from tests import warm_start
 from tests.conftest import ROOT, Kongming
+from tests.variants import variants
 
 
 def test_help_names_every_command_and_imports_none() -> None:
@@ -112,7 +113,7 @@ def test_options_of_another_kind_are_not_suggested(kongming: Kongming) -> None:
     assert "Did you mean" not in kongming("--json", "apps").stderr
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", variants(("<&- >&- 2>&-", ">&-", "<&-", "2>&-"), 2))
 def test_standard_streams_may_be_closed(
     kongming_env: dict[str, str], tmp_path: Path, closed: str
 ) -> None:

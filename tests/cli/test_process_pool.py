@@ -144,7 +144,10 @@ def test_jobs_must_be_one_or_more(kongming: Kongming) -> None:
     assert kongming("train", "--jobs", "0").returncode == 2
 
 
-@pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough)],
+)
 def test_training_that_is_stopped_leaves_nothing_behind(
     ending: signal.Signals,
     status: int,

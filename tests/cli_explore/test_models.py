@@ -120,6 +120,7 @@ def test_why_a_figure_is_not_drawn(kongming: Kongming, tmp_path: Path) -> None:
     assert "note: No surface: it has two parameters, the space has 1." in shown.stderr
 
 
+@pytest.mark.thorough
 def test_repeats_next_to_each_other_are_drawn(kongming: Kongming, tmp_path: Path) -> None:
     """The first four runs are of one point, of which no model is made."""
     (tmp_path / "space.toml").write_text("n = [1, 2, 3]\nm = [1, 2]\n")
@@ -190,6 +191,7 @@ def test_next_says_that_enough_is_known(kongming: Kongming, tmp_path: Path) -> N
     assert answer(kongming, *ask[:-2])["stopped"] is False
 
 
+@pytest.mark.thorough
 def test_the_policies_that_weigh_costs_do_and_the_others_refuse_them(
     kongming: Kongming, runs: Path
 ) -> None:

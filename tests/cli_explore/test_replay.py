@@ -120,8 +120,13 @@ def columns_of(n: int) -> dict[str, Any]:
     "more",
     [
         {"constant": lambda t: np.full(len(t["a"]), 7)},
-        {"twice": lambda t: 2 * t["a"], "copy": lambda t: t["b"]},
-        {f"is_{k}": lambda t, k=k: (t["a"] == k).astype(int) for k in range(6)},
+        pytest.param(
+            {"twice": lambda t: 2 * t["a"], "copy": lambda t: t["b"]}, marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            {f"is_{k}": lambda t, k=k: (t["a"] == k).astype(int) for k in range(6)},
+            marks=pytest.mark.thorough,
+        ),
         {f"x{k}": lambda t, k=k: np.random.default_rng(k).random(len(t["a"])) for k in range(38)},
     ],
     ids=["constant", "redundant", "one-hot", "40 columns"],
@@ -238,6 +243,7 @@ def test_all_runs_failed(kongming: Kongming, tmp_path: Path) -> None:
     assert "All 8 runs failed" in document["error"]["message"]
 
 
+@pytest.mark.thorough
 def test_runs_that_were_ended_are_bounds(kongming: Kongming, tmp_path: Path) -> None:
     """In a table of ``explore run``, which says so; in another they have failed."""
     header = ("n", "seconds", "cost", "status", "error", "identity", "space", "at_least")
@@ -261,6 +267,7 @@ def test_runs_that_were_ended_are_bounds(kongming: Kongming, tmp_path: Path) -> 
     assert replay(kongming, others, *options)["policies"]["uni"]["failed_runs"] > 0
 
 
+@pytest.mark.thorough
 def test_profiles_without_a_model_are_counted(kongming: Kongming, tmp_path: Path) -> None:
     """They end nothing while others of the policy have a model."""
     rows = [(n, n if n < 12 else "") for n in range(40)]

@@ -194,6 +194,7 @@ def test_budgets_of_time_and_of_cost(
         assert kongming("explore", "run", *job, *OUT, "--budget", wrong).returncode == 2
 
 
+@pytest.mark.thorough
 def test_metrics_of_any_sign_and_the_seconds_next_to_them(
     kongming: Kongming, job: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -151,6 +151,7 @@ def test_knowing_the_truth_beats_every_other_choice(repeats: int) -> None:
     assert heavy == pytest.approx(document["truth"]["heavy_pct"], rel=0.35)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "repeats", [2, *(pytest.param(n, marks=pytest.mark.thorough) for n in (3, 4, 6))]
 )
@@ -414,6 +415,7 @@ def test_any_evaluation_is_json_and_free_of_the_order(
         assert (floor is None) == all(pair["noise_floor_pct"] is None for pair in of_app)
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.floats(0.0, 0.3))
 def test_saying_what_was_measured_has_no_error(seed: int, repeats: int, noise: float) -> None:

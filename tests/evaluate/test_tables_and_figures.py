@@ -179,6 +179,7 @@ def check_pages(folder: Path, name: str, paths: tuple[Path, ...]) -> None:
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths if path.suffix == ".png")
 
 
+@pytest.mark.thorough
 def test_a_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None:
     folder = tmp_path / "figures"
     check_pages(folder, "error-cdf", error_cdf(document(), folder))

@@ -50,6 +50,7 @@ def test_a_failed_run_has_no_value_and_is_not_repeated(policy: object) -> None:
     assert len({*chosen, *known}) == 18
 
 
+@pytest.mark.thorough
 def test_the_settings_that_err_least_are_taken() -> None:
     at = world("EXPABS", 2)
     _, X = columns(at)

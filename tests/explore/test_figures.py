@@ -52,6 +52,7 @@ def test_cells_without_one_of_the_two_are_empty() -> None:
     assert np.isnan(surface.predicted).all(axis=0).tolist() == [False, True]
 
 
+@pytest.mark.thorough
 def test_a_surface_without_cells_says_why(tmp_path: Path) -> None:
     space = Space.from_dict(
         {
@@ -69,6 +70,7 @@ def test_a_surface_without_cells_says_why(tmp_path: Path) -> None:
     assert "surface-light.svg" in {path.name for path in written}
 
 
+@pytest.mark.thorough
 def test_the_noise_floor_next_to_the_curve(tmp_path: Path) -> None:
     space = Space.from_dict({"n": list(range(1, 9))})
     runs = [

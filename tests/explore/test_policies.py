@@ -15,6 +15,7 @@ from kongming.explore.policies import POLICIES
 from kongming.explore.policies.auto import importance
 from kongming.explore.policies.dta import apportion, scores
 from kongming.explore.profiler import KIND
+from tests.variants import variants
 
 SQUARE = Space.from_dict({name: [(at + 0.5) / 20 for at in range(20)] for name in "xy"})
 
@@ -65,6 +66,7 @@ def test_the_first_points_of_panic_are_corners() -> None:
     assert {(point["x"], point["y"]) for point in profiler.suggest()} == corners
 
 
+@pytest.mark.thorough
 def test_the_tree_samples_where_the_function_is_hard() -> None:
     profiler = DecisionTreeProfiler(
         SQUARE, budget=80, batch=8, policy="dta", weights=(1.0, 0.0, 0.0), model="lines"
@@ -113,6 +115,7 @@ def _dta_runs(draws: int, seed: int) -> np.ndarray:
     return np.array(runs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seeds", [3, pytest.param(8, marks=pytest.mark.thorough)])
 def test_runs_of_the_tree_leave_no_part_empty(seeds: int) -> None:
     """The farthest any point of the space is from a run: less than with the paper's draws."""
@@ -202,6 +205,7 @@ def test_where_runs_fail_is_learned_on_the_scale_on_which_values_are_listed() ->
     assert risk[-1] < 0.3
 
 
+@pytest.mark.thorough
 def test_runs_go_where_times_are_long() -> None:
     """Inputs double, and times with them: without the weights 0.40 of the runs are of the four
     longest of ten inputs."""
@@ -225,6 +229,7 @@ def test_an_error_of_a_large_value_weighs_more_than_of_a_small_one() -> None:
     assert importance(np.log([1e-300, 1e300])).tolist() == pytest.approx([0.5, 1.5])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2))]
 )
@@ -243,6 +248,7 @@ def test_suggestions_differ_where_every_point_is_likely_to_fail(seed: int) -> No
         assert len(taken) == len(suggested)
 
 
+@pytest.mark.thorough
 def test_later_runs_may_fail_as_far_as_few_of_them_did() -> None:
     """Some of 20 runs failed; then none of 40 did, or 4 of them."""
     grid = [(at + 0.5) / 30 for at in range(30)]
@@ -265,7 +271,7 @@ def test_later_runs_may_fail_as_far_as_few_of_them_did() -> None:
     assert max(shy) < 0.1
 
 
-@pytest.mark.parametrize("policy", ["auto", "dta", "uni"])
+@pytest.mark.parametrize("policy", variants(("dta", "uni", "auto"), 2))
 def test_runs_that_are_all_alike_are_spread(policy: str) -> None:
     """A cliff may lie in what was not run yet."""
     profiler = DecisionTreeProfiler(SQUARE, budget=40, batch=5, policy=policy, model="lines")

@@ -26,6 +26,8 @@ SPACE = Space.from_dict(
     forbid=["nodes * mem_gb > 256"],
 )
 
+SLOW_LEARNERS = ("perceptrons", "projections")
+
 LINE = Space.from_dict({"a": {"from": 1, "to": 30}})
 
 
@@ -59,7 +61,13 @@ def test_a_resumed_profiler_goes_on_alike(policy: str) -> None:
     assert np.array_equal(again.upper, profiler.predict(queries).upper)
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(name, marks=pytest.mark.thorough) if name in ("auto", "actl") else name
+        for name in sorted(POLICIES)
+    ],
+)
 def test_the_order_of_answers_changes_nothing(policy: str) -> None:
     """Nor where runs fail, in the batch in which failures begin to count included."""
     settings: dict[str, Any] = {"budget": 40, "batch": 8, "policy": policy, "model": "pairs"}
@@ -269,6 +277,7 @@ def test_costs_are_those_of_all_points_before_the_first_run(
         DecisionTreeProfiler(SPACE, cost=cost, policy=policy).suggest()
 
 
+@pytest.mark.thorough
 def test_a_budget_in_costs_is_kept() -> None:
     space = Space.from_dict({"a": list(range(1, 41)), "b": list(range(10))})
     profiler = DecisionTreeProfiler(
@@ -379,7 +388,13 @@ def test_documents_that_are_refused() -> None:
             DecisionTreeProfiler.from_json(text)
 
 
-@pytest.mark.parametrize("model", LEARNERS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(name, marks=pytest.mark.thorough) if name in SLOW_LEARNERS else name
+        for name in LEARNERS
+    ],
+)
 def test_no_points_have_no_predictions(model: str) -> None:
     profiler = DecisionTreeProfiler(LINE, budget=30, model=model)
     for at in range(1, 25):

@@ -12,6 +12,7 @@ from kongming.explore.dimensions import Dimension
 from kongming.explore.learners import LEARNERS
 from kongming.explore.learners.gaussian_process import ROUGH, SMOOTH
 from kongming.explore.learners.projected_process import negative_likelihood
+from tests.variants import variants
 
 WEIGHTS = np.array([1.3, 0.7, 1.0, 0.9])
 
@@ -61,6 +62,7 @@ def chosen_for(values: Floats, x: Floats, seed: int = 0) -> str:
     return choice(values, x, seed=seed).name
 
 
+@pytest.mark.thorough
 def test_it_is_chosen_where_a_sum_explains_and_not_where_each_dimension_does() -> None:
     x = np.random.default_rng(5).uniform(size=(60, 4))
     assert chosen_for(2.0 + hat(x), x) == "projections"
@@ -72,7 +74,7 @@ def kink(x: Floats) -> Floats:
     return np.asarray(2.0 + np.exp(np.abs(2.5 * (x - 0.5) @ WEIGHTS)))
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", variants((3, 4)))
 def test_likelihoods_prove_what_left_out_runs_do_not(seed: int) -> None:
     rng = np.random.default_rng([seed, 7])
     x, at = rng.beta(0.25, 0.25, size=(48, 4)), rng.uniform(size=(500, 4))
@@ -83,6 +85,7 @@ def test_likelihoods_prove_what_left_out_runs_do_not(seed: int) -> None:
     assert chosen_for(kink(x), x, seed) == "projections"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, 3])
 def test_likelihoods_say_nothing_of_other_learners(seed: int) -> None:
     """Along a steep step perceptrons predict what is left out; that directions are likelier than
@@ -101,6 +104,7 @@ def test_likelihoods_say_nothing_of_other_learners(seed: int) -> None:
     assert chosen.errors["projections"] > 2.0 * chosen.errors["perceptrons"]
 
 
+@pytest.mark.thorough
 def test_directions_are_no_evidence_where_there_is_nothing() -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -112,6 +116,7 @@ def test_directions_are_no_evidence_where_there_is_nothing() -> None:
         assert along < plain
 
 
+@pytest.mark.thorough
 def test_with_more_columns_than_runs_noise_is_not_learned() -> None:
     """Along some direction of 40 columns the 24 values of any target lie on a line."""
     for seed in range(3):

@@ -230,6 +230,7 @@ def test_a_region_of_runs_that_were_ended_has_a_mean_that_is_a_bound() -> None:
     assert [leaf.mean for leaf in leaves if leaf.ended == leaf.runs] == [12.0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "model", ["bagged_lines", pytest.param("auto", marks=pytest.mark.thorough)]
 )

@@ -22,7 +22,9 @@ def _grid() -> np.ndarray:
     return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 
 
-@pytest.mark.parametrize(("shape", "ratio"), [("kink", 0.1), ("step", 0.5)])
+@pytest.mark.parametrize(
+    ("shape", "ratio"), [("step", 0.5), pytest.param("kink", 0.1, marks=pytest.mark.thorough)]
+)
 def test_oblique_splits_near_a_slanted_line(shape: str, ratio: float) -> None:
     grid = _grid()
     above = grid @ np.array([1.2, 0.7]) - 1.0

@@ -149,6 +149,7 @@ def test_what_a_baseline_says_is_obeyed_by_no_terminal(
     assert "x\\n::error::\\x1b[2J" in next(line for line in shown.lines if "withheld: " in line)
 
 
+@pytest.mark.thorough
 def test_too_few_rounds_are_no_verdict(bench: Bench, machine: Machine) -> None:
     few = ("--kongming", "--kongming-effect=0.1%")
     stated = bench(*few, "--benchmark-save=base")
@@ -172,6 +173,7 @@ def test_a_baseline_for_a_larger_effect_is_judged_by_the_one_that_is_asked(
     withheld.stdout.fnmatch_lines(["comparison withheld: *The baseline: cannot tell*0.1 %*"])
 
 
+@pytest.mark.thorough
 def test_what_was_not_watched_is_not_compared(
     bench: Bench, machine: Machine, pytester: pytest.Pytester
 ) -> None:

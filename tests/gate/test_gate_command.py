@@ -39,6 +39,7 @@ def neighbour() -> Generator[None]:
     busy.wait()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("neighbour")
 def test_beside_a_neighbour_and_without_extras(kongming: Kongming, tmp_path: Path) -> None:
     """Not fit, for the reason that is there; with none of the modules that extras bring."""

@@ -19,6 +19,7 @@ from kongming.gate.noise import (
     smallest_effect,
 )
 from kongming.records.errors import InputError
+from tests.variants import variants
 
 Draw = Callable[[random.Random], float]
 
@@ -33,7 +34,7 @@ def times(draw: Draw, r: random.Random, runs: int, factor: float = 1.0) -> list[
     return [factor * math.exp(0.02 * draw(r)) for _ in range(runs)]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", variants(SHAPES))
 def test_the_stated_rates_hold(shape: str) -> None:
     """An unchanged program is called slower at most as often as stated, one that is slower by the
     effect is found as often as stated, and the bound of the noise covers it."""

@@ -42,6 +42,7 @@ class MadeUp(benchmark.Bench):
         return benchmark.Take(times, self._watcher.end(opened).to_dict(), present)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shown_by", [pytest.param("steal", marks=pytest.mark.thorough), "factor"])
 def test_beside_a_neighbour_the_stated_rates_hold(machine: Machine, shown_by: str) -> None:
     bench = MadeUp(machine, shown_by)

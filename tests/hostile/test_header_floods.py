@@ -223,6 +223,7 @@ def never_flooded(tmp_path: Path) -> Iterator[Fleet]:
         yield running
 
 
+@pytest.mark.thorough
 def test_who_leaves_before_anybody_looks_takes_no_more(never_flooded: Fleet) -> None:
     fleet, before = never_flooded, never_flooded.answers()
     calm = calm_memory(fleet)

@@ -88,6 +88,7 @@ def company(waits: float | None = None) -> dict[str, list[Signature]]:
     return {"number": [signature]}
 
 
+@pytest.mark.thorough
 def test_a_reader_is_predicted_faster_next_to_a_busy_neighbour_only() -> None:
     document = train_application(waiting_program(), models=("STACK",), quick_columns=())
     assert document["awake"] == pytest.approx(FACTOR, abs=0.02)

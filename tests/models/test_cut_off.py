@@ -153,6 +153,7 @@ def test_what_the_heaviest_loads_take_at_least_is_not_said_of_lighter_ones() -> 
     assert float(targets.max()) < math.log(6.0)
 
 
+@pytest.mark.thorough
 def test_wherever_it_may_be_beyond_what_is_known_a_prediction_says_at_least() -> None:
     """The heaviest loads slow a program by more than 5 times here, and were ended at that."""
     runs = synthetic.campaign("climbs", dict.fromkeys(synthetic.IDLE, 0.9), solos=12, noise=0.1)
@@ -223,6 +224,7 @@ def test_a_lower_bound_is_never_learned_as_less(under_load: Sequence[tuple[float
             assert learned == pytest.approx(data.known_up_to)
 
 
+@pytest.mark.thorough
 def test_what_was_completed_has_no_part_in_the_width_of_intervals() -> None:
     """Loads slow this program by 6 to 33 times, each by its own factor: a run that is learned as
     slow as the mean of six others says nothing of how far loads differ."""

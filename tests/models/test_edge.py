@@ -29,6 +29,7 @@ def scorer(file: model_file.ModelFile, name: str) -> Scorer:
     return scorer_of(file.variants["full"], name)
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(st.sampled_from(NAMES), ENVIRONMENTS)
 def test_no_environment_slows_a_program_more_than_its_slowest_resource(

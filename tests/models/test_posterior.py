@@ -237,6 +237,7 @@ def test_another_load_that_no_run_was_under_does_not_make_a_prediction_smaller()
     assert min(predicted) > 0.97 * predicted[0]
 
 
+@pytest.mark.thorough
 def test_what_is_open_is_asked_of_the_features_that_it_was_learned_from() -> None:
     runs = synthetic.campaign("scans", {MEMORY: 0.9}, solos=4)
     loads = sum(run.kind != "solo" for run in runs)

@@ -13,6 +13,7 @@ from kongming.learning.registry import REMOVED, model_kind, model_names
 from kongming.learning.training import train_application
 from kongming.records.errors import UnknownNameError
 from tests.models import synthetic
+from tests.variants import variants
 
 WEIGHTS = (0.4, 0.3, 0.2, 0.1, 0.0, 0.0, 0.0)
 """Earlier versions learned weights of the stack's members."""
@@ -41,7 +42,7 @@ def renamed(document: dict[str, Any], old: str, new: str, chosen: str) -> dict[s
     return {**document, "checksum": sealed_document.checksum(document)}
 
 
-@pytest.mark.parametrize("removed", REMOVED)
+@pytest.mark.parametrize("removed", variants(REMOVED))
 def test_a_removed_kind_in_service_still_predicts(removed: str, document: dict[str, Any]) -> None:
     old = model_file.read(renamed(document, "CART", removed, removed))
     now = model_file.read(document)

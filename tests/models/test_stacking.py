@@ -81,6 +81,7 @@ def test_a_run_that_was_left_out_twice_counts_once() -> None:
     assert not better(own[twice], others[twice], np.full(20, 0.5))
 
 
+@pytest.mark.thorough
 def test_training_says_when_no_model_is_better_than_saying_nothing() -> None:
     # The quick variant is trained alike, of other columns.
     still = synthetic.campaign("still", {})

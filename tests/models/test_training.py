@@ -27,6 +27,7 @@ from kongming.records.errors import IncompatibleError, InputError, UnknownNameEr
 from kongming.records.judging import judge
 from tests import builders
 from tests.models import synthetic
+from tests.variants import variants
 
 POWERS = {"memory.random.128M": 0.6, "stream.triad": 0.2}
 WHEN = "2026-01-01T00:00:00Z"
@@ -357,6 +358,7 @@ def test_each_row_has_its_out_of_fold_prediction(runs: list[Any]) -> None:
     np.testing.assert_array_equal(some.predictions, validation.predictions[validation.folds == 0])
 
 
+@pytest.mark.thorough
 def test_surrogates_that_repeat_each_other_or_say_nothing_are_trained_around() -> None:
     few = synthetic.campaign("a", POWERS, intensities=(1.0,), solos=4)
     runs = [
@@ -379,7 +381,7 @@ def test_surrogates_that_repeat_each_other_or_say_nothing_are_trained_around() -
         assert (slowdowns > 0.0).all()
 
 
-@pytest.mark.parametrize("total", [4, 5, 9])
+@pytest.mark.parametrize("total", variants((4, 5, 9), 2))
 def test_few_runs_make_genetic_models_too(total: int) -> None:
     runs = synthetic.campaign("a", POWERS, solos=2)
     solo = [run for run in runs if run.kind == "solo"]

@@ -51,6 +51,7 @@ def test_a_matrix_of_zeros_stays_one() -> None:
     assert np.array_equal(complete(matrix, rank=2, penalty=0.1), np.zeros((3, 4)))
 
 
+@pytest.mark.thorough
 def test_the_pair_that_is_asked_for_is_left_out_both_ways_round() -> None:
     world = low_rank_world(4, apps=6)
     profiles = world.profiles(4)
@@ -68,6 +69,7 @@ def test_the_pair_that_is_asked_for_is_left_out_both_ways_round() -> None:
     assert predicted({**truth, ("app2", "app1"): 5.0}) != honest
 
 
+@pytest.mark.thorough
 def test_without_pairs_it_is_the_same_as_within_the_budget() -> None:
     profiles = low_rank_world(4, apps=4).profiles(4)
     plain, pairs = Paragon(), ParagonPairs()

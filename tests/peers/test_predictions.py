@@ -38,6 +38,7 @@ def test_every_peer_answers_every_pair_in_the_order_asked(profiles: Profiles) ->
     assert all(math.isfinite(slowdown) and slowdown >= 1.0 for *_, slowdown in rows)
 
 
+@pytest.mark.thorough
 def test_measured_pairs_add_the_peer_that_is_told_of_them(profiles: Profiles) -> None:
     measured: Measured = {pair: 1.1 for pair in pairs_of(profiles)}
     rows = predictions(profiles, [("app0", "app1")], measured)
@@ -45,6 +46,7 @@ def test_measured_pairs_add_the_peer_that_is_told_of_them(profiles: Profiles) ->
     assert rows[:3] == predictions(profiles, [("app0", "app1")])
 
 
+@pytest.mark.thorough
 def test_order_repetition_failures_and_coruns_do_not_matter(profiles: Profiles) -> None:
     mine = profiles["app0"]
     wild = dataclasses.replace(mine.runs[0], metric=100.0, wall_s=100.0)
@@ -64,12 +66,14 @@ def test_order_repetition_failures_and_coruns_do_not_matter(profiles: Profiles) 
     assert [row[3] for row in actual] == pytest.approx([row[3] for row in expected], rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_neighbour_without_a_signature_has_no_rows(profiles: Profiles) -> None:
     rows = predictions(with_app(profiles, "app1", signatures=()), pairs_of(profiles))
     assert {row[1] for row in rows} == {"app0", "app2", "app3"}
     assert {row[0] for row in rows} == set(profiles)
 
 
+@pytest.mark.thorough
 def test_an_application_without_solo_runs_has_no_rows(profiles: Profiles) -> None:
     induced = tuple(run for run in profiles["app1"].runs if run.kind == "induced")
     rows = predictions(with_app(profiles, "app1", runs=induced), pairs_of(profiles))
@@ -77,6 +81,7 @@ def test_an_application_without_solo_runs_has_no_rows(profiles: Profiles) -> Non
     assert {row[1] for row in rows} == set(profiles)
 
 
+@pytest.mark.thorough
 def test_without_loads_of_memory_only_the_peer_that_can_do_without_answers() -> None:
     world = low_rank_world(1, apps=4)
     disk = [level for level in world.levels if level[0].surrogate.startswith("iobench")]

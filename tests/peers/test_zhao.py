@@ -20,6 +20,7 @@ def linear(by_cache: float, by_bandwidth: float) -> Law:
     return lambda p: 1.0 + by_cache * float(p[0]) + by_bandwidth * float(p[1])
 
 
+@pytest.mark.thorough
 def test_the_cut_is_found_where_the_dominant_factor_changes() -> None:
     peer = Zhao()
     peer.fit(piecewise_world(2).profiles(2))
@@ -28,6 +29,7 @@ def test_the_cut_is_found_where_the_dominant_factor_changes() -> None:
     assert any(abs(cut - PIECE_STARTS) < 0.2 for cut in peer.partition.cuts)
 
 
+@pytest.mark.thorough
 def test_where_both_factors_add_up_everywhere_the_error_is_small_too() -> None:
     random = np.random.default_rng(0)
     world = piecewise_world(0)

@@ -102,6 +102,7 @@ def held(scores: tuple[Score, ...], factors: dict[str, float]) -> np.ndarray:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("drift", [0.02, 0.08, 0.15])
 def test_intervals_hold_as_often_as_they_say_on_pairs_of_a_program_not_seen(
     drift: float,
@@ -241,6 +242,7 @@ def test_the_noise_of_other_programs_is_known_without_any_co_run() -> None:
     assert Calibration(repeats={"new": Variance(0.1**2, 6.0)}).widening("new") == UNWIDENED
 
 
+@pytest.mark.thorough
 def test_scores_are_in_units_of_the_intervals_that_are_answered(corun: str) -> None:
     """Programs without a co-run, which repeat better, are of the pool of both."""
     with Store.open(corun) as store:

@@ -18,6 +18,7 @@ from tests import builders
 from tests.conftest import Kongming
 from tests.models import synthetic
 from tests.predict.conftest import PROGRAMS
+from tests.variants import variants
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> Any:
@@ -81,7 +82,7 @@ def test_a_card_for_a_person(corun: str, kongming: Kongming) -> None:
     assert max(map(len, narrow.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png"])
+@pytest.mark.parametrize("suffix", variants(("svg", "png")))
 def test_curves_are_drawn_to_a_file(
     corun: str, kongming: Kongming, tmp_path: Path, suffix: str
 ) -> None:
@@ -97,6 +98,7 @@ def test_curves_are_drawn_to_a_file(
     assert file.read_bytes() == written
 
 
+@pytest.mark.thorough
 def test_without_matplotlib_the_way_to_it_is_shown(
     corun: str, kongming: Kongming, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_damaged_model_is_not_put_into_service(corun: str, kongming: Kongming)
     assert answer(kongming("model", "chaser", "--json"))["in_service"] == 1
 
 
+@pytest.mark.thorough
 def test_co_runs_of_others_widen_intervals_and_it_is_reported(
     corun: str, kongming: Kongming
 ) -> None:

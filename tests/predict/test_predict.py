@@ -69,6 +69,7 @@ def mixes(seed: int, n: int = 25) -> list[dict[str, float]]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_unseen_mixes_are_predicted_far_better_than_by_the_mean(
     name: str, documents: dict[str, dict[str, Any]]

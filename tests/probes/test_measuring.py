@@ -152,7 +152,9 @@ command = "true"
         ("observe apps.toml --out out.parquet --no-metadata", False),
         ("scale run apps.toml --app true --experiment 1@1", True),
         ("corun true true --apps apps.toml --placement same-core", True),
-        ("evaluate apps.toml --nodes --placement same-core", True),
+        pytest.param(
+            "evaluate apps.toml --nodes --placement same-core", True, marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_commands_that_measure_refuse_a_cpu_that_is_taken(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kongming.records.run import geometric_mean, noise_floor_pct
+from tests.variants import variants
 
 costs = st.floats(1e-3, 1e3)
 
@@ -44,7 +45,7 @@ def test_the_floor_is_what_a_perfect_predictor_is_off_by(repeats: int) -> None:
     assert statistics.fmean(floors) == pytest.approx(statistics.fmean(errors), rel=0.06)
 
 
-@pytest.mark.parametrize("repeats", [13, 24])
+@pytest.mark.parametrize("repeats", variants((13, 24)))
 def test_the_order_of_many_repeats_does_not_matter(repeats: int) -> None:
     rng = random.Random(repeats)
     floors = []

@@ -228,6 +228,7 @@ def test_without_terms_everything_follows_the_slowest() -> None:
     assert any("the slowest node determines" in note for note in combined.notes)
 
 
+@pytest.mark.thorough
 def test_a_local_fit_has_the_shares_of_its_terms() -> None:
     runs = measured(lambda m, s: 2.0 + 80.0 * s / m, grid(repeats=2), 0.03)
     model = fitted(runs, "ernest-residuals")
@@ -236,6 +237,7 @@ def test_a_local_fit_has_the_shares_of_its_terms() -> None:
     assert combined.idle.median < combined.runtime.median < 2.0 * combined.idle.median
 
 
+@pytest.mark.thorough
 def test_beyond_a_cliff_its_step_is_on_every_machine() -> None:
     def cliff(machines: Any, scale: Any) -> Any:
         load = scale / machines

@@ -101,6 +101,7 @@ def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert [row["machines"] for row in curve["curve"]] == [1, 8, 64] * 2
 
 
+@pytest.mark.thorough
 def test_the_output_says_which_form_has_the_terms(kongming: Kongming, tmp_path: Path) -> None:
     table = tmp_path / "runs.csv"
     write_runs(table, measured(published("regression"), grid((1, 2, 4, 8), (0.05, 0.1)), 0.03))
@@ -129,6 +130,7 @@ def test_fewer_machines_than_were_run_are_not_advised(kongming: Kongming, tmp_pa
     assert text.startswith("Nothing ends within 1.00 s with the required probability.")
 
 
+@pytest.mark.thorough
 def test_a_curve_over_very_many_machines_has_steps(kongming: Kongming, tmp_path: Path) -> None:
     table, model = tmp_path / "runs.csv", tmp_path / "model.json"
     table.write_text("machines,seconds\n1000000,50\n2000000,30\n")
@@ -245,7 +247,9 @@ def test_design_run_fit(kongming: Kongming, tmp_path: Path) -> None:
     assert 1 <= after["next"]["machines"] <= 8
 
 
-@pytest.mark.parametrize("target", ["64@1", "8@50", "8@1"])
+@pytest.mark.parametrize(
+    "target", ["8@1", *(pytest.param(t, marks=pytest.mark.thorough) for t in ("64@1", "8@50"))]
+)
 def test_next_stops_by_the_interval_that_predict_gives(
     kongming: Kongming, tmp_path: Path, target: str
 ) -> None:
@@ -280,6 +284,7 @@ def test_next_names_no_option_of_design(kongming: Kongming, tmp_path: Path) -> N
     assert unknown.endswith("give --cost, or run more")
 
 
+@pytest.mark.thorough
 def test_variances_at_the_target_have_no_unit_of_time(kongming: Kongming, tmp_path: Path) -> None:
     """They are in those of one run there, in nanoseconds and in years."""
     path = tmp_path / "runs.csv"
@@ -311,6 +316,7 @@ def test_costs_of_one_iteration_are_named(kongming: Kongming, tmp_path: Path) ->
     assert any("one iteration" in text for text in design["warnings"])
 
 
+@pytest.mark.thorough
 def test_next_ends_where_predict_does_beyond_a_cliff(kongming: Kongming, tmp_path: Path) -> None:
     path, saved = tmp_path / "runs.csv", tmp_path / "model.json"
     points = grid((2, 4, 6, 8, 12), (0.02, 0.05, 0.1))

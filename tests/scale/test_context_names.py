@@ -52,6 +52,7 @@ def answers(columns: tuple[str, str, str], types: dict[str, str]) -> list[float]
     return values
 
 
+@pytest.mark.thorough
 def test_names_of_columns_and_of_values_change_no_answer() -> None:
     """Contexts were sorted by them, and which configurations are drawn follows the order: answers
     moved by up to 14 %."""

@@ -26,6 +26,7 @@ from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points, Runs
 from kongming.scale.table import Columns, ContextTable, read_context_table
 from tests.conftest import Kongming
+from tests.variants import variants
 
 NAMES = ("size_gb", "k", "cores", "type")
 SPEED = {"small": (2.0, 1.0), "large": (4.0, 0.6)}
@@ -84,6 +85,7 @@ def test_a_context_without_runs_is_predicted_and_reported(without: ContextModel)
     assert not known.extrapolating
 
 
+@pytest.mark.thorough
 def test_its_own_runs_tell_what_the_columns_do_not(tmp_path: Path) -> None:
     """A context that takes 1.6 times what its columns let expect."""
     errors = []
@@ -289,6 +291,7 @@ def test_one_context_is_refused(kongming: Kongming, tmp_path: Path) -> None:
     assert "one context" in error["message"]
 
 
+@pytest.mark.thorough
 def test_many_configurations_are_thinned_at_all_counts(tmp_path: Path) -> None:
     """301 contexts at 2 and 8 machines: machine counts alternate in the table."""
     random = np.random.default_rng(0)
@@ -544,14 +547,14 @@ def contexts_answers(table: ContextTable, scale: float = 1.0) -> list[float]:
 CONTEXT_COLUMNS = ("size", "cores", "memory", "type")
 
 
-@pytest.mark.parametrize("cliff", [False, True])
+@pytest.mark.parametrize("cliff", variants((False, True)))
 def test_the_order_of_columns_changes_no_answer(cliff: bool) -> None:
     expected = contexts_answers(contexts_of(CONTEXT_COLUMNS, cliff=cliff))
     for names in (CONTEXT_COLUMNS[::-1], ("memory", "type", "size", "cores")):
         assert contexts_answers(contexts_of(names, cliff=cliff)) == expected
 
 
-@pytest.mark.parametrize("scale", [1e12, 1e-6])
+@pytest.mark.parametrize("scale", variants((1e12, 1e-6)))
 def test_the_unit_of_a_constant_scale_changes_no_answer_over_contexts(scale: float) -> None:
     expected = contexts_answers(contexts_of(CONTEXT_COLUMNS))
     assert contexts_answers(contexts_of(CONTEXT_COLUMNS, scale=scale), scale) == pytest.approx(
@@ -609,6 +612,7 @@ def test_next_prints_the_experiment_its_context_and_why_it_extrapolates(
     assert not _next_document(prediction, chosen, 0.3, (), settled=False)["stop"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "jobs",
     [

@@ -42,6 +42,7 @@ def types() -> tuple[ScaleModel, ScaleModel]:
 PRICES = {"slow": 1.0, "fast": 3.0}
 
 
+@pytest.mark.thorough
 def test_a_deadline_is_met_at_the_least_cost(types: tuple[ScaleModel, ScaleModel]) -> None:
     offers, refused = curve(types, range(1, 65), prices=PRICES)
     assert not refused

@@ -25,6 +25,7 @@ from kongming.scale.design.planning import configuration, read_design
 from kongming.scale.design.relaxation import Problem, criterion, information, relax
 from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.points import Configuration, Points
+from tests.variants import variants
 
 TERMS = read_terms("default", items=None).terms
 TARGET = Configuration(64, 1.0)
@@ -74,6 +75,7 @@ def test_the_relaxation_agrees_with_another_solver(kind: Criterion, costly: bool
     assert relaxation.bound <= best * (1.0 + 1e-6)
 
 
+@pytest.mark.thorough
 @settings(max_examples=2 * settings.default.max_examples // 5)
 @given(
     st.integers(2, 6),
@@ -103,7 +105,7 @@ def test_the_gap_bounds_every_other_choice(
     assert criterion(problem, information(problem, counts.astype(float))) >= relaxation.bound
 
 
-@pytest.mark.parametrize("kind", ["A", "D", "I"])
+@pytest.mark.parametrize("kind", variants("IAD"))
 def test_whole_experiments_are_near_the_fractions(kind: Criterion) -> None:
     design = find_design(experiments(), 12.0, kind=kind, target=TARGET)
     assert int(design.counts.sum()) == 12
@@ -118,6 +120,7 @@ def test_the_target_is_predicted_better_than_by_the_papers_choice_and_evenly() -
     assert shown["chosen"] == pytest.approx(target_variance(experiments(), design.counts, TARGET))
 
 
+@pytest.mark.thorough
 @settings(max_examples=2 * settings.default.max_examples // 5)
 @given(
     st.integers(4, 12),
@@ -148,6 +151,7 @@ def test_no_design_is_worse_than_those_that_it_is_compared_with(
     assert float(cost @ design.counts) <= budget * (1.0 + 1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_few_experiments_are_near_the_best_of_all_choices(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -127,6 +127,7 @@ def test_two_configurations_tell_no_error() -> None:
     assert any("the error is not known" in text for text in report["warnings"])
 
 
+@pytest.mark.thorough
 def test_a_memory_cliff_with_runs_on_both_sides_is_met() -> None:
     runs = measured(cliff, grid(), 0.02)
     model = fitted(runs)
@@ -158,6 +159,7 @@ def test_a_stated_memory_limit_is_kept() -> None:
         model.predict(Configuration(1, 0.06))
 
 
+@pytest.mark.thorough
 def test_more_machines_that_make_it_slower_are_reported() -> None:
     model = fitted(measured(lambda m, s: 1.0 + 80.0 * s / m + 0.6 * m, grid(), 0.02))
     fastest = model.report["fastest"]
@@ -167,6 +169,7 @@ def test_more_machines_that_make_it_slower_are_reported() -> None:
     assert far > 3.0 * near
 
 
+@pytest.mark.thorough
 def test_many_runs_of_a_wavy_job_are_followed_locally() -> None:
     def waves(machines: np.ndarray, scale: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
         # 10 tasks at scale 0.1: the first wave starts cold.
@@ -238,6 +241,7 @@ def test_the_noise_floor_is_not_zero_where_most_repeats_are_equal() -> None:
     assert plain < repeat_noise(more) < 2.0 * plain
 
 
+@pytest.mark.thorough
 def test_iterations_are_sampled_and_scaled() -> None:
     points = grid()
     turns = np.where(np.arange(len(points)) % 2 == 0, 5.0, 20.0)
@@ -269,6 +273,7 @@ def test_own_runs_correct_answers_at_their_own_iterations() -> None:
     assert read.predict(Configuration(4), iterations=10) == predicted
 
 
+@pytest.mark.thorough
 def test_iterations_that_were_not_run_are_extrapolated() -> None:
     points = grid(machines=(1, 2, 4, 8))
     points = Points(points.machines, points.scale, np.full(len(points), 10.0))

@@ -245,6 +245,7 @@ def test_the_order_of_rows_changes_no_fixed_time(without: ContextModel) -> None:
     assert answer == expected
 
 
+@pytest.mark.thorough
 def test_the_report_has_the_fixed_seconds(kongming: Kongming, tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     lines = [",".join(f"{value:.12g}" for value in row) for row in without_smallest(rows())]

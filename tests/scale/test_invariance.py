@@ -12,6 +12,7 @@ from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import ScaleModel
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import fitted
+from tests.variants import variants
 
 QUESTIONS = ((1, 1.0), (2, 0.5), (5, 1.0), (8, 0.25), (16, 1.0), (64, 1.0), (3, 0.01))
 
@@ -88,6 +89,7 @@ def test_the_unit_of_seconds_changes_no_answer(runs: Runs, kind: str, unit: floa
     same(fitted(runs, kind=kind), fitted(other, kind=kind), seconds=unit)
 
 
+@pytest.mark.thorough
 @given(runs=tables(), kind=KINDS, unit=UNITS)
 @settings(max_examples=2 * settings.default.max_examples // 5)
 def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, kind: str, unit: float) -> None:
@@ -96,7 +98,7 @@ def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, kind: str, unit: fl
     same(fitted(runs, kind=kind), fitted(other, kind=kind), scale=unit)
 
 
-@pytest.mark.parametrize("unit", UNIT_FACTORS)
+@pytest.mark.parametrize("unit", variants(UNIT_FACTORS))
 def test_equal_gaps_between_loads_are_taken_by_their_order(unit: float) -> None:
     """Of more places of a cliff than are tried, rounding chose those between equal gaps."""
     machines = np.repeat([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0], 3)
@@ -109,6 +111,7 @@ def test_equal_gaps_between_loads_are_taken_by_their_order(unit: float) -> None:
     same(first, other, scale=unit)
 
 
+@pytest.mark.thorough
 @given(runs=tables(), kind=KINDS)
 @settings(max_examples=2 * settings.default.max_examples // 5)
 def test_no_interval_of_a_single_kind_reaches_a_hundred_times_its_median(
@@ -134,7 +137,7 @@ def test_a_cliff_with_runs_at_one_load_beyond_has_a_step_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ernest", "ernest-relative"])
-@pytest.mark.parametrize("unit", UNIT_FACTORS)
+@pytest.mark.parametrize("unit", variants(UNIT_FACTORS))
 def test_what_rounding_leaves_of_a_term_is_no_term(kind: str, unit: float) -> None:
     """As many terms as runs would say nothing of the noise: a coefficient of 1e-12 decided."""
     machines = np.array([1.0, 2.0, 4.0, 8.0])
@@ -147,7 +150,7 @@ def test_what_rounding_leaves_of_a_term_is_no_term(kind: str, unit: float) -> No
     assert other.fit.active == 3
 
 
-@pytest.mark.parametrize("unit", UNIT_FACTORS)
+@pytest.mark.parametrize("unit", variants(UNIT_FACTORS))
 def test_terms_that_two_machine_counts_do_not_distinguish_are_chosen_by_their_order(
     unit: float,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,17 @@ import pytest
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit.contexts.context_fitting import fit_contexts
 from kongming.scale.fit.fitting import Settings
+from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration
 from kongming.scale.table import Columns, read_context_table
 from tests.conftest import Kongming
 from tests.scale.shapes import fitted, grid, measured, published
 
-MODEL = fitted(measured(published("regression"), grid(machines=(1, 2, 4, 8)), 0.02))
+
+@functools.cache
+def model() -> ScaleModel:
+    return fitted(measured(published("regression"), grid(machines=(1, 2, 4, 8)), 0.02))
 
 
 @pytest.mark.parametrize(
@@ -35,12 +40,12 @@ def test_questions_beyond_the_limits_of_tables_are_refused(
     machines: float, scale: float, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        MODEL.predict(Configuration(machines, scale))
+        model().predict(Configuration(machines, scale))
 
 
 def test_a_time_that_no_run_takes_is_no_answer() -> None:
     with pytest.raises(CannotAnswerError, match=r"1 machine at scale 1e\+18 would take .* no run"):
-        MODEL.predict(Configuration(1, 1e18))
+        model().predict(Configuration(1, 1e18))
 
 
 def table(tmp_path: Path) -> Path:

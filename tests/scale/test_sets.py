@@ -15,6 +15,7 @@ from kongming.scale.decide.node_sets import Weights, best_set, set_score
 NONE = np.zeros(0)
 
 
+@pytest.mark.thorough
 @given(
     st.lists(
         st.tuples(

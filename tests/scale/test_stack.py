@@ -19,6 +19,7 @@ from kongming.scale.fit.terms import read_terms
 from kongming.scale.fit.validation import repeat_noise
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import fitted, grid, measured, published
+from tests.variants import variants
 
 TERMS = read_terms("default", items=None).terms
 
@@ -43,6 +44,7 @@ def memory_cliff() -> Runs:
     return measured(seconds, points, 0.03)
 
 
+@pytest.mark.thorough
 def test_the_mean_error_is_below_that_of_plain_ernest_in_every_kind_of_table() -> None:
     ours, plain, relative = [], [], []
     for i in range(10):
@@ -124,6 +126,7 @@ def test_what_an_iteration_has_of_the_set_up_is_no_memory() -> None:
         assert not any("memory" in reason for reason in reasons)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seeds", [5, pytest.param(12, marks=pytest.mark.thorough)])
 def test_memory_ends_anywhere_between_a_slow_count_and_the_next(seeds: int) -> None:
     def runs_of(counts: tuple[float, ...], end: float, random: np.random.Generator) -> Runs:
@@ -182,7 +185,7 @@ def test_outliers_among_the_repeats_count_little() -> None:
     assert float(predicted[0]) == pytest.approx(truth, rel=0.15)
 
 
-@pytest.mark.parametrize("factor", [3.0, 10.0])
+@pytest.mark.parametrize("factor", variants((3.0, 10.0)))
 def test_an_outlier_among_many_repeats_widens_no_interval(factor: float) -> None:
     runs = measured(published("regression"), grid(machines=(1, 2, 4, 8), repeats=3), 0.02, 2)
     seconds = runs.seconds.copy()
@@ -231,6 +234,7 @@ def test_the_weights_are_reported_and_add_up() -> None:
     assert {"ernest", "ernest_relative", "amdahl", "repeat_nearest"} == set(report["baselines"])
 
 
+@pytest.mark.thorough
 def test_intervals_beyond_the_largest_run_hold() -> None:
     held = []
     for i in range(10):

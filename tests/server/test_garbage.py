@@ -34,6 +34,7 @@ def test_what_was_there_is_never_looked_at_again() -> None:
     assert len(lists) == 200_000
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("tuned")
 def test_what_came_since_is_looked_at_when_it_is_time() -> None:
     ring = Ring()

@@ -46,6 +46,7 @@ def test_what_one_learns_the_other_comes_to_know(pair: Pair) -> None:
     eventually(lambda: not agent.node().assignments)
 
 
+@pytest.mark.thorough
 def test_nonsense_told_to_one_is_held_against_the_node_by_both(pair: Pair) -> None:
     first, second = pair
     agent = FakeAgent(first.channel())
@@ -57,6 +58,7 @@ def test_nonsense_told_to_one_is_held_against_the_node_by_both(pair: Pair) -> No
     eventually(lambda: seen.node().state == suspect)
 
 
+@pytest.mark.thorough
 def test_a_node_is_ready_on_a_server_that_its_agent_never_spoke_to(
     start_server: StartServer, postgres_store_url: str
 ) -> None:

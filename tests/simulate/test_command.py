@@ -57,6 +57,7 @@ def test_a_study_compared_with_random_and_oracle(
         assert word in shown.stdout
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_document_in_another_process(
     kongming: Kongming, pairs: Path
 ) -> None:

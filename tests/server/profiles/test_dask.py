@@ -233,6 +233,7 @@ def test_what_speaks_to_the_cluster_has_no_credentials(fitting: DaskFitting) -> 
         fitting.fit("{}")
 
 
+@pytest.mark.thorough
 def test_a_cluster_behind_tls(tmp_path: Path) -> None:
     security = distributed.Security.temporary()
     with warnings.catch_warnings():

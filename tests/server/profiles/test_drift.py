@@ -38,6 +38,7 @@ def life(
     return verdict
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("promised", "heavy", "runs"),
     [

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import grpc
 import numpy as np
+import pytest
 
 from kongming.records.run import Run
 from kongming.rpc import record_codec as records
@@ -112,6 +113,7 @@ class Cluster:
         return answer.prediction.solo
 
 
+@pytest.mark.thorough
 def test_a_changed_program_is_flagged_trained_again_and_promoted(
     start_server: StartServer,
 ) -> None:

@@ -216,6 +216,7 @@ def test_a_method_that_nobody_serves_is_not_remembered() -> None:
         )
 
 
+@pytest.mark.thorough
 def test_the_echo_is_served_by_the_benchmarks_alone() -> None:
     async def answered(address: str) -> bytes:
         async with grpc.aio.insecure_channel(address) as channel:

@@ -263,6 +263,7 @@ def test_a_probe_is_answered_whatever_others_of_its_address_ask(authenticate: st
     assert flood("GET /docs", 9) == 0
 
 
+@pytest.mark.thorough
 def test_a_method_that_nobody_serves_is_counted_as_what_is_public() -> None:
     with Stand(Security(authenticate="always"), clock=Clock()) as stand, stand.channel() as channel:
         stand.guard.refusals = Refusals(0.0)

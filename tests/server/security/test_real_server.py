@@ -23,6 +23,7 @@ from tests.server.fleet import FakeAgent
 from tests.server.messages import messages
 from tests.server.process import ServerProcess, eventually
 from tests.server.stand import call, rpcs
+from tests.variants import variants
 
 LIST = "/kongming.rpc.v1.Fleet/ListNodes"
 UNKNOWN, FORBIDDEN = "| `UNAUTHENTICATED` | 401 |", "| `PERMISSION_DENIED` | 403 |"
@@ -112,7 +113,7 @@ def test_an_open_address_is_refused(
     assert "--insecure" in message
 
 
-@pytest.mark.parametrize("calls", [100, pytest.param(250, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("calls", variants((50, 250)))
 def test_nothing_that_is_sent_makes_the_server_fail(server: ServerProcess, calls: int) -> None:
     channel = server.channel()
     agent = FakeAgent(channel)

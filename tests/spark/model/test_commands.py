@@ -593,6 +593,7 @@ def test_figures_are_drawn(kongming: Kongming, log: Path, tmp_path: Path) -> Non
     assert "measured" in plot.read_text()
 
 
+@pytest.mark.thorough
 def test_figures_of_an_application_with_dollar_signs_in_its_name(
     kongming: Kongming, tmp_path: Path
 ) -> None:

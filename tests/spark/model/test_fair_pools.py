@@ -77,6 +77,7 @@ def _cpu_s(workload: Workload) -> float:
     return time.thread_time() - begun
 
 
+@pytest.mark.thorough
 def test_a_task_costs_about_the_same_however_many_stages_wait() -> None:
     """As many tasks in two hundred jobs as in four. A search through all stages took eleven times
     as long."""
