@@ -13,18 +13,19 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import math
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.targets import reached
 from benchmarks.peers import NAMES, Profile, predictions
 from benchmarks.peers.observations import is_memory_probe
-from kongming.evaluate.minutes import machine_seconds
+from kongming.evaluate.minutes import campaign_costs
 from kongming.records.run import Run, Signature
 from kongming.store import Store
 
@@ -161,12 +162,17 @@ def _peers(url: str, document: Mapping[str, Any]) -> list[dict[str, Any]]:
                 tuple(store.runs(app=app, campaign=campaign)),
                 tuple(store.signatures(app=app, campaign=campaign)),
             )
+        coruns = [
+            run
+            for run in store.runs(campaign=document["campaign"])
+            if {run.app, *run.neighbours} <= profiles.keys()
+        ]
     measured = {
         (pair["app"], pair["neighbour"]): float(pair["slowdown"])
         for pair in document["pairs"]
         if pair["slowdown"] is not None
     }
-    minutes = _minutes(profiles, document["minutes"])
+    minutes = _minutes(profiles, coruns)
     return [
         {
             "app": app,
@@ -179,18 +185,13 @@ def _peers(url: str, document: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _minutes(
-    profiles: Mapping[str, Profile], minutes: Mapping[str, float | None]
-) -> dict[str, float]:
+def _minutes(profiles: Mapping[str, Profile], coruns: Iterable[Run]) -> dict[str, float]:
     """Minutes of measuring by peer: BUBBLE-UP needs the loads of caches and memory only, and
     PARAGON-PAIRS the pairs as well."""
-    campaigns: dict[str, list[Run | Signature]] = {}
-    for profile in profiles.values():
-        for record in (*profile.runs, *profile.signatures):
-            campaigns.setdefault(record.campaign, []).append(record)
-    costs = [cost for records in campaigns.values() for cost in machine_seconds(records)]
-    total_minutes = sum(seconds for _, seconds in costs) / 60.0
-    bubbles = sum(
+    records = [r for profile in profiles.values() for r in (*profile.runs, *profile.signatures)]
+    costs, of_pairs = campaign_costs(records, coruns)
+    total_minutes = math.fsum(seconds for _, seconds in costs) / 60.0
+    bubbles = math.fsum(
         seconds
         for record, seconds in costs
         if isinstance(record, Signature)
@@ -198,7 +199,7 @@ def _minutes(
     )
     needed = dict.fromkeys(NAMES, total_minutes)
     needed["BUBBLE-UP"] = bubbles / 60.0
-    needed["PARAGON-PAIRS"] = total_minutes + (minutes["ROW+COL"] or 0.0)
+    needed["PARAGON-PAIRS"] += math.fsum(seconds for _, seconds in of_pairs) / 60.0
     return needed
 
 

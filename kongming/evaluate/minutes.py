@@ -13,24 +13,47 @@ from kongming.records.moments import unix
 from kongming.records.run import Run, Signature
 
 _PAUSE = 10.0
-"""A gap above so many times the median one is an interruption, and counts as the median, unless the
-run in it took so long."""
+"""A gap above so many times the campaign's median one is an interruption, and counts as the median,
+unless the run in it took so long."""
 
 Costs = Sequence[tuple[Run | Signature, float]]
 """Records with the seconds of machine time that each took."""
 
 
+def campaign_costs(
+    profiles: Iterable[Run | Signature], coruns: Iterable[Run]
+) -> tuple[list[tuple[Run | Signature, float]], list[tuple[Run | Signature, float]]]:
+    """Return the records of profiles and those of pairs with the seconds that each took.
+
+    A campaign may interleave both on one node. They share its time: no second counts for a profile
+    and for a pair, except that of a run which both need.
+    """
+    of_profiles = {record.id: record for record in profiles}
+    of_pairs = {run.id: run for run in coruns}
+    nodes: dict[str, list[Run | Signature]] = {}
+    for record in (of_profiles | of_pairs).values():
+        nodes.setdefault(record.node_id, []).append(record)
+    costs = [cost for records in nodes.values() for cost in machine_seconds(records)]
+    return (
+        [cost for cost in costs if cost[0].id in of_profiles],
+        [cost for cost in costs if cost[0].id in of_pairs],
+    )
+
+
 def machine_seconds(records: Iterable[Run | Signature]) -> list[tuple[Run | Signature, float]]:
-    """Return each record of one campaign with the time from the end of the one before to its own
+    """Return each record of one node with the time from the end of the one before to its own
     end, so that fingerprints, set-up and loads count for the record that they precede."""
     ended = sorted(((_end(record), record) for record in records), key=lambda item: item[0])
     gaps = [later[0] - earlier[0] for earlier, later in itertools.pairwise(ended)]
-    usual = statistics.median(gaps) if gaps else 0.0
+    of_campaign: dict[str, list[float]] = {}
+    for gap, (_, record) in zip(gaps, ended[1:], strict=True):
+        of_campaign.setdefault(record.campaign, []).append(gap)
+    usual = {campaign: statistics.median(gaps) for campaign, gaps in of_campaign.items()}
     seconds = [_wall(record) for _, record in ended[:1]]
-    seconds += [
-        gap if gap <= _PAUSE * usual + max(_wall(record) - usual, 0.0) else usual
-        for gap, (_, record) in zip(gaps, ended[1:], strict=True)
-    ]
+    for gap, (_, record) in zip(gaps, ended[1:], strict=True):
+        typical = usual[record.campaign]
+        longest = _PAUSE * typical + max(_wall(record) - typical, 0.0)
+        seconds.append(gap if gap <= longest else typical)
     return [(record, max(time, 0.0)) for (_, record), time in zip(ended, seconds, strict=True)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -240,19 +241,15 @@ def minutes_of(
     models: Iterable[str],
     others: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, float]:
-    """Minutes of measuring by predictor. ``profile_records`` are of each application, whose
-    campaigns may be one; ``others`` are external predictions, which may state their own."""
-    from kongming.evaluate.minutes import machine_seconds, minutes_needed
+    """Minutes of measuring by predictor. ``profile_records`` are of each application; ``others``
+    are external predictions, which may state their own."""
+    from kongming.evaluate.minutes import campaign_costs, minutes_needed
 
-    campaigns: dict[str, list[Run | Signature]] = {}
-    for records in profile_records:
-        for record in records:
-            campaigns.setdefault(record.campaign, []).append(record)
-    profiles = [cost for records in campaigns.values() for cost in machine_seconds(records)]
+    profiles, pairs = campaign_costs(itertools.chain.from_iterable(profile_records), coruns)
     stated = {
         str(entry["model"]): float(entry["minutes"]) for entry in others if "minutes" in entry
     }
-    return minutes_needed(profiles, machine_seconds(coruns), models) | stated
+    return minutes_needed(profiles, pairs, models) | stated
 
 
 def read_predictions(files: Iterable[Path]) -> list[dict[str, Any]]:

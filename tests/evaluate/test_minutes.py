@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kongming.evaluate.minutes import machine_seconds
+from kongming.evaluate.minutes import campaign_costs, machine_seconds
 from kongming.records.run import Run
 from tests import builders
 
@@ -27,3 +28,34 @@ def test_a_run_that_goes_on_for_long_is_no_interruption() -> None:
     seconds = [time for _, time in machine_seconds(runs)]
     assert seconds == pytest.approx([3.0, *[5.0] * 5, 92.0, 5.0, 5.0])
     assert math.fsum(seconds) == pytest.approx(130.0)
+
+
+def test_profiles_and_pairs_that_take_turns_share_the_time() -> None:
+    """Runs of 3 s begin every 5 s: profile, pair, profile, pair ..., and one is of both."""
+    profile = [run(10.0 * k, 3.0) for k in range(4)]
+    pairs = [run(10.0 * k + 5.0, 3.0) for k in range(4)]
+    of_profiles, of_pairs = campaign_costs(profile, pairs)
+    assert [seconds for _, seconds in of_profiles] == pytest.approx([3.0, 5.0, 5.0, 5.0])
+    assert [seconds for _, seconds in of_pairs] == pytest.approx([5.0] * 4)
+    of_profiles, of_pairs = campaign_costs(profile, [profile[3], *pairs])
+    assert math.fsum(seconds for _, seconds in of_profiles) == pytest.approx(18.0)
+    assert math.fsum(seconds for _, seconds in of_pairs) == pytest.approx(25.0)
+
+
+def test_the_time_of_one_machine_is_none_of_another() -> None:
+    """Two machines measure at the same time, each every 5 s."""
+    there = [dataclasses.replace(run(5.0 * k + 2.0, 3.0), node_id="there") for k in range(3)]
+    of_profiles, of_pairs = campaign_costs([run(5.0 * k, 3.0) for k in range(3)], there)
+    for costs in (of_profiles, of_pairs):
+        assert [seconds for _, seconds in costs] == pytest.approx([3.0, 5.0, 5.0])
+
+
+def test_what_is_an_interruption_depends_on_the_campaign() -> None:
+    """Two campaigns on one node: a gap of a minute is long next to 2 s, and usual next to 20 s."""
+    quick = [dataclasses.replace(run(2.0 * k, 1.0), campaign="quick") for k in range(5)]
+    slow = [dataclasses.replace(run(100.0 + 20.0 * k, 1.0), campaign="slow") for k in range(5)]
+    late = dataclasses.replace(run(240.0, 1.0), campaign="slow")
+    again = dataclasses.replace(run(300.0, 1.0), campaign="quick")
+    of_profiles, of_pairs = campaign_costs([*quick, again], [*slow, late])
+    assert [seconds for _, seconds in of_profiles] == pytest.approx([1.0, *[2.0] * 5])
+    assert [seconds for _, seconds in of_pairs][-1] == pytest.approx(60.0)
