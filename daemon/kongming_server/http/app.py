@@ -232,6 +232,9 @@ def _gate(guard: Guard, connections: Connections) -> Any:
             leaving = _departing(guard, ticket, peer, answered)
         except Exception as error:
             answered, code = error_answer(error)
+            if answered.status == 401 and guard.security.client_ca:
+                # A certificate, or a renewed one, is shown on the next connection only.
+                answered.force_close()
             # Over for all that counts and measures calls, before a refusal that waits.
             left(code)
             # What still arrives of a body is kept meanwhile.

@@ -312,6 +312,8 @@ def test_http_knows_the_same_callers(tls: Path) -> None:
                 connection.request("GET", path)
             answer = connection.getresponse()
             assert (path, answer.status) == (path, status), answer.read()
+            # Who shows no certificate may on the next connection.
+            assert answer.will_close == (status == 401)
             connection.close()
 
 
