@@ -52,6 +52,8 @@ _IN_PYTEST = "PYTEST_VERSION"
 """What pytest sets while it runs, for its workers and other children too."""
 
 _MESSAGE_BYTES = 1 << 20
+_LARGE = 2 << 20
+_MADV_COLLAPSE = 25
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _START = threading.Lock()
@@ -262,6 +264,19 @@ def _leave_memory_dirty() -> None:
     settle.SETTLED_BYTES = sys.maxsize
 
 
+def _use_large_pages() -> None:
+    """Have memory in pages of 2 MiB where the kernel can: a fork copies an entry for each page,
+    which for 190 MB of small ones takes a third of a start."""
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        where, access, *_, name = [*line.split(maxsplit=5), ""][:6]
+        if access.startswith("rw") and name in ("", "[heap]"):
+            begin, end = (int(address, 16) for address in where.split("-"))
+            for address in range(-(-begin // _LARGE) * _LARGE, end - _LARGE + 1, _LARGE):
+                advise(address, _LARGE, _MADV_COLLAPSE)  # says no where nothing is used yet
+
+
 def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Fork for each order; returns, in each of the new processes, what it is to run."""
     while True:
@@ -326,6 +341,7 @@ def _main() -> None:
     # Nothing of it is ever garbage: so the pages stay shared.
     gc.collect()
     gc.freeze()
+    _use_large_pages()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # libraries have idle threads
         order, ends = _serve(channel)

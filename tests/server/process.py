@@ -19,6 +19,7 @@ import grpc
 
 from kongming.store import Store
 from tests import warm_start
+from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 100.0
@@ -65,8 +66,7 @@ class ServerProcess:
         if store_url is None and not path.exists():
             path.write_bytes(_empty_store())
         self.log = folder / "server.log"
-        self.grpc = "127.0.0.1:0"
-        self.http = "127.0.0.1:0"
+        self.grpc, self.http = (f"127.0.0.1:{port}" for port in free_ports(2))
         self._options = list(options)
         self._env = dict(env or {})
         self._config = folder / "server.toml"
