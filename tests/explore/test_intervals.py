@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.intervals import Intervals
+from tests.variants import variants
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=4, max_size=12)
 
@@ -51,7 +52,7 @@ def test_repeats_take_the_rest_of_the_budget_and_widen_their_interval() -> None:
     assert np.all(forecast.upper >= [max(values) for values in seen.values()])
 
 
-@pytest.mark.parametrize("model", ["lines", "tree", "auto"])
+@pytest.mark.parametrize("model", variants(("lines", "tree", "auto"), 2))
 def test_what_was_always_positive_is_predicted_positive(model: str) -> None:
     profiler = DecisionTreeProfiler(Space.from_dict({"x": {"from": 1, "to": 12}}), model=model)
     for x, seconds in enumerate((100, 80, 60.5, 40, 20.2, 9), start=1):

@@ -12,7 +12,6 @@ from kongming.explore.dimensions import Dimension
 from kongming.explore.learners import LEARNERS
 from kongming.explore.learners.gaussian_process import ROUGH, SMOOTH
 from kongming.explore.learners.projected_process import negative_likelihood
-from tests.variants import variants
 
 WEIGHTS = np.array([1.3, 0.7, 1.0, 0.9])
 
@@ -74,7 +73,8 @@ def kink(x: Floats) -> Floats:
     return np.asarray(2.0 + np.exp(np.abs(2.5 * (x - 0.5) @ WEIGHTS)))
 
 
-@pytest.mark.parametrize("seed", variants((3, 4)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [3, 4])
 def test_likelihoods_prove_what_left_out_runs_do_not(seed: int) -> None:
     rng = np.random.default_rng([seed, 7])
     x, at = rng.beta(0.25, 0.25, size=(48, 4)), rng.uniform(size=(500, 4))

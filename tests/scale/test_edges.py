@@ -14,7 +14,6 @@ from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import fitted
-from tests.variants import variants
 
 DESIGN = ((1, 0.05), (6, 0.07), (6, 0.08), (6, 0.09), (6, 0.1), (16, 0.01), (16, 0.02), (16, 0.04))
 """What `design --machines 1..16 --scale 0.01..0.1 --experiments 8 --target 64@1.0` chooses: the
@@ -48,7 +47,8 @@ def test_a_job_of_the_terms_has_no_edge_in_the_documented_design(
     assert model.predict(Configuration(1, 0.05)).median > 0.0
 
 
-@pytest.mark.parametrize("jump", variants((2.0, 4.0)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("jump", [2.0, 4.0])
 def test_a_run_beyond_memory_is_seen_where_the_others_predict_it(jump: float) -> None:
     inside = tuple((m, s) for m in (1, 2, 4, 8) for s in (0.02, 0.05))
     for seed in range(5):

@@ -98,7 +98,8 @@ def test_the_unit_of_the_scale_changes_no_answer(runs: Runs, kind: str, unit: fl
     same(fitted(runs, kind=kind), fitted(other, kind=kind), scale=unit)
 
 
-@pytest.mark.parametrize("unit", variants(UNIT_FACTORS))
+@pytest.mark.thorough
+@pytest.mark.parametrize("unit", UNIT_FACTORS)
 def test_equal_gaps_between_loads_are_taken_by_their_order(unit: float) -> None:
     """Of more places of a cliff than are tried, rounding chose those between equal gaps."""
     machines = np.repeat([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0], 3)
