@@ -121,6 +121,7 @@ OPENINGS = frozenset(
         *("what", "whether", "how", "which", "who", "whose", "where", "when", "why"),
         *("is", "are", "does"),
         *("of", "by", "as", "in", "from", "to", "for", "with", "on", "at"),
+        *("into", "since", "after", "without", "once", "so", "over", "that", "it"),
     )
 )
 """Words that no docstring of a public name begins with: it says what is returned, done or held."""

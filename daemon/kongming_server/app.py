@@ -291,7 +291,7 @@ class App:
         return self._why_not_ready or self._supervisor.failing or self._supervisor.stuck
 
     async def _look_after_threads(self) -> None:
-        """Once a ``TICK_S``: who looks after the server hears of it while nothing is stuck."""
+        """Tell who looks after the server, once a ``TICK_S``, that nothing is stuck."""
         self._supervisor.tick()
         stuck = self._supervisor.stuck
         if stuck is None and self._notifier.watchdog_s is not None:

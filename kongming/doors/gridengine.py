@@ -22,8 +22,8 @@ def answers(lines: Iterable[str], ask: Callable[[], str]) -> Iterator[str]:
 
 
 def report(host: str, figures: NodeFigures | None) -> str:
-    """Without figures, as when the server is away, an empty report: execd then drops the values of
-    the last one, and a job that asks for them waits."""
+    """Write a report of a host; an empty one without figures, as when the server is away: execd
+    then drops the values of the last report, and a job that asks for them waits."""
     values: dict[str, float] = {}
     if figures is not None:
         known = {"kongming_slowdown": figures.slowdown, "kongming_lost": figures.lost_share}

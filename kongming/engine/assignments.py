@@ -185,7 +185,7 @@ class AssignmentBook:
         )
 
     def release(self, assignment_id: str, now: float, *, ended_at: float | None = None) -> Resident:
-        """It has ended, or never came.
+        """Release an assignment that has ended, or whose job never came.
 
         Raises:
             UnknownNameError: an id that was never seen.

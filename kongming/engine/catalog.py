@@ -450,7 +450,7 @@ class Catalog:
 
 
 def _of_suite(pressures: Mapping[int, Pressure], suite: int) -> Pressure | None:
-    """That by this suite; by any suite the newest."""
+    """Return the pressure by this suite; of any suite the newest."""
     return next(iter(pressures.values()), None) if suite == ANY_SUITE else pressures.get(suite)
 
 

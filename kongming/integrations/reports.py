@@ -44,7 +44,7 @@ class Reports:
         self._thread.start()
 
     def reserved(self, assignment_id: str) -> None:
-        """It was reserved just now: bind it unless it is released in time."""
+        """Bind what was reserved just now, unless it is released in time."""
         with self._wake:
             self._reserved_at[assignment_id] = time.monotonic()
             self._wake.notify()

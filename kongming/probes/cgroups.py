@@ -136,11 +136,12 @@ def _mount(root: Path, kind: str, controller: str) -> tuple[str, str] | None:
         if not separator or len(fields) < 5 or len(tail) < 3 or tail[0] != kind:
             continue
         if kind == "cgroup2" or controller in tail[2].split(","):
-            return _unescape(fields[4]), _unescape(fields[3])
+            return unescape_mount(fields[4]), unescape_mount(fields[3])
     return None
 
 
-def _unescape(field: str) -> str:
+def unescape_mount(field: str) -> str:
+    """Return a field of mountinfo with its octal escapes as the characters they stand for."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 

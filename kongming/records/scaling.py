@@ -26,7 +26,7 @@ _PROFILE = re.compile(r"(?P<job>.+)\.(?P<machines>[1-9][0-9]{0,5})x(?P<scale>[0-
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """So many machines and a share of the input (1 is all of it).
+    """A number of machines and a share of the input (1 is all of it).
 
     ``model`` names the scale model; empty is the application's own name. ``machine_type`` and
     ``iterations`` are needed where that model is of several types, or of one iteration.

@@ -80,7 +80,7 @@ class Connections:
         self._get(plain_peer(peer))
 
     def remove(self, peer: str) -> None:
-        """It has ended."""
+        """Forget a connection that has ended."""
         gone = self._known.pop(plain_peer(peer), None)
         if gone is not None:
             self._of_address[gone.address] -= 1
@@ -127,7 +127,7 @@ class Connections:
             known.who = who
 
     def take(self, peer: str, size: int) -> None:
-        """So many bytes of a message of a known caller were read from it."""
+        """Count bytes of a message of a known caller that were read from the connection."""
         known = self._known.get(plain_peer(peer))
         if known is not None:
             known.taken += size

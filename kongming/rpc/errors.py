@@ -173,7 +173,7 @@ def from_rpc_error(error: grpc.RpcError, server: str | None = None) -> KongmingE
 
 
 def _shortened(message: str) -> str:
-    """Without what gRPC says before the error, and OpenSSL's way to say which of its own it is."""
+    """Leave out what gRPC says before the error, and how OpenSSL names which of its own it is."""
     return re.sub(
         r"^failed to connect to all addresses; last error: \w+: |"
         r"SSL_ERROR_SSL: error:[0-9a-f]+:SSL routines:OPENSSL_internal:|: OK$",

@@ -48,7 +48,7 @@ class PredictionService(Protocol):
         """Return why its answer is what it is: the part of each surrogate, the greatest first."""
 
     def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
-        """Once it has answered, the records are on disk; those known before stay as they are."""
+        """Import records: on disk once it has answered; those known before stay as they are."""
 
     def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
         """Get a model with its document; version 0 is the one in service."""
@@ -56,7 +56,7 @@ class PredictionService(Protocol):
     def promote_model(
         self, app: str, placement: str | None = None, version: int = 0
     ) -> ModelReport:
-        """The version that is in service now; version 0 is the one before the present one."""
+        """Put a version in service and return it; version 0 is the one before the present one."""
 
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
         """List models by application and placement, newest first, without documents."""

@@ -111,10 +111,11 @@ def test_a_throttled_disk_is_slower_to_read_and_to_write(
         free = min(seconds(run(command)) for _ in range(2))
         with Limits(SLOW_DISK, tmp_path) as limits:
             throttled = seconds(run(command, limits.app_procs))
-        # At the limit it takes 0.75 s; a disk that is no faster anyway proves nothing.
-        if free < 0.25:
-            assert throttled / free > 1.5
-            assert throttled > 0.5
+        if free > 0.25:
+            pytest.skip(
+                f"24 MB take this disk {free:.2f} s anyway, which the limit allows in 0.75 s"
+            )
+        assert throttled / free > 1.5
 
 
 def test_a_cpuset_moves_the_program_to_its_cpu(

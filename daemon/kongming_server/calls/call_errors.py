@@ -68,7 +68,7 @@ def _public_error(error: Exception) -> Exception:
 
 
 def _forget_frames(*errors: BaseException) -> None:
-    """Once this call's task has ended, let go of the frames that the errors came through.
+    """Let go of the frames that the errors came through, once this call's task has ended.
 
     gRPC keeps with a call what it was ended with, and each frame knows the call. In such a circle
     all headers of the call would stay until garbage is collected: 16,000 of them, in

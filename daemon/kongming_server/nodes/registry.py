@@ -53,8 +53,8 @@ class Agent:
     encoded: tuple[NodeFacts, bytes] | None = None
 
     def want(self, app: str, by: str) -> None:
-        """It is to profile an application: ``by`` an operator or the server. Runs of the campaign
-        whose id it is given are learnt from."""
+        """Have it profile an application, ``by`` an operator or the server. Models are trained on
+        the runs of the campaign whose id it is given."""
         if app in self.wanted_profiles:
             return
         self.wanted_profiles = (*self.wanted_profiles, app)

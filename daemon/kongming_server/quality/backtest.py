@@ -13,7 +13,7 @@ from kongming.store.service_entries import StoredRealised
 
 
 def realised(runs: Sequence[StoredRealised], drifts: Iterable[str] = ()) -> Realised | None:
-    """Over these runs; None without any. ``drifts`` are the reasons of models that drift."""
+    """Summarise these runs; None without any. ``drifts`` are the reasons of models that drift."""
     if not runs:
         return None
     reasons = list(drifts)

@@ -185,7 +185,7 @@ class ClosedLoop:
         return scores.realised(runs, [s.reason for s in states if s.verdict.drifted])
 
     def changed(self, app: str) -> dict[str, float]:
-        """Since when (unix seconds) an application drifts, by placement."""
+        """Return when (unix seconds) an application began to drift, by placement."""
         return {
             placement: state.changed_at
             for (name, placement), state in self._states.items()
@@ -273,7 +273,7 @@ class ClosedLoop:
         log.info("%s was asked to profile %s again", name, app)
 
     async def _train_again(self, key: Key, state: State) -> None:
-        """Once there are enough runs of the program as it is now, and not over and over."""
+        """Train it if there are enough runs of the program as it is now, and not over and over."""
         if self._training is None or not self._settings.retrain or state.changed_at is None:
             return
         tried_at = self._tried_at.get(key, float("-inf"))

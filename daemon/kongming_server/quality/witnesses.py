@@ -84,5 +84,5 @@ class SplitTest:
 
 
 def groups_of(witnesses: int) -> int:
-    """Into how many groups so many witnesses are dealt out."""
+    """Return the number of groups that so many witnesses are divided into."""
     return max(1, min(GROUPS, witnesses))

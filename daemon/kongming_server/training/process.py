@@ -102,7 +102,7 @@ class TrainingProcess:
         await self._send({"task": number, "asked": task.to_dict()})
 
     async def end(self) -> None:
-        """It is gone when this returns, whatever it was doing."""
+        """End the process, whatever it is doing; it is gone when this returns."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         # Being cancelled now must not leave a zombie.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kongming.quantities import format_duration, per_cent
+from kongming.quantities import count, format_duration, per_cent
 from kongming.records import moments
 from kongming.web.formats import ratio
 
@@ -76,7 +76,7 @@ def _slow(document: Mapping[str, Any]) -> Findings:
             (
                 "slow machine",
                 f"{machine} ({label}) is slower than the typical machine of its type in "
-                f"{_count(len(rows), 'name')}, most in {worst['name']}: "
+                f"{count(len(rows), 'name')}, most in {worst['name']}: "
                 f"{per_cent(worst['over_typical_pct'], '+.1f')}.",
             )
         )
@@ -214,10 +214,6 @@ def _failed(document: Mapping[str, Any]) -> Findings:
             f"{counts['failed']:,} readings ({per_cent(share, '.2g')}) are missing, of {listed}.",
         )
     ]
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _seconds(row: Row) -> float:

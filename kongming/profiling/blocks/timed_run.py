@@ -63,8 +63,8 @@ def timed_run(
 
 
 def _cut_off_s(state: CampaignState, step: Step, load_left_s: float) -> float | None:
-    """After how long a run under load is ended, though its program may run for longer. None: not
-    for that reason."""
+    """Return the seconds after which a run under load is ended although its program still runs;
+    None where it is not ended for that reason."""
     app = state.apps[step.app]
     alone = state.alone.get(step.app)
     if step.kind != "induced" or not alone or app.metric is not None or app.kind == "service":

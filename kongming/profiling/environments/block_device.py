@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kongming.probes.cgroups import read_text
+from kongming.probes.cgroups import read_text, unescape_mount
 from kongming.records.errors import MeasurementError
 
 _LAYERS = 4
@@ -86,7 +85,9 @@ def _mounts(root: Path) -> list[_Mount]:
         fields, tail = before.split(), after.split()
         if separator and len(fields) >= 5 and len(tail) >= 3:
             mounts.append(
-                _Mount(_unescape(fields[4]), fields[2], tail[0], _unescape(tail[1]), tail[2])
+                _Mount(
+                    unescape_mount(fields[4]), fields[2], tail[0], unescape_mount(tail[1]), tail[2]
+                )
             )
     return mounts
 
@@ -106,9 +107,5 @@ def _option(mount: _Mount, name: str) -> str | None:
     for option in mount.options.split(","):
         key, _, value = option.partition("=")
         if key == name:
-            return _unescape(value)
+            return unescape_mount(value)
     return None
-
-
-def _unescape(field: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -1,4 +1,4 @@
-"""After how long a run under load is ended although its program is not. Pure."""
+"""The time after which a run under load is ended although its program still runs. Pure."""
 
 from __future__ import annotations
 

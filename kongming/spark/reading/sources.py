@@ -258,7 +258,7 @@ def _head(parts: Sequence[Part]) -> tuple[events.ApplicationStart | None, bool]:
 
 
 def _without_copies(logs: list[LoggedApplication]) -> list[LoggedApplication]:
-    """Without a log in progress whose finished one is there too."""
+    """Leave out each log in progress whose finished one is there too."""
     names = {part.name for log in logs for part in log.parts}
     return [
         log
