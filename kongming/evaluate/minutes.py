@@ -22,7 +22,7 @@ Costs = Sequence[tuple[Run | Signature, float]]
 
 def campaign_costs(
     profiles: Iterable[Run | Signature], coruns: Iterable[Run]
-) -> tuple[list[tuple[Run | Signature, float]], list[tuple[Run | Signature, float]]]:
+) -> tuple[Costs, Costs]:
     """Return the records of profiles and those of pairs with the seconds that each took.
 
     A campaign may interleave both on one node. They share its time: no second counts for a profile
@@ -48,7 +48,7 @@ def machine_seconds(records: Iterable[Run | Signature]) -> list[tuple[Run | Sign
     of_campaign: dict[str, list[float]] = {}
     for gap, (_, record) in zip(gaps, ended[1:], strict=True):
         of_campaign.setdefault(record.campaign, []).append(gap)
-    usual = {campaign: statistics.median(gaps) for campaign, gaps in of_campaign.items()}
+    usual = {campaign: statistics.median(own) for campaign, own in of_campaign.items()}
     seconds = [_wall(record) for _, record in ended[:1]]
     for gap, (_, record) in zip(gaps, ended[1:], strict=True):
         typical = usual[record.campaign]

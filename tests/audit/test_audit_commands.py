@@ -17,6 +17,7 @@ import pytest
 from kongming.audit.readings import write_observations
 from tests.audit.synthetic import Effect, Machine, machines, observe, only
 from tests.conftest import Kongming
+from tests.variants import variants
 
 HOSTILE = "</title><script>document.title='ran'</script><img src=x onerror=alert(1)>"
 
@@ -92,9 +93,7 @@ def test_a_page_runs_and_fetches_nothing(
     assert not re.search(r'style="[^"]*#[0-9a-f]{3}', text)
 
 
-@pytest.mark.parametrize(
-    "module", ["matplotlib", pytest.param("jinja2", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("module", variants(("matplotlib", "jinja2")))
 def test_a_page_without_its_libraries_names_the_extra(
     kongming: Kongming, fleet: list[Path], tmp_path: Path, module: str
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from kongming.scale.points import Runs
 from tests.conftest import Kongming
 from tests.scale.shapes import grid, measured, published
+from tests.variants import variants
 
 FAST = ("--model", "ernest-relative")
 
@@ -247,9 +248,7 @@ def test_design_run_fit(kongming: Kongming, tmp_path: Path) -> None:
     assert 1 <= after["next"]["machines"] <= 8
 
 
-@pytest.mark.parametrize(
-    "target", ["8@1", *(pytest.param(t, marks=pytest.mark.thorough) for t in ("64@1", "8@50"))]
-)
+@pytest.mark.parametrize("target", variants(("8@1", "64@1", "8@50")))
 def test_next_stops_by_the_interval_that_predict_gives(
     kongming: Kongming, tmp_path: Path, target: str
 ) -> None:
