@@ -59,6 +59,8 @@ INPUTS = {"text": ("text", "16"), "blob": ("blob", "384")}
 """Kind and size: smaller than when profiled, for a shorter test. Slowdowns are the same."""
 LIMIT = 1.6
 """Slowdown above which a node is excluded."""
+REFRESH_S = 1.5
+"""Time from one file of rankings to the next."""
 START_S = 180.0
 """Longest time until a node that was disturbed is seen to be, with other tests on both CPUs."""
 SERVERS_NICENESS = -10
@@ -97,7 +99,7 @@ BRIDGE = """
 longest_retry_s = 2.0
 [rankings]
 file = "{folder}/rankings/rankings"
-refresh_s = 1.5
+refresh_s = {refresh_s}
 good_for_s = 8.0
 limit = {limit}
 [slurm]
@@ -139,9 +141,12 @@ class SlurmFleet:
             settings={"fleet.heartbeat_period_s": 1.0},
         )
         self.limits = {name: ExitStack() for name in NODES}
+        # Application and node of each job with a tag.
+        self.tagged: list[tuple[str, str]] = []
 
     def start(self) -> None:
-        self.hooks.write_text(BRIDGE.format(folder=self.folder, memory=self.memory, limit=LIMIT))
+        places = {"folder": self.folder, "memory": self.memory}
+        self.hooks.write_text(BRIDGE.format(limit=LIMIT, refresh_s=REFRESH_S, **places))
         self._give_references()
         self._prepare()
         self.slurm.start()
