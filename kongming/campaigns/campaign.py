@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kongming.records import moments
 from kongming.records.errors import InputError
-from kongming.records.run import Run, Signature
+from kongming.records.run import DISTURBED, Run, Signature
 
 if TYPE_CHECKING:
     from kongming.profiling.events import Event
@@ -143,7 +143,11 @@ def drive(
                 recorder.add_fingerprint(event.fingerprint, purpose=event.purpose)
             elif isinstance(event, Run):
                 if (warning := _disturbed(event.started_at)) is not None:
-                    event = replace(event, warnings=(*event.warnings, warning))
+                    event = replace(
+                        event,
+                        warnings=(*event.warnings, warning),
+                        passive={**event.passive, DISTURBED: 1.0},
+                    )
                 recorder.add_run(event)
                 runs.append(event)
             elif isinstance(event, Signature):
@@ -160,7 +164,6 @@ def _disturbed(started_at: str) -> str | None:
     """Return the warning of what was measured since then while somebody else measured on these
     CPUs; None if none did."""
     from kongming.probes.measuring import disturbed_since
-    from kongming.records.judging import DISTURBED
 
     other = disturbed_since(moments.unix(started_at))
-    return None if other is None else f"{other} measured on CPU {other.cpu} {DISTURBED}"
+    return None if other is None else f"{other} measured on CPU {other.cpu} meanwhile."

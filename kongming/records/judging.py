@@ -66,7 +66,7 @@ def judge(runs: Iterable[Run]) -> Judgement:
         verdict = _spoiled_if(2 * len(unfelt) >= expected)
         loads = dict.fromkeys(" + ".join(map(str, run.levels)) for run in unfelt)
         reasons.append(Reason("unfelt-loads", verdict, counts, tuple(loads)))
-    if disturbed := sum(map(was_disturbed, members)):
+    if disturbed := sum(run.disturbed for run in members):
         verdict = _spoiled_if(2 * disturbed >= len(members))
         reasons.append(Reason("measured-together", verdict, {"runs": disturbed}))
     slowed = len(control.disturbed(ended))
@@ -162,15 +162,6 @@ def without_spoiled(runs: Sequence[Run]) -> tuple[list[Run], int]:
             bad = [name for name, verdict in profiles.items() if verdict == "spoiled"]
             left_out |= {run.id for name in bad for run in groups[name]}
     return [run for run in runs if run.id not in left_out], len(left_out)
-
-
-def was_disturbed(run: Run) -> bool:
-    """Return whether another measurement ran on the same CPUs during the run."""
-    return any(warning.endswith(DISTURBED) for warning in run.warnings)
-
-
-DISTURBED = "meanwhile."
-"""The end of the warning of a run during which something else was measured."""
 
 
 def _not_felt(members: Sequence[Run], solos: Sequence[Run]) -> tuple[list[Run], int]:

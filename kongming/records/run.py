@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 import statistics
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,12 @@ under limits or neighbours that no model knows, named in ``config``."""
 CUT_OFF = "cut_off"
 """Name of the passive signal (1) of a run that was ended before its program was: its cost is a
 lower bound."""
+
+DISTURBED = "disturbed"
+"""Name of the passive signal (1) of a run during which another measurement ran on its CPUs."""
+
+_DISTURBED_TEXT = re.compile(r" measured on CPU \d+ meanwhile\.$")
+"""The warning by which documents say so that were written before there was a signal for it."""
 
 WAITING_SHARE = "waiting_share"
 """Name of the passive signal of a signature that says for which share of its solo time the program
@@ -189,6 +196,11 @@ class Run:
         return bool(self.passive.get(CUT_OFF))
 
     @property
+    def disturbed(self) -> bool:
+        """Return whether another measurement ran on the same CPUs during the run."""
+        return bool(self.passive.get(DISTURBED))
+
+    @property
     def waiting_share(self) -> float | None:
         """The share of the wall time that the program was off the processor; None if that is not
         known: its processor time was not read, is that of a service's load driver
@@ -260,7 +272,7 @@ class Run:
                 before=prints["before"],
                 after=prints["after"],
                 usage=Usage.from_dict(document.get("usage", {})),
-                passive={str(k): float(v) for k, v in document.get("passive", {}).items()},
+                passive=_passive(document),
                 exit_status=document.get("exit_status"),
                 error=document.get("error"),
                 warnings=tuple(str(w) for w in document.get("warnings", [])),
@@ -272,6 +284,14 @@ class Run:
             )
         except MALFORMED as error:
             raise InputError(f"The run is not valid ({error!r}).", field="run") from error
+
+
+def _passive(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return the passive signals of a run's document, whichever version has written it."""
+    passive = {str(k): float(v) for k, v in document.get("passive", {}).items()}
+    if any(_DISTURBED_TEXT.search(str(warning)) for warning in document.get("warnings", ())):
+        passive.setdefault(DISTURBED, 1.0)
+    return passive
 
 
 def _check_finite(value: object, field: str) -> None:

@@ -15,9 +15,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kongming.campaigns.campaign import drive
 from kongming.cli.main import cli
 from kongming.probes import measuring as module
 from kongming.probes.measuring import BusyError, disturbed_since, measuring
+from kongming.profiling.events import Event
+from kongming.records import moments
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Run, Signature
+from tests import builders
 from tests.conftest import ROOT
 
 CPU = min(os.sched_getaffinity(0))
@@ -185,3 +191,29 @@ def test_a_fingerprint_taken_anyway_says_who_measured_meanwhile(
     assert result.exit_code == 0, result.output
     warnings = json.loads(result.stdout)["warnings"]
     assert any(f"measured on CPU {CPU} meanwhile" in text for text in warnings)
+
+
+def test_a_run_of_a_campaign_says_who_measured_meanwhile(locks: Path) -> None:
+    class Recorder:
+        def __init__(self) -> None:
+            self.runs: list[Run] = []
+
+        def add_run(self, run: Run) -> None:
+            self.runs.append(run)
+
+        def add_fingerprint(self, fingerprint: Fingerprint, purpose: str = "") -> None: ...
+
+        def add_signature(self, signature: Signature) -> None: ...
+
+    def events() -> Iterator[Event]:
+        yield builders.run("gz", 1.0, started_at=moments.now())
+        with held(locks, CPU), measuring("kongming profile", (CPU,), anyway=True):
+            yield builders.run("gz", 1.0, started_at=moments.now())
+
+    recorder = Recorder()
+    undisturbed, disturbed = drive(events(), recorder)
+    assert recorder.runs == [undisturbed, disturbed]
+    assert not undisturbed.disturbed
+    assert not undisturbed.warnings
+    assert disturbed.disturbed
+    assert f"measured on CPU {CPU} meanwhile" in str(disturbed.warnings)

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 
 from kongming.records.judgement import Judgement, Reason, ReasonCode
-from kongming.records.judging import DISTURBED, judge, learned_from, spread, without_spoiled
-from kongming.records.run import CUT_OFF, Run, Usage
+from kongming.records.judging import judge, learned_from, spread, without_spoiled
+from kongming.records.run import CUT_OFF, DISTURBED, Run, Usage
 from tests import builders
 
 
@@ -92,10 +92,23 @@ def test_a_load_is_felt_where_the_run_under_it_was_cut_off() -> None:
 
 
 def test_what_was_measured_together_with_something_else_is_not_trusted() -> None:
-    warning = f"another measured on CPU 0 {DISTURBED}"
-    runs = [solo(1.0, warnings=(warning,)), solo(1.01, warnings=(warning,)), solo(1.02)]
+    runs = [
+        solo(1.0, passive={DISTURBED: 1.0}),
+        solo(1.01, passive={DISTURBED: 1.0}),
+        solo(1.02),
+    ]
     assert judge(runs).verdict == "spoiled"
     assert judge([*runs, solo(1.0), solo(1.0)]).verdict == "usable"
+
+
+def test_documents_without_the_signal_say_by_a_warning_that_a_run_was_disturbed() -> None:
+    run = solo(1.0, warnings=("kongming profile (process 7) measured on CPU 0 meanwhile.",))
+    assert not run.disturbed
+    read = Run.from_dict(run.to_dict())
+    assert read.disturbed
+    assert Run.from_dict(read.to_dict()) == read
+    other = solo(1.0, warnings=("The page cache was emptied meanwhile.",))
+    assert not Run.from_dict(other.to_dict()).disturbed
 
 
 def test_without_a_run_alone_there_is_no_profile() -> None:
@@ -106,7 +119,7 @@ def test_without_a_run_alone_there_is_no_profile() -> None:
 
 def test_the_worst_reason_comes_first_and_gives_the_verdict() -> None:
     """Here a profile of two runs alone, half of which were measured next to another program."""
-    disturbed = solo(1.0, warnings=(f"another measured on CPU 0 {DISTURBED}",))
+    disturbed = solo(1.0, passive={DISTURBED: 1.0})
     verdict = judge([disturbed, solo(1.3)])
     assert [reason.verdict for reason in verdict.reasons] == ["spoiled", "usable", "usable"]
     assert [reason.code for reason in verdict.reasons] == [
