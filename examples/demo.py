@@ -78,28 +78,32 @@ def placement_here() -> str:
 
 def compare(kongming: Kongming, placement: str) -> list[dict[str, Any]]:
     """Each ordered pair: measured, predicted by the chosen model and by the mean."""
+    place = ["--placement", placement]
+    folder = ["--dir", str(kongming.folder)]
+    seen = kongming.json("corun", *APPS, *place, "--repeats", REPEATS, *folder)
+    plain = {
+        (each["app"], each["neighbours"][0]["app"]): each["slowdown"]["median"]
+        for pair in combinations(APPS, 2)
+        for each in kongming.json("pair", *pair, *place, "--model", "MEAN")["predictions"]
+    }
     rows = []
-    for first, second in combinations(APPS, 2):
-        place = ["--placement", placement]
-        seen = kongming.json(
-            "corun", first, second, *place, "--repeats", REPEATS, "--dir", str(kongming.folder)
+    for predicted in seen["predictions"]:
+        app, neighbour = predicted["app"], predicted["measured"]["neighbour"]
+        measured = predicted["measured"]["slowdown"]
+        of_mean = plain[app, neighbour]
+        rows.append(
+            {
+                "pair": f"{app} next to {neighbour}",
+                "model": predicted["model"],
+                "predicted": predicted["slowdown"]["median"],
+                "interval": (predicted["slowdown"]["lower"], predicted["slowdown"]["upper"]),
+                "measured": measured,
+                "error": predicted["error_pct"],
+                "mean_error": 100 * abs(of_mean - measured) / measured,
+                "solo_error": 100 * abs(1.0 - measured) / measured,
+                "floor": predicted["noise_floor_pct"],
+            }
         )
-        mean = kongming.json("pair", first, second, *place, "--model", "MEAN")
-        for predicted, plain in zip(seen["predictions"], mean["predictions"], strict=True):
-            measured = predicted["measured"]["slowdown"]
-            rows.append(
-                {
-                    "pair": f"{predicted['app']} next to {predicted['measured']['neighbour']}",
-                    "model": predicted["model"],
-                    "predicted": predicted["slowdown"]["median"],
-                    "interval": (predicted["slowdown"]["lower"], predicted["slowdown"]["upper"]),
-                    "measured": measured,
-                    "error": predicted["error_pct"],
-                    "mean_error": 100 * abs(plain["slowdown"]["median"] - measured) / measured,
-                    "solo_error": 100 * abs(1.0 - measured) / measured,
-                    "floor": predicted["noise_floor_pct"],
-                }
-            )
     return rows
 
 

@@ -87,6 +87,24 @@ def test_a_program_colocated_with_itself(mine: Profiled) -> None:
     assert [run["neighbours"] for run in runs] == [["count"]]
 
 
+def test_of_three_programs_every_pair_is_run(mine: Profiled) -> None:
+    report = mine.json("corun", "count", "lines", "rate", "--repeats", "1")
+    pairs = [(each["app"], each["neighbour"]) for each in report["measured"]]
+    assert pairs == [
+        *[("count", "lines"), ("lines", "count")],
+        *[("count", "rate"), ("rate", "count")],
+        *[("lines", "rate"), ("rate", "lines")],
+    ]
+    assert [(each["app"], each["neighbours"][0]["app"]) for each in report["predictions"]] == pairs
+    assert all(each["runs"] == 1 and each["slowdown"] > 0 for each in report["measured"])
+    # One campaign: the solo runs of a program serve all of its pairs.
+    solo = {(each["app"], each["solo_s"]) for each in report["measured"]}
+    assert len(solo) == 3
+    (campaign,) = {run["campaign"] for run in mine.json("runs", "--kind", "corun")["runs"]}
+    runs = [run for run in mine.json("runs")["runs"] if run["campaign"] == campaign]
+    assert len(runs) == len(pairs) + 3
+
+
 def test_an_unknown_name_gets_the_nearest_suggested(profiled: Profiled) -> None:
     done = profiled.run("corun", "count", "rates")
     assert done.returncode == 2
@@ -103,6 +121,18 @@ def test_wrong_options_are_refused(profiled: Profiled, option: tuple[str, str]) 
     assert done.returncode == 2
     assert option[1] in done.stderr
     assert profiled.json("runs", "--kind", "corun")["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"), [(("count",), "two applications"), (("count", "rate", "count"), "once")]
+)
+def test_programs_that_are_no_pairs_are_refused(
+    profiled: Profiled, names: tuple[str, ...], reason: str
+) -> None:
+    refused = profiled.run("corun", *names)
+    assert refused.returncode == 2
+    assert reason in refused.stderr
+    assert "count" in refused.stderr
 
 
 def test_a_neighbour_that_fails_is_reported(

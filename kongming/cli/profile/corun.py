@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 @click.command(
     "corun",
     short_help="Run two applications together, and compare with the prediction.",
-    epilog=examples("kongming corun xz redis", "kongming corun xz redis --repeats 5 --json"),
+    epilog=examples(
+        "kongming corun xz redis",
+        "kongming corun xz redis --repeats 5 --json",
+        "kongming corun xz redis nginx",
+    ),
 )
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("names", metavar="A B...", nargs=-1, required=True)
 @options.placement_option
 @click.option(
     "--repeats", type=int, default=2, show_default=True, help="Number of co-runs in each direction."
@@ -50,8 +54,7 @@ if TYPE_CHECKING:
 @options.wide_option
 @options.json_option
 def command(
-    first: str,
-    second: str,
+    names: tuple[str, ...],
     placement: str,
     repeats: int,
     file: Path | None,
@@ -64,6 +67,7 @@ def command(
 ) -> int:
     """Time A while B runs in a loop, and B while A does; print predicted and measured slowdowns.
 
+    Of more than two applications every pair is run, in one campaign that shares their solo runs.
     The neighbour is warmed up first, and the run starts at a random phase of it. Solo runs are
     interleaved, so that the slowdown is over a solo time of the same minutes. Without a trained
     model only the measurement is printed.
@@ -86,15 +90,14 @@ def command(
         check_model(model)
     if repeats < 1:
         raise InputError("is out of range.", field="repeats", value=repeats, allowed="1 or more")
+    pairs = pairs_among(names)
     # Without a file the store has the applications: it must be there.
     with Store.open(store_url, create=file is not None, write=True) as store:
-        apps = applications(store, [first, second], file)
+        apps = applications(store, list(names), file)
         node = measured_node(placement, [app.cpus for app in apps.values()])
         for app in apps.values():
             choose(node, placement, app.cpus)
         io_dir = work_folder(directory)
-        ordered = [(first, second), (second, first)]
-        pairs = ordered if first != second else ordered[:1]
         store.put_node(node)
         events = corun(
             pairs,
@@ -108,8 +111,8 @@ def command(
             seed=seed_of(seed),
             campaign=f"corun-{uuid.uuid4().hex[:12]}",
         )
-        title = f"{first} next to {second}, {placement}"
-        view = CampaignView(sorted(apps), title)
+        together = " next to " if len(names) == 2 else ", "
+        view = CampaignView(sorted(apps), f"{together.join(names)}, {placement}")
         with measuring("kongming corun", anyway=anyway), view:
             runs = drive(events, store, view.see)
         predictions = [_predicted(store, a, b, placement, model) for a, b in pairs]
@@ -123,6 +126,40 @@ def command(
         reasons = sorted({run.error for run in runs if run.error})
         raise MeasurementError("A co-run failed: " + "; ".join(reasons))
     return 1 if view.failed else 0
+
+
+def pairs_among(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return both orders of each pair of applications, or the one of an application and itself.
+
+    Raises InputError for fewer than two names, and for a repeated one among more than two.
+    """
+    from kongming.records.errors import InputError
+
+    if len(names) < 2:
+        raise InputError(
+            "is an application without a neighbour.",
+            field="A B...",
+            value=names[0],
+            allowed="two applications or more",
+        )
+    if len(names) == 2 and names[0] == names[1]:
+        return [(names[0], names[1])]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise InputError(
+            "is there more than once.",
+            field="A B...",
+            value=repeated,
+            allowed=f"each application once; 'kongming corun {repeated} {repeated}' runs it next "
+            "to itself",
+        )
+    # The two orders of a pair stand next to one another.
+    return [
+        pair
+        for at, first in enumerate(names)
+        for second in names[at + 1 :]
+        for pair in ((first, second), (second, first))
+    ]
 
 
 def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
