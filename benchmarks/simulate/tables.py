@@ -13,7 +13,7 @@ import csv
 import sys
 from itertools import permutations
 
-from kongming.campaigns.study_inputs import STORE, Source, beliefs_for, pairs_of
+from kongming.cli.simulate.study_inputs import STORE, Source, beliefs_for, pairs_of
 from kongming.evaluate.predicted_pairs import Scale, measured_pairs
 from kongming.records.errors import KongmingError
 from kongming.records.fingerprint import PLACEMENTS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kongming.campaigns.stored_profiles import taught_runs
-from kongming.campaigns.study_inputs import STORE, Source, pairs_of
+from kongming.cli.simulate.study_inputs import STORE, Source, pairs_of
 from kongming.records.errors import UntrainedError
 from kongming.records.run import Run
 from kongming.store import Reported, Store

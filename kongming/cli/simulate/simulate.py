@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kongming.campaigns.study_inputs import STORE, Source
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.float_range import FloatRange
 from kongming.cli.shares import Share
+from kongming.cli.simulate.study_inputs import STORE, Source
 from kongming.quantities import DECIMAL_MARK, parse_share, with_point
 from kongming.records.fingerprint import PLACEMENTS
 
@@ -250,8 +250,8 @@ def command(
     Each policy is compared with random placement and with an oracle that knows every measured
     slowdown. The same seed gives the same numbers on every machine.
     """
-    from kongming.campaigns.study_inputs import beliefs_for, pairs_of
     from kongming.cli.extras import require
+    from kongming.cli.simulate.study_inputs import beliefs_for, pairs_of
     from kongming.missing_file import unwritable
     from kongming.records.errors import InputError
 
