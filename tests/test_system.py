@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import system
+from tests import system, warm_start
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,7 +17,8 @@ def test_the_last_line_is_what_was_left_out(tmp_path: Path) -> None:
     file.write_text("import pytest\n\ndef test_it() -> None:\n    pytest.skip('not here')\n")
     options = [f"--rootdir={tmp_path}", "-ra", "-p", "no:cacheprovider", "-p", "tests.conftest"]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = os.environ | {"PATH": "/nonexistent", "PYTHONPATH": path}
+    # It starts no program of ours: nothing has to be imported for that.
+    environment = os.environ | {"PATH": "/nonexistent", "PYTHONPATH": path, warm_start.COLD: "1"}
     for name in (system.REQUIRE, *(n for n in environment if n.startswith("PYTEST_"))):
         environment.pop(name, None)
     done = subprocess.run(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kongming.cli.profile.corun import pairs_among
 from tests.campaigns.conftest import Profiled
 from tests.conftest import Kongming
 
@@ -87,6 +88,7 @@ def test_a_program_colocated_with_itself(mine: Profiled) -> None:
     assert [run["neighbours"] for run in runs] == [["count"]]
 
 
+@pytest.mark.thorough
 def test_of_three_programs_every_pair_is_run(mine: Profiled) -> None:
     report = mine.json("corun", "count", "lines", "rate", "--repeats", "1")
     pairs = [(each["app"], each["neighbour"]) for each in report["measured"]]
@@ -121,6 +123,14 @@ def test_wrong_options_are_refused(profiled: Profiled, option: tuple[str, str]) 
     assert done.returncode == 2
     assert option[1] in done.stderr
     assert profiled.json("runs", "--kind", "corun")["total"] == 0
+
+
+def test_pairs_stand_in_both_orders_next_to_each_other() -> None:
+    assert pairs_among(["a", "b"]) == [("a", "b"), ("b", "a")]
+    assert pairs_among(["a", "a"]) == [("a", "a")]
+    of_three = pairs_among(["c", "a", "b"])
+    assert of_three[::2] == [("c", "a"), ("c", "b"), ("a", "b")]
+    assert of_three[1::2] == [(b, a) for a, b in of_three[::2]]
 
 
 @pytest.mark.parametrize(
