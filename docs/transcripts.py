@@ -26,6 +26,7 @@ COLUMNS = 104
 ELLIPSIS = "..."
 END = "(end)"
 """As the last line of a range: to the end of the output."""
+PASTED = "sh"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Transcript:
 
     ``keep`` are patterns of ranges of lines, ``(first, last)`` searched in order; without any the
     complete output is shown. ``measures`` says that the output depends on this machine, and
-    ``statuses`` are those that the command may exit with.
+    ``statuses`` are those that the command may exit with. The command PASTED is the page's first
+    block, pasted into a shell, which prints each line before it runs it.
     """
 
     name: str
@@ -81,6 +83,13 @@ TRANSCRIPTS = (
         statuses=(0, 4),
     ),
     Transcript(
+        "scale",
+        "docs/scale.md",
+        PASTED,
+        keep=((r"^\$ kongming scale predict", END),),
+        measures=True,
+    ),
+    Transcript(
         "scale-fit",
         "docs/scale.md",
         "kongming scale fit benchmarks/scale/tables/sort.csv",
@@ -111,12 +120,16 @@ def record(transcript: Transcript) -> str:
         RuntimeError: the command failed, or a range of lines is not in what it printed.
     """
     words = shlex.split(transcript.command)
+    pasted = transcript.command == PASTED
+    if pasted:
+        words += ["-exc", _first_block(transcript)]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [_program(words[0]), *words[1:]],
             cwd=ROOT if words[0] == "make" else _with_recordings(Path(folder)),
             env=os.environ
-            | {"COLUMNS": str(COLUMNS), "KONGMING_STORE": f"sqlite:///{folder}/store.db"},
+            | {"COLUMNS": str(COLUMNS), "KONGMING_STORE": f"sqlite:///{folder}/store.db"}
+            | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PS4": "$ "},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if transcript.measures else None,
             text=True,
@@ -125,8 +138,16 @@ def record(transcript: Transcript) -> str:
     if done.returncode not in transcript.statuses:
         raise RuntimeError(f"{transcript.command}: status {done.returncode}\n{done.stdout}")
     lines = [line.rstrip() for line in done.stdout.strip("\n").split("\n")]
-    shown = "\n".join([*_command_lines(transcript.command), *_shown_lines(lines, transcript)])
+    typed = [] if pasted else _command_lines(transcript.command)
+    shown = "\n".join([*typed, *_shown_lines(lines, transcript)]).lstrip("\n")
     return re.sub(r"\n{3,}", "\n\n", shown).rstrip("\n")
+
+
+def _first_block(transcript: Transcript) -> str:
+    block = re.search(r"^```\n(.*?)\n```", (ROOT / transcript.page).read_text(), re.DOTALL | re.M)
+    if block is None:
+        raise RuntimeError(f"{transcript.name}: {transcript.page} has no block")
+    return block[1]
 
 
 def _program(word: str) -> str:
@@ -162,7 +183,8 @@ def _shown_lines(lines: Sequence[str], transcript: Transcript) -> Iterable[str]:
     for first, last in transcript.keep:
         begin = _find(lines, first, position, transcript)
         end = len(lines) - 1 if last == END else _find(lines, last, begin, transcript)
-        yield ELLIPSIS if any(lines[position:begin]) else ""
+        if position or transcript.command != PASTED:
+            yield ELLIPSIS if any(lines[position:begin]) else ""
         yield from lines[begin : end + 1]
         position = end + 1
     if any(lines[position:]):
