@@ -28,14 +28,14 @@ WAITS = 0.2
 LEAST_RUNS = 3
 """Minimum number of runs next to an inducer at full duty: fewer prove no effect."""
 
-_NO_DEVICE = frozenset({"compute", "cache", "memory", "os"})
+NO_DEVICE = frozenset({"compute", "cache", "memory", "os"})
 """Families whose inducers keep their CPU busy and press on no device."""
 
 
 def keeps_awake(run: Run) -> bool:
     """Return whether the run's load keeps its CPU awake and presses on no device."""
     return bool(run.levels) and all(
-        level.intensity == 1.0 and level.family in _NO_DEVICE for level in run.levels
+        level.intensity == 1.0 and level.family in NO_DEVICE for level in run.levels
     )
 
 

@@ -26,11 +26,11 @@ from kongming.sealed_document import DocumentKind, finite, positive
 
 __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
-_KIND = DocumentKind("kongming-model", 5, "model document", "train it again", "kongming train")
+_KIND = DocumentKind("kongming-model", 6, "model document", "train it again", "kongming train")
 """Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 3 what each
 model is not clearly better than; 4 the verdict on its ``profile``; 5 the ``posterior`` of a
-consensus, without which nothing is taken to be left open. Earlier ones are read as they are; any
-may lack ``repeats``, ``disagreements`` and ``worst``."""
+consensus, without which nothing is taken to be left open; 6 its ``presence``. Earlier ones are read
+as they are; any may lack ``repeats``, ``disagreements`` and ``worst``."""
 
 _FORMER_CEILING = math.log(10.0)
 """What the upper bound lies above ``worst`` in a document without it."""
@@ -253,21 +253,25 @@ def _repeats(document: Mapping[str, Any], noise: float, solo_runs: int) -> Varia
 @dataclass(frozen=True, eq=False, slots=True)
 class _Stack:
     """Several models: the weighted mean of their log slowdowns, or without weights their
-    consensus, with the posterior of the runs that they were trained on."""
+    consensus, with the posterior of the runs that they were trained on, and the log slowdown that
+    is usual next to a neighbour (``kongming.learning.presence``)."""
 
     members: tuple[FrozenModel, ...]
     weights: Floats | None
     posterior: Posterior = NOTHING_OPEN
+    presence: float = 0.0
 
     def log_slowdown(self, moved: Floats) -> Floats:
         """Return (n,) as ``FrozenModel.log_slowdown``."""
         return self.combined(self.each(moved), moved)
 
-    def combined(self, logs: Floats, moved: Floats) -> Floats:
-        """Return (n,) from the members' log slowdowns (n, k) of ``moved`` (n, p)."""
+    def combined(self, logs: Floats, moved: Floats, awake: Floats | float = math.nan) -> Floats:
+        """Return (n,) from the members' log slowdowns (n, k) of ``moved`` (n, p), next to
+        neighbours that are awake for a share (n,) of the time; NaN without any."""
         if self.weights is not None:
             return logs @ self.weights
-        return consensus(logs, self.unknown(moved))
+        usual = self.presence * np.nan_to_num(awake) if self.presence else 0.0
+        return consensus(logs, self.unknown(moved), usual)
 
     def unknown(self, moved: Floats) -> Floats:
         """Return (n,): the variance that the training runs leave open of ``moved`` (n, p)."""
@@ -301,7 +305,10 @@ def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel], colum
             raise ValueError("members")
         known = document.get("posterior")
         posterior = NOTHING_OPEN if known is None else thawed(known, columns)
-        return _Stack(tuple(models[name] for name in names), None, posterior)
+        presence = finite(document.get("presence", 0.0))
+        if presence < 0.0:
+            raise ValueError("presence")
+        return _Stack(tuple(models[name] for name in names), None, posterior, presence)
     weights = np.array([finite(document["members"][name]) for name in names])
     if not names or min(weights) < 0.0 or not math.isclose(float(weights.sum()), 1.0):
         raise ValueError("members")

@@ -74,7 +74,7 @@ class Scorer:
         outside = np.asarray((beyond | (rows < self.log_floor)).any(axis=1))
         inside = np.minimum(rows, self.log_edge) - self.log_idle
         limit = self._limit(inside)
-        predicted, error, at_edge = self._predicted(inside, moved)
+        predicted, error, at_edge = self._predicted(inside, moved, awake)
         if self.frozen.open_ended:
             at_edge |= self._unknown(predicted, error)
         return Scores(
@@ -94,18 +94,20 @@ class Scorer:
             return scores.log_slowdown, scores.at_least
         beyond = rows > self.log_edge
         inside = np.minimum(rows, self.log_edge) - self.log_idle
-        predicted, at_edge, _ = self._edged(inside)
+        predicted, at_edge, _ = self._edged(inside, awake)
         if predicted.max() > self.frozen.worst:
             predicted = np.minimum(predicted, self._limit(inside))
         if beyond.any():
             at_edge = at_edge | (beyond & self.used).any(axis=1)
         return with_awake_factor(predicted, self.variant.awake, awake), at_edge
 
-    def _predicted(self, inside: Floats, moved: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def _predicted(
+        self, inside: Floats, moved: Floats, awake: Floats
+    ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """(n,) log slowdowns; (n,) the standard deviation of each: how far the variant's members
         disagree, or a share of the environment's severity where none could; and (n,) whether the
         model, or half of its members, are at their upper bound."""
-        predicted, at_edge, each = self._edged(inside)
+        predicted, at_edge, each = self._edged(inside, awake)
         members = self.variant.members
         if members is None:
             severity = intervals.severity_of(moved, self.variant.spread)
@@ -114,7 +116,9 @@ class Scorer:
             each = members.each(inside)
         return predicted, np.asarray(each.std(axis=1, ddof=1), dtype=np.float64), at_edge
 
-    def _edged(self, inside: Floats) -> tuple[Floats, NDArray[np.bool_], Floats | None]:
+    def _edged(
+        self, inside: Floats, awake: Floats
+    ) -> tuple[Floats, NDArray[np.bool_], Floats | None]:
         """The first and the last of ``_predicted``, and (n, members) what the members say if these
         are the model."""
         members, bound = self.variant.members, self.frozen.bounds[1]
@@ -122,7 +126,7 @@ class Scorer:
             predicted = self.frozen.log_slowdown(inside)
             return predicted, np.asarray(predicted >= bound), None
         each = members.each(inside)
-        predicted = spaces.bounded(members.combined(each, inside), self.frozen.bounds)
+        predicted = spaces.bounded(members.combined(each, inside, awake), self.frozen.bounds)
         return predicted, np.asarray(2 * (each >= bound).sum(axis=1) >= each.shape[1]), each
 
     def _unknown(self, predicted: Floats, error: Floats) -> NDArray[np.bool_]:

@@ -19,6 +19,7 @@ from kongming.learning.coupling import typical
 from kongming.learning.dataset import Dataset
 from kongming.learning.fitting import Fitted, fit
 from kongming.learning.posterior import Posterior
+from kongming.learning.presence import presence
 from kongming.learning.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
 from kongming.learning.repeat_noise import repeat_variance
 from kongming.learning.stacking import disagreement, posterior, stacked
@@ -171,7 +172,8 @@ def _train_variant(
         models[kind.name] = _model(kind, fitted, data, validations[kind.name]) | judged[kind.name]
     if stack is not None:
         members_of = {name: models[name] for name in members}
-        models[STACK] = _stack(members_of, posterior(data)) | judged[STACK]
+        usual = presence(data.y, data.groups, data.placement)
+        models[STACK] = _stack(members_of, posterior(data), usual) | judged[STACK]
     repeats = repeat_variance(data.levels, _about_all(data))
     return {
         "columns": list(data.columns),
@@ -205,7 +207,9 @@ def _model(kind: Kind, fitted: Fitted, data: Dataset, validation: Validation) ->
     }
 
 
-def _stack(members: Mapping[str, Mapping[str, Any]], known: Posterior) -> dict[str, Any]:
+def _stack(
+    members: Mapping[str, Mapping[str, Any]], known: Posterior, usual: float
+) -> dict[str, Any]:
     """Return the stack as a model; its members are in the same variant."""
     models = list(members.values())
     return {
@@ -219,6 +223,7 @@ def _stack(members: Mapping[str, Mapping[str, Any]], known: Posterior) -> dict[s
             "type": "consensus",
             "members": list(members),
             "posterior": known.freeze(),
+            "presence": usual,
         },
         "weights": {
             column: float(np.mean([model["weights"][column] for model in models]))

@@ -18,6 +18,7 @@ from kongming.engine import scoring
 from kongming.engine.columns import Columns
 from kongming.learning import model_file as persist
 from kongming.learning import model_names, predict
+from kongming.learning.presence import MOST
 from kongming.learning.readings import VariantName
 from kongming.learning.training import train_application
 from kongming.records.errors import (
@@ -260,9 +261,15 @@ def neighbours(loads: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
 
 def test_one_neighbour_is_its_signature(chaser: persist.ModelFile) -> None:
     company = neighbours({"stream": {"memory": 0.5}})
+    times = company["stream"][0].fingerprint.times()
+    for model in ("NNLOG", "RIDGE", "CART"):
+        prediction = predict.predict_colocated(chaser, company, model=model)
+        seen = predict.predict_environment(chaser, times, model=model)
+        assert prediction.runtime_s == seen.runtime_s
+    # What is not known of a neighbour's pressure is the usual; of an environment it is nothing.
     prediction = predict.predict_colocated(chaser, company)
-    seen = predict.predict_environment(chaser, company["stream"][0].fingerprint.times())
-    assert prediction.runtime_s == seen.runtime_s
+    seen = predict.predict_environment(chaser, times)
+    assert 1.0 <= prediction.runtime_s.median / seen.runtime_s.median < math.exp(MOST)
 
 
 def test_more_neighbours_slow_more(chaser: persist.ModelFile) -> None:
