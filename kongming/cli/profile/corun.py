@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 @click.command(
     "corun",
     short_help="Run two applications together, and compare with the prediction.",
-    epilog=examples(
-        "kongming corun xz redis",
-        "kongming corun xz redis --repeats 5 --json",
-        "kongming corun xz redis nginx",
-    ),
+    epilog=examples("kongming corun xz redis --repeats 5", "kongming corun xz redis nginx --json"),
 )
 @click.argument("names", metavar="A B...", nargs=-1, required=True)
 @options.placement_option
