@@ -330,7 +330,8 @@ class Catalog:
         return flat
 
     def _mean_awake(self, suite: int) -> float:
-        """0 where no signature is known: nothing is faster without evidence."""
+        """0 where no signature is known: without evidence nobody makes others faster, or slower by
+        presence."""
         known = [pressure.awake for pressure in self._known(suite)]
         return math.fsum(known) / len(known) if known else 0.0
 

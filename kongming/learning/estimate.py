@@ -22,13 +22,16 @@ from kongming.learning.readings import (
     variant_columns,
 )
 from kongming.learning.scorer import Scorer, choose, scorer_of
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 from kongming.records.errors import ExtrapolationError
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.prediction import Interval, Prediction
 
 Times = Mapping[str, float]
 """Seconds per operation by surrogate."""
+
+_WORTH_A_NOTE = 0.005
+"""Least log slowdown by presence that is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,16 @@ def prediction_of(
     if file.profile is not None and (remark := file.profile.remark(file.app)) is not None:
         warnings.append(remark)
     moved = answer.row - answer.scorer.log_idle
+    near = 0.0 if math.isnan(options.awake) else frozen.presence * options.awake
+    if near >= _WORTH_A_NOTE:
+        notes += (
+            f"Any neighbour slows {file.app} by {per_cent(100.0 * math.expm1(near))}, whatever its "
+            "readings show: that is included.",
+        )
+    families = drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families)
+    if near > 0.0 and float(frozen.log_slowdown(moved[None, :])[0]) < near:
+        # Shares of what readings show would pass for shares of all of it.
+        families = ()
     return Prediction(
         app=file.app,
         model=frozen.name,
@@ -191,7 +204,7 @@ def prediction_of(
         runtime_s=runtime_of(file, answer.interval),
         slowdown=answer.interval,
         extrapolating=far.outside,
-        drivers=drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families),
+        drivers=families,
         not_better_than=frozen.not_better_than or (),
         profile=file.profile,
         warnings=tuple(warnings),

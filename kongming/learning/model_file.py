@@ -73,6 +73,11 @@ class FrozenModel:
     selection: Selection | None = None
 
     @property
+    def presence(self) -> float:
+        """Return the log slowdown, 0 or more, that any neighbour adds."""
+        return self.predictor.presence if isinstance(self.predictor, _Stack) else 0.0
+
+    @property
     def open_ended(self) -> bool:
         """Return whether ``worst`` is a lower bound: of training runs that were ended before their
         program was. Only then is there no room above it (``spaces.credible_bounds``)."""
@@ -254,7 +259,7 @@ def _repeats(document: Mapping[str, Any], noise: float, solo_runs: int) -> Varia
 class _Stack:
     """Several models: the weighted mean of their log slowdowns, or without weights their
     consensus, with the posterior of the runs that they were trained on, and the log slowdown that
-    is usual next to a neighbour (``kongming.learning.presence``)."""
+    any neighbour adds to it (``kongming.learning.presence``)."""
 
     members: tuple[FrozenModel, ...]
     weights: Floats | None
@@ -265,13 +270,11 @@ class _Stack:
         """Return (n,) as ``FrozenModel.log_slowdown``."""
         return self.combined(self.each(moved), moved)
 
-    def combined(self, logs: Floats, moved: Floats, awake: Floats | float = math.nan) -> Floats:
-        """Return (n,) from the members' log slowdowns (n, k) of ``moved`` (n, p), next to
-        neighbours that are awake for a share (n,) of the time; NaN without any."""
+    def combined(self, logs: Floats, moved: Floats) -> Floats:
+        """Return (n,) from the members' log slowdowns (n, k) of ``moved`` (n, p)."""
         if self.weights is not None:
             return logs @ self.weights
-        usual = self.presence * np.nan_to_num(awake) if self.presence else 0.0
-        return consensus(logs, self.unknown(moved), usual)
+        return consensus(logs, self.unknown(moved))
 
     def unknown(self, moved: Floats) -> Floats:
         """Return (n,): the variance that the training runs leave open of ``moved`` (n, p)."""

@@ -2,11 +2,11 @@
 
 Next to others programs take a few per cent longer than surrogates account for: clocks are lower,
 and hosts share what a guest does not see. The members of a consensus cannot learn that from
-readings, and shrinkage by what is not known takes off the rest of it. So what is not known of a
-neighbour is taken to be the usual instead of nothing: a share of the median slowdown of the
-program's own runs under inducers that press on no device, shrunk by its own variance, and a few per
-cent at most, since more than that is the work of a resource and has to be shown by readings. A
-program that no such load slowed is predicted as before, and so is one without a neighbour.
+readings, and shrinkage by what is not known takes off the rest of it. So a share of the median
+slowdown of the program's own runs next to programs, and under inducers that press on no device, is
+added next to a neighbour. It is shrunk by its own variance, and a few per cent at most: more than
+that is the work of a resource, and has to be shown by readings. A program that no such load slowed
+is predicted as before, and so is one without a neighbour.
 
 Not where a core is shared: there readings show every neighbour that computes.
 """
@@ -21,8 +21,8 @@ from kongming.arrays import Floats
 from kongming.learning.awake import NO_DEVICE
 from kongming.learning.columns import shrunk_median
 
-SHARE = 0.5
-"""What a neighbour slows a program, over what inducers do that run for that alone."""
+SHARE = 1.0 / 3.0
+"""What a neighbour slows a program beyond what readings show, over the median under loads."""
 
 MOST = 0.03
 """Greatest log slowdown by presence. Both were chosen on recordings (docs/models.md)."""
@@ -34,8 +34,8 @@ _NEIGHBOUR = "neighbour:"
 
 
 def presence(logs: Floats, groups: Sequence[frozenset[str]], placement: str) -> float:
-    """Return the log slowdown, 0 or more, next to a neighbour that never sleeps and of whose
-    pressure nothing is known.
+    """Return the log slowdown, 0 or more, that a neighbour that never sleeps adds to what its
+    readings show.
 
     ``logs`` (n,) are the log slowdowns of training runs, ``groups`` (n) the families of the load of
     each, ``neighbour:NAME`` for a program; empty of solo runs.

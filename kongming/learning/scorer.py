@@ -66,6 +66,12 @@ class Scorer:
     margins: Floats
     tails: dict[tuple[float, Variance], intervals.Tails] = field(default_factory=dict)
 
+    @property
+    def neighbour(self) -> float:
+        """The log slowdown next to a neighbour that never sleeps, besides its pressure: of a
+        program that waits less (``awake``), of others more (``presence``)."""
+        return self.variant.awake + self.frozen.presence
+
     def score(self, rows: Floats, awake: Floats) -> Scores:
         """Score ``rows`` (n, p), without a missing reading; ``awake`` (n,) is the share of time in
         which neighbours keep a CPU awake, NaN without any (``awake.with_awake_factor``)."""
@@ -74,11 +80,11 @@ class Scorer:
         outside = np.asarray((beyond | (rows < self.log_floor)).any(axis=1))
         inside = np.minimum(rows, self.log_edge) - self.log_idle
         limit = self._limit(inside)
-        predicted, error, at_edge = self._predicted(inside, moved, awake)
+        predicted, error, at_edge = self._predicted(inside, moved)
         if self.frozen.open_ended:
             at_edge |= self._unknown(predicted, error)
         return Scores(
-            with_awake_factor(np.minimum(predicted, limit), self.variant.awake, awake),
+            with_awake_factor(np.minimum(predicted, limit), self.neighbour, awake),
             error,
             outside,
             limit,
@@ -94,20 +100,18 @@ class Scorer:
             return scores.log_slowdown, scores.at_least
         beyond = rows > self.log_edge
         inside = np.minimum(rows, self.log_edge) - self.log_idle
-        predicted, at_edge, _ = self._edged(inside, awake)
+        predicted, at_edge, _ = self._edged(inside)
         if predicted.max() > self.frozen.worst:
             predicted = np.minimum(predicted, self._limit(inside))
         if beyond.any():
             at_edge = at_edge | (beyond & self.used).any(axis=1)
-        return with_awake_factor(predicted, self.variant.awake, awake), at_edge
+        return with_awake_factor(predicted, self.neighbour, awake), at_edge
 
-    def _predicted(
-        self, inside: Floats, moved: Floats, awake: Floats
-    ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def _predicted(self, inside: Floats, moved: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """(n,) log slowdowns; (n,) the standard deviation of each: how far the variant's members
         disagree, or a share of the environment's severity where none could; and (n,) whether the
         model, or half of its members, are at their upper bound."""
-        predicted, at_edge, each = self._edged(inside, awake)
+        predicted, at_edge, each = self._edged(inside)
         members = self.variant.members
         if members is None:
             severity = intervals.severity_of(moved, self.variant.spread)
@@ -116,9 +120,7 @@ class Scorer:
             each = members.each(inside)
         return predicted, np.asarray(each.std(axis=1, ddof=1), dtype=np.float64), at_edge
 
-    def _edged(
-        self, inside: Floats, awake: Floats
-    ) -> tuple[Floats, NDArray[np.bool_], Floats | None]:
+    def _edged(self, inside: Floats) -> tuple[Floats, NDArray[np.bool_], Floats | None]:
         """The first and the last of ``_predicted``, and (n, members) what the members say if these
         are the model."""
         members, bound = self.variant.members, self.frozen.bounds[1]
@@ -126,7 +128,7 @@ class Scorer:
             predicted = self.frozen.log_slowdown(inside)
             return predicted, np.asarray(predicted >= bound), None
         each = members.each(inside)
-        predicted = spaces.bounded(members.combined(each, inside, awake), self.frozen.bounds)
+        predicted = spaces.bounded(members.combined(each, inside), self.frozen.bounds)
         return predicted, np.asarray(2 * (each >= bound).sum(axis=1) >= each.shape[1]), each
 
     def _unknown(self, predicted: Floats, error: Floats) -> NDArray[np.bool_]:

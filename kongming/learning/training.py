@@ -172,8 +172,8 @@ def _train_variant(
         models[kind.name] = _model(kind, fitted, data, validations[kind.name]) | judged[kind.name]
     if stack is not None:
         members_of = {name: models[name] for name in members}
-        usual = presence(data.y, data.groups, data.placement)
-        models[STACK] = _stack(members_of, posterior(data), usual) | judged[STACK]
+        near = presence(data.y, data.groups, data.placement)
+        models[STACK] = _stack(members_of, posterior(data), near) | judged[STACK]
     repeats = repeat_variance(data.levels, _about_all(data))
     return {
         "columns": list(data.columns),
@@ -208,7 +208,7 @@ def _model(kind: Kind, fitted: Fitted, data: Dataset, validation: Validation) ->
 
 
 def _stack(
-    members: Mapping[str, Mapping[str, Any]], known: Posterior, usual: float
+    members: Mapping[str, Mapping[str, Any]], known: Posterior, near: float
 ) -> dict[str, Any]:
     """Return the stack as a model; its members are in the same variant."""
     models = list(members.values())
@@ -223,7 +223,7 @@ def _stack(
             "type": "consensus",
             "members": list(members),
             "posterior": known.freeze(),
-            "presence": usual,
+            "presence": near,
         },
         "weights": {
             column: float(np.mean([model["weights"][column] for model in models]))

@@ -1,4 +1,4 @@
-"""A neighbour of whose pressure nothing is known slows a program by the usual, and no more."""
+"""Any neighbour slows a program by a few per cent where its loads did, whatever readings show."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from kongming.learning import model_file, predict
-from kongming.learning.consensus import consensus
 from kongming.learning.presence import LEAST_RUNS, MOST, SHARE, presence
 from kongming.learning.training import train_application
 from kongming.records.errors import InputError
@@ -27,8 +25,8 @@ SOLO: frozenset[str] = frozenset()
 
 @given(st.lists(st.floats(-1.0, 5.0), min_size=1, max_size=30))
 def test_it_is_a_few_per_cent_at_most(logs: list[float]) -> None:
-    usual = presence(np.array(logs), [COMPUTES] * len(logs), "cross-core")
-    assert 0.0 <= usual <= MOST
+    near = presence(np.array(logs), [COMPUTES] * len(logs), "cross-core")
+    assert 0.0 <= near <= MOST
 
 
 def test_it_is_a_share_of_the_median_under_loads_that_press_on_no_device() -> None:
@@ -37,7 +35,7 @@ def test_it_is_a_share_of_the_median_under_loads_that_press_on_no_device() -> No
     assert presence(logs, groups, "cross-core") == pytest.approx(SHARE * 0.04)
 
 
-def test_loads_that_slow_nothing_say_that_nothing_is_usual() -> None:
+def test_loads_that_slow_nothing_show_no_presence() -> None:
     random = np.random.default_rng(3)
     noise = random.normal(0.0, 0.05, 24)
     assert presence(noise - np.median(noise), [COMPUTES] * 24, "cross-core") == 0.0
@@ -50,24 +48,6 @@ def test_few_runs_and_a_shared_core_have_none() -> None:
     assert presence(logs, groups, "cross-core") > 0.0
     assert presence(logs, groups, "same-core") == 0.0
     assert presence(logs[1:], groups[1:], "cross-core") == 0.0
-
-
-@given(
-    arrays.arrays(
-        np.float64,
-        st.tuples(st.integers(1, 5), st.integers(2, 8)),
-        elements=st.floats(-5.0, 5.0, allow_subnormal=False),
-    ),
-    st.floats(0.0, 4.0),
-    st.floats(0.0, MOST),
-)
-def test_the_consensus_lies_between_the_usual_and_the_mean(
-    predictions: np.ndarray, unknown: float, usual: float
-) -> None:
-    agreed = consensus(predictions, unknown, usual)
-    mean = predictions.mean(axis=1)
-    assert (agreed >= np.minimum(mean, usual) - 1e-12).all()
-    assert (agreed <= np.maximum(mean, usual) + 1e-12).all()
 
 
 @pytest.fixture(scope="module")
@@ -87,16 +67,39 @@ def of_quiet_neighbour(document: Any, **passive: float) -> float:
     return math.log(predict.slowdown_colocated(document, neighbours).median)
 
 
-def test_a_neighbour_that_presses_on_nothing_slows_by_the_usual(document: dict[str, Any]) -> None:
+def test_a_neighbour_that_presses_on_nothing_slows_by_its_presence(
+    document: dict[str, Any],
+) -> None:
     file = model_file.read(document)
-    members = file.variants["full"].members
-    assert members is not None
-    assert 0.01 < members.presence <= MOST
-    assert of_quiet_neighbour(file) == pytest.approx(members.presence, abs=0.01)
+    near = file.variants["full"].model().presence
+    assert 0.01 < near <= MOST
+    assert of_quiet_neighbour(file) == pytest.approx(near, abs=0.01)
     # An idle node is no neighbour.
     alone = predict.predict_environment(file, synthetic.IDLE).slowdown.median
     assert math.log(alone) == pytest.approx(0.0, abs=0.01)
     assert alone < math.exp(of_quiet_neighbour(file))
+
+
+def test_it_is_added_to_what_readings_show(document: dict[str, Any]) -> None:
+    file = model_file.read(document)
+    near = file.variants["full"].model().presence
+    for load in np.linspace(0.0, 1.0, 21).tolist():
+        signature = synthetic.signature("busy", {"memory": load})
+        seen = predict.predict_environment(file, signature.fingerprint).slowdown.median
+        pair = predict.predict_colocated(file, {"busy": [signature]})
+        assert math.log(pair.slowdown.median) == pytest.approx(
+            max(math.log(seen), 0.0) + near, abs=1e-9
+        )
+
+
+def test_it_is_said_and_drives_no_resource(document: dict[str, Any]) -> None:
+    quiet = predict.predict_colocated(document, {"quiet": [synthetic.signature("quiet", {})]})
+    assert any("Any neighbour slows app by" in note for note in quiet.notes)
+    assert quiet.drivers == ()
+    busy = synthetic.signature("busy", {"memory": 1.0})
+    assert predict.predict_colocated(document, {"busy": [busy]}).drivers
+    idle = predict.predict_environment(document, synthetic.IDLE)
+    assert not any("neighbour" in note for note in idle.notes)
 
 
 def test_a_neighbour_that_waits_is_there_for_a_part_of_the_time(document: dict[str, Any]) -> None:
@@ -110,8 +113,7 @@ def test_documents_without_it_answer_as_before(document: dict[str, Any]) -> None
     for variant in earlier["variants"].values():
         del variant["models"]["STACK"]["frozen"]["presence"]
     file = model_file.read(sealed(earlier))
-    assert file.variants["full"].members is not None
-    assert file.variants["full"].members.presence == 0.0
+    assert file.variants["full"].model().presence == 0.0
     assert of_quiet_neighbour(file) < of_quiet_neighbour(document)
 
 

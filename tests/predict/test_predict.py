@@ -266,10 +266,10 @@ def test_one_neighbour_is_its_signature(chaser: persist.ModelFile) -> None:
         prediction = predict.predict_colocated(chaser, company, model=model)
         seen = predict.predict_environment(chaser, times, model=model)
         assert prediction.runtime_s == seen.runtime_s
-    # What is not known of a neighbour's pressure is the usual; of an environment it is nothing.
+    # A neighbour is there, whatever its readings show; in an environment nobody needs to be.
     prediction = predict.predict_colocated(chaser, company)
     seen = predict.predict_environment(chaser, times)
-    assert 1.0 <= prediction.runtime_s.median / seen.runtime_s.median < math.exp(MOST)
+    assert 1.0 <= prediction.runtime_s.median / seen.runtime_s.median <= math.exp(MOST)
 
 
 def test_more_neighbours_slow_more(chaser: persist.ModelFile) -> None:

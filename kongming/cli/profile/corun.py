@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "corun",
-    short_help="Run two applications together, and compare with the prediction.",
+    short_help="Run applications together in pairs, and compare with the prediction.",
     epilog=examples("kongming corun xz redis --repeats 5", "kongming corun xz redis nginx --json"),
 )
 @click.argument("names", metavar="A B...", nargs=-1, required=True)
@@ -63,10 +63,10 @@ def command(
 ) -> int:
     """Time A while B runs in a loop, and B while A does; print predicted and measured slowdowns.
 
-    Of more than two applications every pair is run, in one campaign that shares their solo runs.
     The neighbour is warmed up first, and the run starts at a random phase of it. Solo runs are
-    interleaved, so that the slowdown is over a solo time of the same minutes. Without a trained
-    model only the measurement is printed.
+    interleaved, so that the slowdown is over a solo time of the same minutes. Of more than two
+    applications every pair is run, and slowdowns are over the solo runs of all these minutes.
+    Without a trained model only the measurement is printed.
     """
     from kongming.campaigns.campaign import drive, seed_of
     from kongming.campaigns.this_node import measured_node
