@@ -75,10 +75,10 @@ def predict_colocated(
     signature or more.
 
     One neighbour's signature is the environment itself; several are composed over the training
-    runs' idle reference. No pressure makes a program
-    faster, so the median is at least the solo runtime; only a program that waits may be faster
-    next to a neighbour that keeps a CPU awake, as far as its training runs were
-    (``kongming.learning.awake``).
+    runs' idle reference. No pressure makes a program faster, so the median is at least the solo
+    runtime; only a program that waits may be faster next to a neighbour that keeps a CPU awake, as
+    far as its training runs were (``kongming.learning.awake``). What any neighbour costs is added
+    (``kongming.learning.presence``).
 
     Raises:
         UntrainedError: a neighbour has no signature.

@@ -32,7 +32,8 @@ AUTO = "auto"
 """The name for STACK; where its members were not all asked for, for the simplest of the best."""
 
 STACK = "STACK"
-"""The mean of the ``member`` models, shrunk by what is not known (see ``consensus``)."""
+"""The mean of the ``member`` models, shrunk by what is not known (see ``consensus``), and what any
+neighbour adds (see ``presence``)."""
 
 Space = Literal["raw", "log", "ratio"]
 """The space of a model's features and target (see ``spaces``)."""

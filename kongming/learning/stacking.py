@@ -3,7 +3,8 @@
 The mean of members with different errors has a smaller error. All members have the same weight: a
 profile has too few runs to learn weights from, and one run slowed forty-fold decides them.
 
-How it is shrunk is in ``kongming.learning.consensus``.
+How it is shrunk is in ``kongming.learning.consensus``. Validation is of this mean alone, without
+what any neighbour adds to it (``kongming.learning.presence``).
 """
 
 from __future__ import annotations

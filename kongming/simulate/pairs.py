@@ -172,8 +172,9 @@ class Beliefs:
 
 def together(logs: Iterable[float]) -> float:
     """Return the log slowdown next to several neighbours from those next to each of them: slowdowns
-    add up; that a CPU is kept awake makes a program faster once. What any neighbour costs (a few per
-    cent, ``kongming.learning.presence``) is in each of them, and adds up as well."""
+    add up; that a CPU is kept awake makes a program faster once.
+
+    What any neighbour costs (``kongming.learning.presence``) is in each, and adds up as well."""
     values = list(logs)
     return math.fsum(max(value, 0.0) for value in values) + min([0.0, *values])
 
