@@ -189,8 +189,8 @@ def prediction_of(
     near = 0.0 if math.isnan(options.awake) else frozen.presence * options.awake
     if near >= _WORTH_A_NOTE:
         notes += (
-            f"Any neighbour slows {file.app} by {per_cent(100.0 * math.expm1(near))}, whatever its "
-            "readings show: that is included.",
+            f"Included are {per_cent(100.0 * math.expm1(near))} that {file.app} takes longer "
+            "because of a neighbour at all, whatever its readings show.",
         )
     families = drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families)
     if near > 0.0 and float(frozen.log_slowdown(moved[None, :])[0]) < near:

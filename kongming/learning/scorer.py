@@ -83,11 +83,13 @@ class Scorer:
         predicted, error, at_edge = self._predicted(inside, moved)
         if self.frozen.open_ended:
             at_edge |= self._unknown(predicted, error)
+        near = with_awake_factor(np.minimum(predicted, limit), self.neighbour, awake)
         return Scores(
-            with_awake_factor(np.minimum(predicted, limit), self.neighbour, awake),
+            near,
             error,
             outside,
-            limit,
+            # Presence is added to what a resource or a worst run allows.
+            limit + self.frozen.presence * np.nan_to_num(awake),
             np.asarray((beyond & self.used).any(axis=1) | at_edge),
         )
 

@@ -94,7 +94,7 @@ def test_it_is_added_to_what_readings_show(document: dict[str, Any]) -> None:
 
 def test_it_is_said_and_drives_no_resource(document: dict[str, Any]) -> None:
     quiet = predict.predict_colocated(document, {"quiet": [synthetic.signature("quiet", {})]})
-    assert any("Any neighbour slows app by" in note for note in quiet.notes)
+    assert any("because of a neighbour at all" in note for note in quiet.notes)
     assert quiet.drivers == ()
     busy = synthetic.signature("busy", {"memory": 1.0})
     assert predict.predict_colocated(document, {"busy": [busy]}).drivers
