@@ -63,8 +63,6 @@ def widening_of(fleet: FleetState, model: Served) -> Widening:
 def predicted(model: Served, met: Met, options: EstimateOptions, *, strict: bool) -> Prediction:
     """Raises as ``kongming.learning.predict.predict_environment``."""
     answer = estimated(model, met, options)
-    # What it says of neighbours is of these.
-    options = replace(options, awake=met.awake)
     return prediction_of(model.file, answer, options, strict=strict)
 
 

@@ -22,6 +22,9 @@ until at most this share of the runs is incomplete."""
 DEVICES = ("read", "write", "metadata", "network")
 """Families of devices that a program waits for without using a processor."""
 
+NEIGHBOUR = "neighbour:"
+"""Begins the group of runs co-located with a program, where others have the families of a load."""
+
 NEVER_WAITS = 0.01
 """A program that is off its processor for less than this share of its solo time waits for no
 device: device inducers slow it only by their use of memory."""

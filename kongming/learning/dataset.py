@@ -19,6 +19,7 @@ from kongming.learning.awake import awake_factor, awake_shares, keeping_awake
 from kongming.learning.bracketing import TRAINING_WIDTH_S, Bracket
 from kongming.learning.columns import (
     DEVICES,
+    NEIGHBOUR,
     NEVER_WAITS,
     Dropped,
     families_of,
@@ -367,7 +368,7 @@ def _environment(run: Run) -> tuple[str, ...]:
 
 def _groups(run: Run) -> frozenset[str]:
     places = frozenset(f"in:{name}" for name in _environment(run))
-    return run.families or places or frozenset(f"neighbour:{name}" for name in run.neighbours)
+    return run.families or places or frozenset(NEIGHBOUR + name for name in run.neighbours)
 
 
 def _inducers(run: Run) -> tuple[str, ...]:

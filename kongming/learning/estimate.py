@@ -52,12 +52,16 @@ class EstimateOptions:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Estimate:
-    """The slowdown of one environment, and the model that estimated it: ``row`` (p,) is the
-    environment in log seconds per operation, in the order of the scorer's columns."""
+    """The slowdown of one environment, and the model that estimated it.
+
+    ``row`` (p,) is the environment in log seconds per operation, in the order of the scorer's
+    columns, and ``awake`` the share of time in which its neighbours keep a CPU awake, NaN without
+    any."""
 
     interval: Interval
     row: Floats
     scorer: Scorer
+    awake: float
     warnings: tuple[str, ...]
 
 
@@ -130,7 +134,7 @@ def estimate_row(
         limit=float(scores.limit[0]),
         at_least=bool(scores.at_least[0]),
     )
-    return Estimate(interval, row, scorer, tuple(remarks))
+    return Estimate(interval, row, scorer, options.awake, tuple(remarks))
 
 
 def prediction(
@@ -186,16 +190,14 @@ def prediction_of(
     if file.profile is not None and (remark := file.profile.remark(file.app)) is not None:
         warnings.append(remark)
     moved = answer.row - answer.scorer.log_idle
-    near = 0.0 if math.isnan(options.awake) else frozen.presence * options.awake
+    near = 0.0 if math.isnan(answer.awake) else frozen.presence * answer.awake
     if near >= _WORTH_A_NOTE:
         notes += (
             f"Included are {per_cent(100.0 * math.expm1(near))} that {file.app} takes longer "
             "because of a neighbour at all, whatever its readings show.",
         )
-    families = drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families)
-    if near > 0.0 and float(frozen.log_slowdown(moved[None, :])[0]) < near:
-        # Shares of what readings show would pass for shares of all of it.
-        families = ()
+    # Where readings show less than presence, their shares would pass for shares of all of it.
+    shown = not near or float(frozen.log_slowdown(moved[None, :])[0]) >= near
     return Prediction(
         app=file.app,
         model=frozen.name,
@@ -204,7 +206,9 @@ def prediction_of(
         runtime_s=runtime_of(file, answer.interval),
         slowdown=answer.interval,
         extrapolating=far.outside,
-        drivers=families,
+        drivers=drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families)
+        if shown
+        else (),
         not_better_than=frozen.not_better_than or (),
         profile=file.profile,
         warnings=tuple(warnings),

@@ -19,7 +19,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.learning.awake import NO_DEVICE
-from kongming.learning.columns import shrunk_median
+from kongming.learning.columns import NEIGHBOUR, shrunk_median
 
 SHARE = 1.0 / 3.0
 """What a neighbour slows a program beyond what readings show, over the median under loads."""
@@ -29,8 +29,6 @@ MOST = 0.03
 
 LEAST_RUNS = 5
 """Minimum number of runs under a load: fewer do not say what is usual."""
-
-_NEIGHBOUR = "neighbour:"
 
 
 def presence(logs: Floats, groups: Sequence[frozenset[str]], placement: str) -> float:
@@ -50,4 +48,4 @@ def presence(logs: Floats, groups: Sequence[frozenset[str]], placement: str) -> 
 
 
 def _presses_on_no_device(group: Iterable[str]) -> bool:
-    return all(name in NO_DEVICE or name.startswith(_NEIGHBOUR) for name in group)
+    return all(name in NO_DEVICE or name.startswith(NEIGHBOUR) for name in group)
