@@ -27,6 +27,7 @@ ELLIPSIS = "..."
 END = "(end)"
 """As the last line of a range: to the end of the output."""
 PASTED = "sh"
+"""The command of a transcript whose commands are the page's first block."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Transcript:
 
     ``keep`` are patterns of ranges of lines, ``(first, last)`` searched in order; without any the
     complete output is shown. ``measures`` says that the output depends on this machine, and
-    ``statuses`` are those that the command may exit with. The command PASTED is the page's first
-    block, pasted into a shell, which prints each line before it runs it.
+    ``statuses`` are those that the command may exit with. PASTED runs the page's first block in a
+    shell, which prints each line before it runs it.
     """
 
     name: str
@@ -138,7 +139,11 @@ def record(transcript: Transcript) -> str:
     if done.returncode not in transcript.statuses:
         raise RuntimeError(f"{transcript.command}: status {done.returncode}\n{done.stdout}")
     lines = [line.rstrip() for line in done.stdout.strip("\n").split("\n")]
-    typed = [] if pasted else _command_lines(transcript.command)
+    if pasted:
+        # The shell prints commands; the block on the page is those that come before.
+        typed, lines = [], lines[_find(lines, transcript.keep[0][0], 0, transcript) :]
+    else:
+        typed = _command_lines(transcript.command)
     shown = "\n".join([*typed, *_shown_lines(lines, transcript)]).lstrip("\n")
     return re.sub(r"\n{3,}", "\n\n", shown).rstrip("\n")
 
@@ -183,8 +188,7 @@ def _shown_lines(lines: Sequence[str], transcript: Transcript) -> Iterable[str]:
     for first, last in transcript.keep:
         begin = _find(lines, first, position, transcript)
         end = len(lines) - 1 if last == END else _find(lines, last, begin, transcript)
-        if position or transcript.command != PASTED:
-            yield ELLIPSIS if any(lines[position:begin]) else ""
+        yield ELLIPSIS if any(lines[position:begin]) else ""
         yield from lines[begin : end + 1]
         position = end + 1
     if any(lines[position:]):

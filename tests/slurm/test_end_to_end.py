@@ -110,7 +110,8 @@ def test_jobs_that_name_their_application_avoid_slow_nodes(
 ) -> None:
     rows: list[dict[str, Any]] = []
 
-    def run(app: str, how: str, *arguments: str) -> dict[str, Any]:
+    def run(app: str, how: str, *arguments: str) -> RankingFile:
+        """Run a job to its end; the rankings when it started."""
         slowdowns = {name: fleet.slowdown(app, name) for name in NODES}
         id_ = submit(fleet, app, *arguments)
         eventually(lambda: fleet.slurm.job(id_)["JobState"] != "PENDING")
@@ -123,14 +124,14 @@ def test_jobs_that_name_their_application_avoid_slow_nodes(
             {"app": app, "how": how, "node": job["NodeList"], "seconds": took, "excluded": excluded}
             | {"slowdowns": slowdowns}
         )
-        return rows[-1] | {"at_start": at_start}
+        return at_start
 
     def run_with(app: str) -> bool:
         """Run a job with a tag; whether rankings agreed with SLOW until it started. A node's
         environment is measured anew every few seconds, and a job that was submitted in the moment
         in which another node is slow rightly avoids that one."""
         before = settled(fleet, app)
-        after = run(app, "with", f"--comment=kongming:app={app},limit={LIMIT}")["at_start"]
+        after = run(app, "with", f"--comment=kongming:app={app},limit={LIMIT}")
         # No third file was between these two.
         judged = after.written_at - before.written_at < 2.0 * REFRESH_S and agrees(after, app)
         rows[-1]["judged"] = judged
