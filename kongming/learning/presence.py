@@ -8,7 +8,8 @@ added next to a neighbour. It is shrunk by its own variance, and a few per cent 
 that is the work of a resource, and has to be shown by readings. A program that no such load slowed
 is predicted as before, and so is one without a neighbour.
 
-Not where a core is shared: there readings show every neighbour that computes.
+Only next to neighbours on other cores of the processor, where it was measured. On a shared core,
+and by siblings of it, readings show every neighbour that computes; other sockets were not measured.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ SHARE = 1.0 / 3.0
 MOST = 0.03
 """Greatest log slowdown by presence. Both were chosen on recordings (docs/models.md)."""
 
+MEASURED = "cross-core"
+"""The placement in which the recordings have it."""
+
 LEAST_RUNS = 5
 """Minimum number of runs under a load: fewer do not say what is usual."""
 
@@ -38,7 +42,7 @@ def presence(logs: Floats, groups: Sequence[frozenset[str]], placement: str) -> 
     ``logs`` (n,) are the log slowdowns of training runs, ``groups`` (n) the families of the load of
     each, ``neighbour:NAME`` for a program; empty of solo runs.
     """
-    if placement == "same-core":
+    if placement != MEASURED:
         return 0.0
     loaded = [i for i, group in enumerate(groups) if group and _presses_on_no_device(group)]
     if len(loaded) < LEAST_RUNS:

@@ -42,11 +42,12 @@ def test_loads_that_slow_nothing_show_no_presence() -> None:
     assert presence(noise - 0.1, [COMPUTES] * 24, "cross-core") == 0.0
 
 
-def test_few_runs_and_a_shared_core_have_none() -> None:
+def test_few_runs_and_other_placements_have_none() -> None:
     logs = np.full(LEAST_RUNS, 0.04)
     groups = [COMPUTES] * LEAST_RUNS
     assert presence(logs, groups, "cross-core") > 0.0
-    assert presence(logs, groups, "same-core") == 0.0
+    for placement in ("same-core", "smt-sibling", "cross-socket"):
+        assert presence(logs, groups, placement) == 0.0
     assert presence(logs[1:], groups[1:], "cross-core") == 0.0
 
 
