@@ -1,1 +1,1 @@
-"""Doors into other tools: schedulers of tasks, benchmark runners. One module a framework."""
+"""Integrations with other tools: schedulers of tasks, benchmark runners. One module a framework."""

@@ -165,7 +165,7 @@ def test_trimaran_reads_all_nodes_without_a_token(stack: Stack) -> None:
 
 
 def test_deschedulers_query_has_one_sample_a_node(stack: Stack) -> None:
-    page = (ROOT / "docs/doors.md").read_text()
+    page = (ROOT / "docs/other-schedulers.md").read_text()
     (policy,) = (
         yaml.safe_load(block)
         for block in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

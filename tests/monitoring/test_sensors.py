@@ -17,11 +17,11 @@ import pytest
 
 from kongming.cli.main import run
 from kongming.cli.sensor.question import SensorQuestion, ask
-from kongming.doors.gridengine import report
-from kongming.doors.htcondor import classad
-from kongming.doors.node_figures import NodeFigures, figures
 from kongming.records.answers import NodeReport, RankedNode
 from kongming.records.prediction import Interval
+from kongming.sensors.gridengine import report
+from kongming.sensors.htcondor import classad
+from kongming.sensors.node_figures import NodeFigures, figures
 from tests import builders
 from tests.conftest import Kongming
 from tests.docs import commands
@@ -99,7 +99,7 @@ def test_a_startd_reads_what_is_known_of_its_machine(local_url: str, kongming: K
 def test_what_the_page_has_a_job_say_is_true_of_what_is_known_alone(
     local_url: str, kongming: Kongming
 ) -> None:
-    page = (ROOT / "docs/doors.md").read_text()
+    page = (ROOT / "docs/other-schedulers.md").read_text()
     expressions = dict(re.findall(r"^(rank|requirements) += (.*)$", page, re.MULTILINE))
 
     def evaluated(node: str) -> list[object]:
@@ -231,6 +231,6 @@ def test_what_is_shipped_and_documented_is_of_options_that_there_are(
     sensor = (DEPLOY / "gridengine/kongming-load-sensor").read_text()
     complexes = re.findall(r"^#   kongming_\w+ +\w+ +DOUBLE +(\S+)", sensor, re.MULTILINE)
     assert complexes == [">="] * 3
-    pages = commands.in_page(ROOT / "docs/doors.md")
+    pages = commands.in_page(ROOT / "docs/other-schedulers.md")
     assert len(pages) >= 2
     assert [commands.unknown(page_commands) for page_commands in pages] == [[]] * len(pages)

@@ -22,12 +22,12 @@ from typing import Any, Protocol
 from aiohttp import web
 from google.protobuf.message import Message
 
-from kongming.doors import load_watcher
 from kongming.records.errors import UnknownNameError
 from kongming.records.node_load import NodeLoad
 from kongming.rpc.connections import Connections
 from kongming.rpc.listener import peer_of
 from kongming.rpc.v1 import predictor_pb2
+from kongming.sensors import load_watcher
 from kongming_server.calls.interceptors import check_batch
 from kongming_server.calls.request_ids import request_id_of
 from kongming_server.http import openapi

@@ -11,9 +11,9 @@ from kongming.cli import options
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, prediction_service, server_options
 from kongming.cli.sensor.question import SensorQuestion, ask, sensor_options
-from kongming.doors.gridengine import answers, report
 from kongming.printable import printable
 from kongming.records.errors import InputError, KongmingError
+from kongming.sensors.gridengine import answers, report
 
 
 @click.command(

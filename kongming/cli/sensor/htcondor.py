@@ -10,7 +10,7 @@ from kongming.cli import options
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, prediction_service, server_options
 from kongming.cli.sensor.question import SensorQuestion, ask, sensor_options
-from kongming.doors.htcondor import classad
+from kongming.sensors.htcondor import classad
 
 
 @click.command(

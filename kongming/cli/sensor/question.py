@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kongming.cli.durations import DURATION
-from kongming.doors.node_figures import NodeFigures, attribute, figures
 from kongming.records.answers import OUT_OF_SERVICE
 from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
 from kongming.records.questions import RankQuestion
+from kongming.sensors.node_figures import NodeFigures, attribute, figures
 
 if TYPE_CHECKING:
     from kongming.records.answers import RankedNode

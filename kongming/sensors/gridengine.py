@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from kongming.doors.node_figures import NodeFigures, attribute
+from kongming.sensors.node_figures import NodeFigures, attribute
 
 __all__ = ["answers", "report"]
 

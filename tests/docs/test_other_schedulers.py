@@ -1,16 +1,16 @@
-"""docs/doors.md names every state of a node, and which of them have numbers."""
+"""docs/other-schedulers.md names every state of a node, and which of them have numbers."""
 
 from __future__ import annotations
 
 import re
 from typing import get_args
 
-from kongming.doors.node_figures import figures
 from kongming.records.answers import NodeReport, NodeState
+from kongming.sensors.node_figures import figures
 from tests import builders
 from tests.docs import tables
 
-PAGE = (tables.ROOT / "docs/doors.md").read_text(encoding="utf-8")
+PAGE = (tables.ROOT / "docs/other-schedulers.md").read_text(encoding="utf-8")
 
 
 def test_the_states_of_a_node_and_whether_their_numbers_are_given() -> None:

@@ -6,7 +6,7 @@ double quotes; a line that begins with a hyphen ends the ad.
 
 from __future__ import annotations
 
-from kongming.doors.node_figures import NodeFigures, attribute
+from kongming.sensors.node_figures import NodeFigures, attribute
 
 __all__ = ["classad"]
 
