@@ -264,7 +264,7 @@ class App:
         watching = self._supervisor.keep(
             "Watching connections",
             lambda: watch_port(
-                port, over_grpc, config.limits.idle_s, stalled=guard.departures.stalled
+                port, over_grpc, config.limits.idle_s, stalled=guard.unread_answers.stalled
             ),
         )
         undo.callback(watching.cancel)

@@ -151,7 +151,7 @@ class Stand:
             await server.start()
             self.grpc = f"{self._host}:{port}"
             watching = asyncio.create_task(
-                watch_port(port, over_grpc, guard.limits.idle_s, guard.departures.stalled)
+                watch_port(port, over_grpc, guard.limits.idle_s, guard.unread_answers.stalled)
             )
             connections = self._connections()
             app = make_http(

@@ -31,7 +31,7 @@ from kongming_server.calls.decoding import OFF_LOOP_BYTES, Decoder
 from kongming_server.calls.request_ids import REQUEST_ID_KEY, request_id_of
 from kongming_server.limits import Limits
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
-from kongming_server.security.arrivals import Arrivals, Bound
+from kongming_server.security.incoming_messages import Bound, IncomingMessages
 from kongming_server.security.pacing import Pacing
 from kongming_server.security.roles import PUBLIC, Role
 from kongming_server.supervision import Working, unwatched
@@ -141,7 +141,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
         self._turns = Turns()
         self._pacing = Pacing(guard.limits)
-        self._arriving = Arrivals(
+        self._incoming = IncomingMessages(
             BODY_TIMEOUT_S, lambda: guard.full("unfinished_messages", _UNFINISHED)
         )
         self._unknown: Handler = grpc.stream_unary_rpc_method_handler(self._not_served)
@@ -184,7 +184,7 @@ class _Gate(grpc.aio.ServerInterceptor):
             self._connections,
             decoder,
             self._pacing,
-            self._arriving,
+            self._incoming,
             self._flooded,
         )
         streaming = bool(handler.request_streaming)
@@ -217,12 +217,12 @@ class _Method:
         connections: Connections,
         decoder: Decoder,
         pacing: Pacing,
-        arriving: Arrivals,
+        incoming: IncomingMessages,
         flooded: Callable[[str], None],
     ) -> None:
         self._flooded = flooded
         self._pacing = pacing
-        self._arriving = arriving
+        self._incoming = incoming
         self._method = method
         self._guard = guard
         self._connections = connections
@@ -254,7 +254,7 @@ class _Method:
                 # The task of a call ends when gRPC has sent its answer.
                 call = asyncio.current_task()
                 assert call is not None, "no task"
-                self._guard.depart(ticket, peer, call, len(content))
+                self._guard.begin_answer(ticket, peer, call, len(content))
             except Exception as error:
                 await self._refuse(error, ticket, context, peer, begun)
             except BaseException:
@@ -326,7 +326,7 @@ class _Method:
             return await self._message(context, ticket, peer)
 
     async def _message(self, context: Context, ticket: Ticket, peer: str) -> Any:
-        with self._arrival(ticket):
+        with self._incoming_message(ticket):
             content = await context.read()
         if content is grpc.aio.EOF:
             raise InputError("There is no message.", field="message")
@@ -340,7 +340,7 @@ class _Method:
         # An operator's import may have nothing to send for a while.
         trusted = ticket.caller.role is Role.OPERATOR and ticket.caller.identified
         while True:
-            with nullcontext() if trusted else self._arrival(ticket):
+            with nullcontext() if trusted else self._incoming_message(ticket):
                 content = await context.read()
             if content is grpc.aio.EOF:
                 return
@@ -353,11 +353,11 @@ class _Method:
                 request = await self._decoded(content, ticket)
             yield request
 
-    def _arrival(self, ticket: Ticket) -> AbstractContextManager[None]:
+    def _incoming_message(self, ticket: Ticket) -> AbstractContextManager[None]:
         if not ticket.caller.identified:
-            return self._arriving.of("", _OF_STRANGERS)
+            return self._incoming.of("", _OF_STRANGERS)
         # Schedulers ask for much at once over slow lines; ``limits.calls_per_peer`` bounds them.
-        return self._arriving.of(ticket.peer, _OF_AN_AGENT if ticket.caller.is_agent else None)
+        return self._incoming.of(ticket.peer, _OF_AN_AGENT if ticket.caller.is_agent else None)
 
     @asynccontextmanager
     async def _turn(self, ticket: Ticket) -> AsyncIterator[None]:

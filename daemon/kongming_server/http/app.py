@@ -203,7 +203,7 @@ def _gate(guard: Guard, connections: Connections) -> Any:
         resource = request.match_info.route.resource
         path = None if resource is None else f"{request.method} {resource.canonical}"
         ticket: Ticket | None = None
-        leaving: asyncio.Future[None] | None = None
+        sent: asyncio.Future[None] | None = None
         peer = peer_of(request.transport)
         connections.begin(peer)
 
@@ -229,7 +229,7 @@ def _gate(guard: Guard, connections: Connections) -> Any:
                 connections.trust(peer)
             current_call.set(Call(method, request_id_of(""), ticket.caller))
             answered = await handler(request)
-            leaving = _departing(guard, ticket, peer, answered)
+            sent = _begin_answer(guard, ticket, peer, answered)
         except Exception as error:
             answered, code = error_answer(error)
             if answered.status == 401 and guard.security.client_ca:
@@ -246,20 +246,20 @@ def _gate(guard: Guard, connections: Connections) -> Any:
         else:
             left("OK" if answered.status < 400 else "UNAVAILABLE")
         answered.headers.update(_HEADERS)
-        if leaving is not None:
+        if sent is not None:
             try:
                 # Who leaves meanwhile is no failure of the server; aiohttp notices by itself.
                 with suppress(ConnectionError):
                     await answered.prepare(request)
                     await answered.write_eof()
             finally:
-                leaving.cancel()
+                sent.cancel()
         return answered
 
     return through
 
 
-def _departing(
+def _begin_answer(
     guard: Guard, ticket: Ticket, peer: str, answered: web.StreamResponse
 ) -> asyncio.Future[None] | None:
     """Return a future that is done once a large answer has been sent; what is small lies with the
@@ -268,9 +268,9 @@ def _departing(
     size = len(body) if isinstance(body, bytes) else 0
     if size < _LARGE_BYTES or not ticket.caller.identified:
         return None
-    leaving = asyncio.get_running_loop().create_future()
-    guard.depart(ticket, peer, leaving, size)
-    return leaving
+    sent = asyncio.get_running_loop().create_future()
+    guard.begin_answer(ticket, peer, sent, size)
+    return sent
 
 
 def _authorization(request: web.Request) -> str | None:

@@ -18,11 +18,11 @@ from kongming_server.limits import Limits, Quotas
 from kongming_server.metrics import Metrics
 from kongming_server.security.addresses import Addresses
 from kongming_server.security.certificates import holder, names_of
-from kongming_server.security.departures import Departures
 from kongming_server.security.rates import Rates
 from kongming_server.security.refusals import FailedOftenError, Refusals
 from kongming_server.security.roles import PROBES, PUBLIC, UNQUEUED, WATCHER, Role, permit
 from kongming_server.security.tokens import TokenBook, is_pattern
+from kongming_server.security.unread_answers import UnreadAnswers
 from kongming_server.settings import Security
 
 __all__ = ["Call", "Caller", "Guard", "Ticket", "current_call"]
@@ -114,7 +114,7 @@ class Guard:
         self.limits = limits
         self.metrics = metrics
         self.refusals = Refusals()
-        self.departures = Departures(clock)
+        self.unread_answers = UnreadAnswers(clock)
         self._tokens = tokens if tokens is not None else TokenBook()
         self._quotas = Quotas() if quotas is None else quotas
         self._clock = clock
@@ -206,16 +206,16 @@ class Guard:
         self._at_work += 1
         ticket.queued = True
 
-    def depart(self, ticket: Ticket, peer: str, leaving: asyncio.Future[Any], size: int) -> None:
-        """Let an answer of ``size`` bytes leave over the connection of ``peer``; it has left when
-        ``leaving`` is done.
+    def begin_answer(self, ticket: Ticket, peer: str, sent: asyncio.Future[Any], size: int) -> None:
+        """Let an answer of ``size`` bytes be sent over the connection of ``peer``; it was sent when
+        ``sent`` is done.
 
         Raises:
             OverloadedError: the caller left too much unread.
         """
         caller = ticket.caller
         who = (caller.identity or ticket.peer or peer) if caller.identified else peer
-        if not self.departures.begin(leaving, who, size, stranger=not caller.identified):
+        if not self.unread_answers.begin(sent, who, size, stranger=not caller.identified):
             raise self.full("unread_answers", "Read the answers that you asked for.")
 
     def check(self, ticket: Ticket) -> None:

@@ -8,8 +8,13 @@ import socket
 
 import grpc
 import pytest
-from kongming_server.security import departures
-from kongming_server.security.departures import ANSWER_BYTES, KNOWN_BYTES, STRANGERS_S, Departures
+from kongming_server.security import unread_answers
+from kongming_server.security.unread_answers import (
+    ANSWER_BYTES,
+    KNOWN_BYTES,
+    STRANGERS_S,
+    UnreadAnswers,
+)
 
 from kongming.rpc.v1 import predictor_pb2
 from tests.server.http2 import Http2
@@ -22,12 +27,12 @@ PEER = "ipv6:%5B::1%5D:1"
 
 def test_of_one_caller_so_many_bytes_wait_to_be_read() -> None:
     async def main() -> list[bool]:
-        leaving = Departures()
+        answers = UnreadAnswers()
         calls = [asyncio.get_running_loop().create_future() for _ in range(5)]
         size = KNOWN_BYTES // 2 - ANSWER_BYTES
 
         def begin(number: int, who: str, size: int = size) -> bool:
-            return leaving.begin(calls[number], who, size, stranger=False)
+            return answers.begin(calls[number], who, size, stranger=False)
 
         taken = [begin(0, "a"), begin(1, "a"), begin(2, "a", 0), begin(3, "b", 2 * KNOWN_BYTES)]
         calls[0].set_result(None)
@@ -38,7 +43,7 @@ def test_of_one_caller_so_many_bytes_wait_to_be_read() -> None:
         await asyncio.sleep(0)
         # All bytes are free again.
         again = asyncio.get_running_loop().create_future()
-        return [*taken, leaving.begin(again, "a", 2 * KNOWN_BYTES, stranger=False)]
+        return [*taken, answers.begin(again, "a", 2 * KNOWN_BYTES, stranger=False)]
 
     assert asyncio.run(main()) == [True, True, False, True, True, True]
 
@@ -46,23 +51,23 @@ def test_of_one_caller_so_many_bytes_wait_to_be_read() -> None:
 def test_a_stranger_who_does_not_read_is_named() -> None:
     async def main() -> None:
         now = 0.0
-        leaving = Departures(lambda: now)
+        answers = UnreadAnswers(lambda: now)
         calls = [asyncio.get_running_loop().create_future() for _ in range(6)]
         known = asyncio.get_running_loop().create_future()
-        assert leaving.begin(known, "token", 2, stranger=False)
-        assert [leaving.begin(future, PEER, 2, stranger=True) for future in calls] == [True] * 4 + [
+        assert answers.begin(known, "token", 2, stranger=False)
+        assert [answers.begin(future, PEER, 2, stranger=True) for future in calls] == [True] * 4 + [
             False
         ] * 2
         now += STRANGERS_S / 2
         late = asyncio.get_running_loop().create_future()
-        assert leaving.begin(late, "ipv4:192.0.2.1:1", 2, stranger=True)
-        assert leaving.stalled() == set()
+        assert answers.begin(late, "ipv4:192.0.2.1:1", 2, stranger=True)
+        assert answers.stalled() == set()
         now += STRANGERS_S / 2
-        assert leaving.stalled() == {"ipv6:[::1]:1"}
+        assert answers.stalled() == {"ipv6:[::1]:1"}
         for future in calls:
             future.set_result(None)
         await asyncio.sleep(0)
-        assert leaving.stalled() == set()
+        assert answers.stalled() == set()
 
     asyncio.run(main())
 
@@ -70,7 +75,7 @@ def test_a_stranger_who_does_not_read_is_named() -> None:
 def test_who_reads_nothing_is_refused_and_others_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(departures, "KNOWN_BYTES", 4 * ANSWER_BYTES)
+    monkeypatch.setattr(unread_answers, "KNOWN_BYTES", 4 * ANSWER_BYTES)
 
     async def answer(request: predictor_pb2.PredictRequest, context: object) -> object:
         return predictor_pb2.PredictResponse(request_id=request.request_id)
@@ -110,7 +115,7 @@ def test_large_answers_over_http_are_counted_until_they_are_read(
         )
         return connection
 
-    monkeypatch.setattr(departures, "KNOWN_BYTES", 2 * len(page) - 1)
+    monkeypatch.setattr(unread_answers, "KNOWN_BYTES", 2 * len(page) - 1)
     with Stand(behaviours={"Predict": answer}) as stand:
         with ask(stand.http) as silent:
             assert silent.recv(12) == b"HTTP/1.1 200"
@@ -119,11 +124,11 @@ def test_large_answers_over_http_are_counted_until_they_are_read(
             left = len(page)
             while left > 0:
                 left -= len(silent.recv(1 << 20))
-            eventually(lambda: not stand.guard.departures.unread)
+            eventually(lambda: not stand.guard.unread_answers.unread)
         with ask(stand.http) as third:
             assert third.recv(12) == b"HTTP/1.1 200"
         # What a client that left did not read no longer counts.
-        eventually(lambda: not stand.guard.departures.unread)
+        eventually(lambda: not stand.guard.unread_answers.unread)
         # The log does not mention it either: that would have come before the next answer.
         with ask(stand.http) as last:
             assert last.recv(12) == b"HTTP/1.1 200"

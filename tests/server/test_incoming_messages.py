@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from kongming_server.security.arrivals import Arrivals, Bound
+from kongming_server.security.incoming_messages import Bound, IncomingMessages
 
 
 class TooMany(Exception):
@@ -14,11 +14,11 @@ class TooMany(Exception):
 
 def test_what_is_late_ends_and_what_is_not_goes_on() -> None:
     async def main() -> list[str | BaseException]:
-        arrivals = Arrivals(0.05, TooMany)
+        messages = IncomingMessages(0.05, TooMany)
         never = asyncio.Event()
 
         async def wait(event: asyncio.Event) -> str:
-            with arrivals.of("one", Bound(9)):
+            with messages.of("one", Bound(9)):
                 await event.wait()
             return "in time"
 
@@ -43,13 +43,13 @@ def test_what_is_late_ends_and_what_is_not_goes_on() -> None:
 )
 def test_of_one_caller_there_are_as_many_as_are_allowed(bound: Bound, above: list[str]) -> None:
     async def main() -> list[str]:
-        arrivals = Arrivals(3600.0, TooMany)
+        messages = IncomingMessages(3600.0, TooMany)
         never = asyncio.Event()
         ended: list[str] = []
 
         async def wait(who: str, number: int) -> None:
             try:
-                with arrivals.of(who, None if who == "unbound" else bound):
+                with messages.of(who, None if who == "unbound" else bound):
                     await never.wait()
             except TooMany:
                 ended.append(f"{who} {number}")

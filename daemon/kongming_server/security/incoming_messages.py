@@ -1,4 +1,4 @@
-"""Messages on their way: bounded in time for each, and in number for each caller.
+"""Incoming messages: bounded in time for each, and in number for each caller.
 
 gRPC keeps what has come of a message until all of it is there, up to the largest that any method
 takes. Whoever began many and finished none would fill the memory with them.
@@ -24,8 +24,8 @@ class Bound(NamedTuple):
     newest_stay: bool = False
 
 
-class Arrivals:
-    """``with arrivals.of(who, bound):`` is ``async with asyncio.timeout(seconds):`` at a tenth of
+class IncomingMessages:
+    """``with messages.of(who, bound):`` is ``async with asyncio.timeout(seconds):`` at a tenth of
     its cost, for what each call does and hardly ever takes long. What a caller has above their
     bound ends as well. For one event loop; no block of a task within another of the same task.
 
@@ -39,28 +39,28 @@ class Arrivals:
         self.too_many = too_many
         self._look_s = min(_LOOK_S, seconds)
         # In the order in which they began.
-        self._waiting: dict[asyncio.Task[object], _Arrival] = {}
+        self._waiting: dict[asyncio.Task[object], _Message] = {}
         self._timer: asyncio.TimerHandle | None = None
         # Python 3.11 makes a system call each time it is asked which loop runs.
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def of(self, who: str, bound: Bound | None = None) -> _Arrival:
+    def of(self, who: str, bound: Bound | None = None) -> _Message:
         """The message that a caller is sending now; the same bound for each of a caller's."""
-        return _Arrival(self, who, bound)
+        return _Message(self, who, bound)
 
-    def begin(self, arrival: _Arrival) -> None:
+    def begin(self, message: _Message) -> None:
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None, "no task"
-        arrival.end = loop.time() + self._seconds
-        self._waiting[task] = arrival
+        message.end = loop.time() + self._seconds
+        self._waiting[task] = message
         if self._timer is None:
             self._timer = loop.call_later(self._look_s, self._look)
 
     def finish(self) -> bool:
-        """Return whether the message of this task was left to arrive."""
+        """Return whether the message of this task was left to come."""
         task = asyncio.current_task(self._loop)
         assert task is not None
         return self._waiting.pop(task, None) is not None
@@ -71,12 +71,12 @@ class Arrivals:
         loop = asyncio.get_running_loop()
         now = loop.time()
         bounded: defaultdict[tuple[str, Bound], list[asyncio.Task[object]]] = defaultdict(list)
-        for task, arrival in tuple(self._waiting.items()):
-            if now >= arrival.end:
+        for task, message in tuple(self._waiting.items()):
+            if now >= message.end:
                 self._end(task)
-            elif arrival.slow and arrival.bound is not None:
-                bounded[arrival.who, arrival.bound].append(task)
-            arrival.slow = True
+            elif message.slow and message.bound is not None:
+                bounded[message.who, message.bound].append(task)
+            message.slow = True
         for (_, bound), slow in bounded.items():
             for task in slow[: -bound.most] if bound.newest_stay else slow[bound.most :]:
                 self._waiting[task].above = True
@@ -88,13 +88,13 @@ class Arrivals:
         task.cancel()
 
 
-class _Arrival:
-    """One message. ``slow``: a look has seen it on its way; ``above``: it ended for the bound."""
+class _Message:
+    """One message. ``slow``: a look has seen it unfinished; ``above``: it ended for the bound."""
 
-    __slots__ = ("_arrivals", "above", "bound", "end", "slow", "who")
+    __slots__ = ("_messages", "above", "bound", "end", "slow", "who")
 
-    def __init__(self, arrivals: Arrivals, who: str, bound: Bound | None) -> None:
-        self._arrivals = arrivals
+    def __init__(self, messages: IncomingMessages, who: str, bound: Bound | None) -> None:
+        self._messages = messages
         self.who = who
         self.bound = bound
         self.slow = False
@@ -102,7 +102,7 @@ class _Arrival:
         self.end = 0.0
 
     def __enter__(self) -> None:
-        self._arrivals.begin(self)
+        self._messages.begin(self)
 
     def __exit__(
         self,
@@ -110,10 +110,10 @@ class _Arrival:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._arrivals.finish():
+        if self._messages.finish():
             return
         # As asyncio.timeout: whoever else cancelled the task meanwhile is heard.
         task = asyncio.current_task()
         assert task is not None
         if task.uncancel() == 0 and kind is asyncio.CancelledError:
-            raise (self._arrivals.too_many() if self.above else TimeoutError()) from error
+            raise (self._messages.too_many() if self.above else TimeoutError()) from error

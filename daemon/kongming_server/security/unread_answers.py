@@ -1,8 +1,8 @@
-"""Answers on their way: bounded in bytes for each caller, and in time for strangers.
+"""Answers that were not read yet: bounded in bytes for each caller, and in time for strangers.
 
-An answer is kept until its caller lets it be sent. Whoever asks without end and reads nothing
+An answer is kept until its caller reads it. Whoever asks without end and reads nothing
 (an HTTP/2 window of 0 bytes) would fill the memory with answers. Streams need no bound here: each
-has one answer on its way, and they are counted as long as they are open.
+has one unread answer, and they are counted as long as they are open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from kongming.rpc.connections import plain_peer
 
-__all__ = ["ANSWER_BYTES", "KNOWN_BYTES", "STRANGERS_BYTES", "Departures"]
+__all__ = ["ANSWER_BYTES", "KNOWN_BYTES", "STRANGERS_BYTES", "UnreadAnswers"]
 
 ANSWER_BYTES = 32 << 10
 """What gRPC keeps for each answer besides its content, about."""
@@ -28,7 +28,7 @@ STRANGERS_S = 10.0
 """A stranger who does not read an answer for so long loses the connection."""
 
 
-class Departures:
+class UnreadAnswers:
     """The answers that have not been sent yet, of gRPC unary ones, of HTTP large ones. For one
     event loop."""
 
@@ -40,17 +40,15 @@ class Departures:
 
     @property
     def unread(self) -> int:
-        """Bytes of all that is on its way."""
+        """Bytes of all answers that were not read yet."""
         return sum(self._unread.values())
 
-    def begin(
-        self, leaving: asyncio.Future[object], who: str, size: int, *, stranger: bool
-    ) -> bool:
-        """Begin an answer of ``size`` bytes; return whether it may leave; it has left when
-        ``leaving`` is done.
+    def begin(self, sent: asyncio.Future[object], who: str, size: int, *, stranger: bool) -> bool:
+        """Begin an answer of ``size`` bytes; return whether it may be sent; it was sent when
+        ``sent`` is done.
 
         ``who`` a caller is: of a stranger the connection, as gRPC names it. One answer of any size
-        may leave where no other is on its way.
+        may be sent where no other is unread.
         """
         size += ANSWER_BYTES
         unread = self._unread.get(who, 0)
@@ -58,15 +56,15 @@ class Departures:
             return False
         self._unread[who] = unread + size
         if stranger:
-            self._strangers[leaving] = who, self._clock()
+            self._strangers[sent] = who, self._clock()
 
-        def left(_: object) -> None:
-            self._strangers.pop(leaving, None)
+        def forget(_: object) -> None:
+            self._strangers.pop(sent, None)
             self._unread[who] -= size
             if not self._unread[who]:
                 del self._unread[who]
 
-        leaving.add_done_callback(left)
+        sent.add_done_callback(forget)
         return True
 
     def stalled(self) -> set[str]:
