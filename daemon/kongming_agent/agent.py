@@ -26,7 +26,7 @@ from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import Fingerprint
 from kongming.systemd import Notifier
 from kongming_agent.agent_config import Settings
-from kongming_agent.knowledge import Knowledge
+from kongming_agent.domain_states import DomainStates
 from kongming_agent.probing import signals
 from kongming_agent.probing.budget import Cost
 from kongming_agent.probing.prober import Prober, domains_of, needed_bytes, written_bytes
@@ -75,7 +75,7 @@ class Agent:
         self.suite = load_suite(self.node, self._io_dir)
         self._prober = self._new_prober()
         self.domains = domains_of(self.node)
-        self._knowledge = Knowledge(spool)
+        self._domain_states = DomainStates(spool)
         self._campaigns = Campaigns(
             settings.profile.allow,
             settings.files.state_path(),
@@ -147,7 +147,7 @@ class Agent:
         self._look(time.monotonic())
         for domain in range(len(self.domains)):
             self._take(Probe(domain, "quick", "requested once"), patience_s=PATIENCE_S)
-        latest = self._knowledge.latest()
+        latest = self._domain_states.latest()
         return [latest[place] for place, _ in self.domains]
 
     def _begin(self) -> None:
@@ -196,7 +196,7 @@ class Agent:
         )
         with self._lock:
             self._signals = seen
-        self._knowledge.sampled(seen.system)
+        self._domain_states.sampled(seen.system)
         self._account(now)
         self._watch_campaigns()
         if now - self._facts_at >= _FACTS_S or self._moved():
@@ -245,7 +245,7 @@ class Agent:
         now = time.monotonic()
         self.domains = domains
         self.schedule.rearranged([before.get(p) for p, _ in domains], len(self.node.cpus), now)
-        self._knowledge.only([place for place, _ in domains])
+        self._domain_states.only([place for place, _ in domains])
         for index, (place, _) in enumerate(domains):
             if place not in before:
                 self._recall_reference(index, place, now)
@@ -298,10 +298,10 @@ class Agent:
         fingerprint = taken.fingerprint
         _log.debug("%s fingerprint of domain %d: %s", probe.suite, place, probe.reason)
         if probe.suite == "standard":
-            reference = self._knowledge.keep_reference(place, fingerprint)
+            reference = self._domain_states.keep_reference(place, fingerprint)
             self._spool(reference, "reference", place)
         else:
-            self._knowledge.learn(place, fingerprint)
+            self._domain_states.learn(place, fingerprint)
             self._spool(fingerprint, "live", place)
 
     def _postpone(self, probe: Probe, error: BusyError) -> None:
@@ -336,7 +336,7 @@ class Agent:
                 "cpu_left": self.schedule.cpu.left(now),
                 "wall_left": self.schedule.wall.left(now),
                 "bytes_left": self.schedule.bytes.left(now),
-                "estimators": self._knowledge.to_document(),
+                "estimators": self._domain_states.to_document(),
             },
         )
 
@@ -350,12 +350,12 @@ class Agent:
         ):
             if name in state:
                 bucket.restore(float(state[name]), ago)
-        self._knowledge.restore(state.get("estimators", {}))
+        self._domain_states.restore(state.get("estimators", {}))
         for index, (place, _) in enumerate(self.domains):
             self._recall_reference(index, place, now)
 
     def _recall_reference(self, index: int, place: int, now: float) -> None:
-        restored = self._knowledge.kept_reference(place, self.suite.version)
+        restored = self._domain_states.kept_reference(place, self.suite.version)
         if restored is not None:
             reference, readings = restored
             self.schedule.reference_known(index, readings, figures.age_s(reference.started_at), now)
@@ -386,7 +386,7 @@ class Agent:
 
     def latest(self) -> Mapping[int, Fingerprint]:
         """Return the newest live fingerprint of each cache domain, by the domain's index."""
-        return self._knowledge.latest()
+        return self._domain_states.latest()
 
     # For the link, from its thread
 
@@ -396,7 +396,7 @@ class Agent:
                 node=self.node,
                 agent_version=__version__,
                 suite_version=self.suite.version,
-                references=tuple(self._knowledge.references().values()),
+                references=tuple(self._domain_states.references().values()),
                 allowed_apps=self.settings.profile.allow,
             )
 
@@ -404,7 +404,7 @@ class Agent:
         now = time.monotonic()
         with self._lock:
             passive = dict(self._signals.flat()) if self._signals is not None else {}
-        return Beat(self.schedule.recent_cpu.rate(now), passive, self._knowledge.news())
+        return Beat(self.schedule.recent_cpu.rate(now), passive, self._domain_states.news())
 
     def ordered(self, orders: Orders) -> None:
         # On disk before the next heartbeat, from which the server takes that they have come.
@@ -427,10 +427,10 @@ class Agent:
                 schedule=self.schedule,
                 totals=self.totals,
                 now=now,
-                latest=self._knowledge.latest(),
-                references=self._knowledge.references(),
-                estimates=self._knowledge.estimates(),
-                errors=self._knowledge.errors(),
+                latest=self._domain_states.latest(),
+                references=self._domain_states.references(),
+                estimates=self._domain_states.estimates(),
+                errors=self._domain_states.errors(),
                 passive=self._signals.flat() if self._signals is not None else {},
                 pss=self._pss,
                 held=held,

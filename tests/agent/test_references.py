@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kongming_agent.knowledge import Knowledge
+from kongming_agent.domain_states import DomainStates
 from kongming_agent.probing import references
 from kongming_agent.reporting.spool import Spool
 
@@ -61,8 +61,8 @@ def test_a_reading_of_another_version_is_left_out(spool: Spool) -> None:
     readable = fingerprint({"compute.int": 1e-9})
     newer = fingerprint({"compute.int": 1e-9}).to_dict() | {"schema": 2}
     spool.put("idle:0", [newer, readable.to_dict()])
-    assert Knowledge(spool).kept_reference(0, readable.suite_version) == (readable, 1)
+    assert DomainStates(spool).kept_reference(0, readable.suite_version) == (readable, 1)
     spool.put("idle:0", [newer])
-    assert Knowledge(spool).kept_reference(0, readable.suite_version) is None
-    assert Knowledge(spool).keep_reference(0, readable) == readable
-    assert Knowledge(spool).kept_reference(0, readable.suite_version) == (readable, 1)
+    assert DomainStates(spool).kept_reference(0, readable.suite_version) is None
+    assert DomainStates(spool).keep_reference(0, readable) == readable
+    assert DomainStates(spool).kept_reference(0, readable.suite_version) == (readable, 1)

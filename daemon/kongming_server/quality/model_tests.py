@@ -16,7 +16,7 @@ from kongming.store import Store
 from kongming.store.service_entries import StoredRealised
 from kongming_server.quality import backtest as scores
 from kongming_server.quality.drift import DriftTest, Verdict
-from kongming_server.quality.witnesses import SplitTest, groups_of
+from kongming_server.quality.split_test import SplitTest, groups_of
 from kongming_server.settings import ClosedLoop as Settings
 
 Key = tuple[str, str]
@@ -81,14 +81,14 @@ class ModelTests:
             self._tested.pop(key, None)
             return None
         of_version = [row for row in rows if row.model_version == version]
-        witnesses = self._witnesses()
-        tested = self._tests_of(key, version, of_version, len(set(witnesses.values())))
+        reporters = self._reporters()
+        tested = self._tests_of(key, version, of_version, len(set(reporters.values())))
         if tested is None:
             return State(version, tuple(rows), Verdict(0, 1.0, False))
         for row in of_version:
             if row.run_id not in tested.seen:
-                witness = witnesses.get(row.node_id, row.node_id)
-                tested.test.add(row, scores.score(row, tested.better), witness)
+                reporter = reporters.get(row.node_id, row.node_id)
+                tested.test.add(row, scores.score(row, tested.better), reporter)
         tested.seen = {row.run_id for row in of_version}
         verdict = tested.test.verdict
         if not verdict.drifted:
@@ -109,7 +109,7 @@ class ModelTests:
             rows = self._store.realised_by_node(*key, limit=most)
         return rows[::-1]
 
-    def _witnesses(self) -> dict[str, str]:
+    def _reporters(self) -> dict[str, str]:
         """Return whose word each node's is: its agent's credentials; where all have the same ones,
         or none, each node speaks for itself."""
         agents = self._store.agents()
@@ -134,15 +134,15 @@ class ModelTests:
         return [moment for moment in begun if moment >= since]
 
     def _tests_of(
-        self, key: Key, version: int, rows: Sequence[StoredRealised], witnesses: int
+        self, key: Key, version: int, rows: Sequence[StoredRealised], reporters: int
     ) -> _Tested | None:
-        """The test as far as it got; a new one where it is of other runs or witnesses; None for a
+        """The test as far as it got; a new one where it is of other runs or reporters; None for a
         model that is gone or damaged."""
         tested = self._tested.get(key)
         if (
             tested is not None
             and tested.version == version
-            and tested.test.groups == groups_of(witnesses)
+            and tested.test.groups == groups_of(reporters)
         ):
             new = [row.run_id not in tested.seen for row in rows]
             # What came late, before runs that have been counted, is counted in its place; what has
@@ -162,7 +162,7 @@ class ModelTests:
         test = SplitTest(
             lambda: DriftTest(promised, false_alarm=settings.false_alarm),
             false_alarm=settings.false_alarm,
-            witnesses=witnesses,
+            reporters=reporters,
             window=settings.window,
         )
         tested = self._tested[key] = _Tested(version, test, file.better, trained_at)

@@ -181,7 +181,7 @@ def test_what_is_slower_than_at_least_is_no_drift_and_what_is_faster_is(store: S
 @pytest.mark.parametrize(
     "holders", variants([("token a", "token a"), ("token a", "token b"), ("", "")])
 )
-def test_one_of_several_witnesses_alone_shows_no_drift(
+def test_one_of_several_reporters_alone_shows_no_drift(
     store: Store, holders: tuple[str, str]
 ) -> None:
     for node_id, holder in zip(("node-1", "thief"), holders, strict=True):
@@ -198,7 +198,7 @@ def test_one_of_several_witnesses_alone_shows_no_drift(
         assert realised is not None
         assert not realised.drifted
         assert (world.agents.requested, world.trainer.requested) == ([], [])
-        # Another witness sees it too.
+        # Another reporter sees it too.
         for _ in range(10):
             await world.finish(12.0)
         realised = await world.loop.realised("prog")

@@ -24,7 +24,7 @@ _ESTIMATE_CHANGE = 0.05
 _SAMPLES = 5
 
 
-class Knowledge:
+class DomainStates:
     """State by index in ``NodeFacts.llc_cpus``. Every method may be called from any thread."""
 
     def __init__(self, spool: Spool) -> None:

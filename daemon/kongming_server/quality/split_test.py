@@ -1,8 +1,8 @@
-"""The drift test over several witnesses of whom one may lie. No I/O.
+"""The drift test over several reporters of whom one may lie. No I/O.
 
-A witness is whoever vouches for a node's runs. Witnesses are dealt out to groups, each with a drift
-test of its own over its own runs, so that the runs of one caller, however many, do not reach the
-test of another group. What counts is the mean evidence of all groups but the greatest. With one
+A reporter is whoever vouches for a node's runs. Reporters are divided into groups, each with a
+drift test of its own over its own runs, so that the runs of one caller, however many, do not reach
+the test of another group. What counts is the mean evidence of all groups but the greatest. With one
 liar it is at most the mean of the others', which is a test of the same false-alarm rate (the mean
 of e-processes is an e-process; Vovk and Wang 2021): a liar makes no drift. Nor does it hide one
 that the other groups see, since it cannot take from their evidence.
@@ -28,7 +28,7 @@ class _Group:
 
 
 class SplitTest:
-    """``new_test`` makes a drift test; ``false_alarm`` is its own. ``witnesses`` is how many there
+    """``new_test`` makes a drift test; ``false_alarm`` is its own. ``reporters`` is how many there
     are: with fewer than two all runs are of one test. ``window`` runs of a group are remembered."""
 
     def __init__(
@@ -36,19 +36,19 @@ class SplitTest:
         new_test: Callable[[], DriftTest],
         *,
         false_alarm: float,
-        witnesses: int,
+        reporters: int,
         window: int,
     ) -> None:
-        self.groups = groups_of(witnesses)
+        self.groups = groups_of(reporters)
         self._groups = [_Group(new_test(), deque(maxlen=window)) for _ in range(self.groups)]
         self._needed = 1.0 / false_alarm
         self._group_of: dict[str, _Group] = {}
         self._deciding: _Group | None = None
 
-    def add(self, row: StoredRealised, score: float, witness: str) -> None:
+    def add(self, row: StoredRealised, score: float, reporter: str) -> None:
         """Count one finished run once, in the order of their ends."""
         place = len(self._group_of) % self.groups
-        group = self._group_of.setdefault(witness, self._groups[place])
+        group = self._group_of.setdefault(reporter, self._groups[place])
         group.test.add(score, row.run_id)
         group.rows.append(row)
         if self._deciding is None:
@@ -83,6 +83,6 @@ class SplitTest:
         return sum(others) / len(others)
 
 
-def groups_of(witnesses: int) -> int:
-    """Return the number of groups that so many witnesses are divided into."""
-    return max(1, min(GROUPS, witnesses))
+def groups_of(reporters: int) -> int:
+    """Return the number of groups that so many reporters are divided into."""
+    return max(1, min(GROUPS, reporters))
