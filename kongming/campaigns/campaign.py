@@ -81,8 +81,9 @@ def seed_of(seed: int | None) -> int:
     return random.SystemRandom().randrange(2**31) if seed is None else seed
 
 
-def budget(seconds: float | None) -> Callable[[], bool]:
-    """Return a function that is true when ``seconds`` have passed since its first call.
+class Budget:
+    """The time that a command may measure: a call is true when ``seconds`` have passed since the
+    first call.
 
     None is no limit. Called before each measurement, it lets the first one through, so that every
     command makes progress.
@@ -90,20 +91,26 @@ def budget(seconds: float | None) -> Callable[[], bool]:
     Raises:
         InputError: ``seconds`` is not a positive finite number.
     """
-    if seconds is None:
-        return lambda: False
-    if not 0 < seconds < float("inf"):
-        raise InputError("is out of range.", field="budget", value=seconds, allowed="above 0")
-    deadline: float | None = None
 
-    def spent() -> bool:
-        nonlocal deadline
+    def __init__(self, seconds: float | None) -> None:
+        if seconds is not None and not 0 < seconds < float("inf"):
+            raise InputError("is out of range.", field="budget", value=seconds, allowed="above 0")
+        self._seconds = seconds
+        self._deadline: float | None = None
+
+    def __call__(self) -> bool:
+        if self._seconds is None:
+            return False
         now = time.monotonic()
-        if deadline is None:
-            deadline = now + seconds
-        return now > deadline
+        if self._deadline is None:
+            self._deadline = now + self._seconds
+        return now > self._deadline
 
-    return spent
+    def seconds_left(self) -> float | None:
+        """Return what is left of it; None without a limit."""
+        if self._deadline is None:
+            return self._seconds
+        return max(self._deadline - time.monotonic(), 0.0)
 
 
 def steps_done(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kongming.campaigns.campaign import drive
-from kongming.profiling.events import Between
+from kongming.profiling.events import Between, Doing
 
 if TYPE_CHECKING:
     from kongming.campaigns.pair_campaign import PairCampaign
@@ -58,7 +58,7 @@ def interleave(
             for event in sources[k]:
                 if isinstance(event, Between):
                     return
-                yield event
+                yield replace(event, part=k) if isinstance(event, Doing) else event
             ended.add(k)
 
         for k in order:

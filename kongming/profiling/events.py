@@ -18,12 +18,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """Progress message; ``step`` of ``steps`` runs and signatures are completed."""
+    """Progress message; ``step`` of ``steps`` runs and signatures are completed. ``part`` says of
+    which campaign, where several measure in turns."""
 
     text: str
     step: int
     steps: int
     app: str | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)

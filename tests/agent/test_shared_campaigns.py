@@ -14,6 +14,7 @@ from kongming_agent.agent_config import Files, Profile, Settings
 from kongming_agent.profiling import SpoolSink, profile_allowed
 from kongming_agent.reporting.spool import Spool
 
+from kongming.campaigns.campaign import Budget
 from kongming.campaigns.journal import Journal
 from kongming.campaigns.journaled_store import JournaledStore
 from kongming.cli import main
@@ -79,7 +80,7 @@ class Node:
         settings = Settings(profile=profile, files=Files(state=str(self._folder)))
         spool = Spool(self._folder / "spool.db")
         try:
-            return profile_allowed(settings, ["nap"], spool, _after(steps)).to_dict()
+            return profile_allowed(settings, ["nap"], spool, Steps(steps)).to_dict()
         finally:
             spool.close()
 
@@ -87,7 +88,7 @@ class Node:
         """What ``kongming profile`` prints that measures until ``steps`` were made."""
         capsys.readouterr()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("kongming.campaigns.campaign.budget", lambda minutes: _after(steps))
+            patch.setattr("kongming.campaigns.campaign.Budget", lambda minutes: Steps(steps))
             status = main.run(
                 [
                     *("profile", str(self._apps), "--placement", "same-core"),
@@ -110,9 +111,15 @@ class Node:
         return sorted(record_of(entry).step for entry in entries)  # type: ignore[union-attr]
 
 
-def _after(steps: int) -> Callable[[], bool]:
-    left = iter([False] * steps)
-    return lambda: next(left, True)
+class Steps(Budget):
+    """Spent after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(None)
+        self._left = iter([False] * steps)
+
+    def __call__(self) -> bool:
+        return next(self._left, True)
 
 
 @pytest.fixture

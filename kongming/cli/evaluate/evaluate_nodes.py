@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kongming.campaigns.campaign import budget
+from kongming.campaigns.campaign import Budget
 from kongming.cli import output
 from kongming.cli.evaluate.report import fitting, print_cost, report, train_all
 
@@ -55,7 +55,7 @@ def evaluate_nodes(request: Request) -> int:
     from kongming.profiling.appfile import load, select
     from kongming.store import Store
 
-    stop_when = budget(request.budget)
+    budget = Budget(request.budget)
     apps = select(load(request.file), request.names)
     with Store.open(request.store_url, write=not (request.dry_run or request.score_only)) as store:
         if request.score_only:
@@ -64,7 +64,7 @@ def evaluate_nodes(request: Request) -> int:
             settings = request.settings(apps)
             if request.dry_run:
                 return _print_cost(store, request, settings, request.repeats or REPEATS)
-            held = _measure(store, request, settings, stop_when)
+            held = _measure(store, request, settings, budget)
     document = _score(held, request)
     report(document, request.out, as_json=request.as_json)
     return 0 if held.complete and not held.dropped and not document["failed"] else 1
@@ -127,9 +127,7 @@ def _longer(environment: Environment) -> float:
     return 2.0 if environment.kind == "memory" or environment.shares_cpu else 1.0
 
 
-def _measure(
-    store: Store, request: Request, settings: ProfileSettings, stop_when: Callable[[], bool]
-) -> Held:
+def _measure(store: Store, request: Request, settings: ProfileSettings, budget: Budget) -> Held:
     """Run the applications in the environments, or the remaining part."""
     from kongming.campaigns.environment_campaign import EnvironmentCampaign
     from kongming.cli.profile.campaign_view import CampaignView
@@ -143,8 +141,12 @@ def _measure(
         again=request.again,
     )
     if not campaign.finished:
-        view = CampaignView(sorted(settings.apps), f"environments, {settings.placement}")
-        drive_shown(campaign, view, stop_when, quiet=request.as_json, anyway=request.anyway)
+        view = CampaignView(
+            sorted(settings.apps),
+            f"environments, {settings.placement}",
+            time_left=budget.seconds_left,
+        )
+        drive_shown(campaign, view, budget, quiet=request.as_json, anyway=request.anyway)
     return Held(
         settings.node,
         campaign.stored,

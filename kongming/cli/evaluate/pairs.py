@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kongming.campaigns.campaign import budget
+from kongming.campaigns.campaign import Budget
 from kongming.cli.evaluate.report import keep, print_cost, report, train_all
 from kongming.quantities import count
 
@@ -61,7 +61,7 @@ def evaluate_pairs(request: Request) -> int:
     from kongming.records.errors import InputError
     from kongming.store import Store
 
-    stop_when = budget(request.budget)
+    budget = Budget(request.budget)
     known = load(request.file)
     apps = select(known, request.names)
     if len(apps) < 2:
@@ -88,7 +88,7 @@ def evaluate_pairs(request: Request) -> int:
                 return _print_cost(store, request, profiling, request.least_repeats(REPEATS))
             if request.preregister is not None:
                 _register(request, apps, profiling.inducers)
-            held = _measure(store, request, profiling, stop_when)
+            held = _measure(store, request, profiling, budget)
         document = _score(held, request, others, None if request.score_only else store)
     if request.preregister is not None:
         document["preregistered"] = _registered(request.preregister, held, apps.values())
@@ -237,9 +237,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     return print_cost(document, sentences, as_json=request.as_json)
 
 
-def _measure(
-    store: Store, request: Request, profiling: ProfileSettings, stop_when: Callable[[], bool]
-) -> Held:
+def _measure(store: Store, request: Request, profiling: ProfileSettings, budget: Budget) -> Held:
     """Run the pairs, interleaved with the profiles of applications without one, or the remaining
     part of both.
 
@@ -290,7 +288,7 @@ def _measure(
                 request.budget,
             ),
         )
-        _drive(both, sorted(profiling.apps), request, stop_when)
+        _drive(both, sorted(profiling.apps), request, budget)
         if not both.profiles.complete:
             raise MeasurementError(
                 "The budget was spent before every application was profiled.",
@@ -308,8 +306,12 @@ def _measure(
     if campaign is None:
         campaign = begin_pairs(list(profiles))
         if not campaign.finished:
-            view = CampaignView(sorted(profiles), f"pairs, {profiling.placement}")
-            drive_shown(campaign, view, stop_when, quiet=request.as_json, anyway=request.anyway)
+            view = CampaignView(
+                sorted(profiles),
+                f"pairs, {profiling.placement}",
+                time_left=budget.seconds_left,
+            )
+            drive_shown(campaign, view, budget, quiet=request.as_json, anyway=request.anyway)
     runs = store.runs(campaign=campaign.stored.id)
     return Held(profiling.node, campaign.stored, profiles, runs, campaign.complete, dropped)
 
@@ -318,14 +320,18 @@ def _drive(
     both: InterleavedCampaign,
     names: Sequence[str],
     request: Request,
-    stop_when: Callable[[], bool],
+    budget: Budget,
 ) -> None:
     from kongming.cli.profile.campaign_view import CampaignView
     from kongming.cli.profile.profiling import drive_shown
 
     plan = both.profiles.plan
-    view = CampaignView(names, f"{plan.name} plan and pairs, {plan.placement}, seed {plan.seed}")
-    drive_shown(both, view, stop_when, quiet=request.as_json, anyway=request.anyway)
+    view = CampaignView(
+        names,
+        f"{plan.name} plan and pairs, {plan.placement}, seed {plan.seed}",
+        time_left=budget.seconds_left,
+    )
+    drive_shown(both, view, budget, quiet=request.as_json, anyway=request.anyway)
 
 
 def _held(

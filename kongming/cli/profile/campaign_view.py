@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kongming.cli import output
+from kongming.cli.profile.pace import Pace
 from kongming.profiling.events import Doing, Dropped, Event, Short
 from kongming.quantities import format_slowdown, per_cent
 from kongming.records.judging import learned_from
@@ -70,13 +71,22 @@ class AppRow:
 class CampaignView:
     """Collects events and shows them; usable without a terminal and with ``quiet``."""
 
-    def __init__(self, apps: Sequence[str], title: str, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        apps: Sequence[str],
+        title: str,
+        *,
+        quiet: bool = False,
+        time_left: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """``time_left()``: the seconds that are left of a limit, None without one."""
         self.rows = {app: AppRow() for app in apps}
         self.title = title
         self.quiet = quiet
         self.doing = "starting"
         self.step = self.steps = 0
-        self._first_step: int | None = None
+        self._pace = Pace()
+        self._time_left = time_left
         self._started = time.monotonic()
         self._last_line = -math.inf
         self._live = None
@@ -105,18 +115,16 @@ class CampaignView:
         return sum(row.failed for row in self.rows.values())
 
     def seconds_left(self) -> float | None:
-        """Estimate from the pace so far; None before two steps."""
-        if self._first_step is None or self.step - self._first_step < 2:
-            return None
-        pace = (time.monotonic() - self._started) / (self.step - self._first_step)
-        return pace * (self.steps - self.step)
+        """Estimate from the pace so far, at most what a limit leaves; None before two steps."""
+        left = self._pace.seconds_left()
+        limit = self._time_left()
+        return left if left is None or limit is None else min(left, limit)
 
     def see(self, event: Event) -> None:
         """Process one event."""
         if isinstance(event, Doing):
             self.doing, self.step, self.steps = event.text, event.step, event.steps
-            if self._first_step is None:
-                self._first_step = event.step
+            self._pace.see(event.part, event.step, event.steps)
             self._line()
         elif isinstance(event, Dropped):
             row = self.rows[event.app]

@@ -128,8 +128,7 @@ def command(
 
     With --node and --server, the agent of that node profiles the application APP.
     """
-    from kongming.campaigns.campaign import budget as time_budget
-    from kongming.campaigns.campaign import seed_of
+    from kongming.campaigns.campaign import Budget, seed_of
     from kongming.campaigns.inducer_apps import select_inducers, with_signatures
     from kongming.campaigns.journaled_store import JournaledStore
     from kongming.campaigns.profile_campaign import profile_settings
@@ -138,7 +137,7 @@ def command(
     from kongming.profiling.appfile import load, select
     from kongming.store import Store
 
-    stop_when = time_budget(budget)
+    limit = Budget(budget)
     known = load(file)
     apps = select(known, names)
     settings = profile_settings(
@@ -174,7 +173,7 @@ def command(
         campaign, view = profile_applications(
             sink,
             settings,
-            stop_when,
+            limit,
             quiet=as_json,
             anyway=anyway,
             write_limit_bytes=write_limit_bytes,

@@ -10,7 +10,7 @@ from kongming.cli import output
 from kongming.cli.profile.campaign_view import CampaignView
 
 if TYPE_CHECKING:
-    from kongming.campaigns.campaign import Sink
+    from kongming.campaigns.campaign import Budget, Sink
     from kongming.campaigns.profile_campaign import ProfileCampaign, ProfileSettings
     from kongming.profiling.events import Event
     from kongming.records.run import Run
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def profile_applications(
     sink: Sink,
     settings: ProfileSettings,
-    stop_when: Callable[[], bool],
+    budget: Budget,
     *,
     quiet: bool = False,
     anyway: bool = False,
@@ -38,7 +38,9 @@ def profile_applications(
     if done and not quiet:
         output.error_console().print(f"resuming: {len(done)} of {len(plan.steps)} steps are done")
     view = CampaignView(
-        sorted(settings.apps), f"{plan.name} plan, {plan.placement}, seed {plan.seed}"
+        sorted(settings.apps),
+        f"{plan.name} plan, {plan.placement}, seed {plan.seed}",
+        time_left=budget.seconds_left,
     )
     for run in campaign.earlier:
         if run.ok or run.step in done:
@@ -46,7 +48,7 @@ def profile_applications(
     for signature in sink.signatures(campaign=campaign.id):
         view.see(signature)
     with measuring("kongming profile", anyway=anyway), _resumable(view), view:
-        campaign.drive(stop_when, view.see, write_limit_bytes)
+        campaign.drive(budget, view.see, write_limit_bytes)
     return campaign, view
 
 
@@ -82,7 +84,7 @@ class _Resumable(Protocol):
 def drive_shown(
     campaign: _Resumable,
     view: CampaignView,
-    stop_when: Callable[[], bool],
+    budget: Budget,
     *,
     quiet: bool,
     anyway: bool,
@@ -101,4 +103,4 @@ def drive_shown(
     for run in campaign.earlier:
         view.see(run)
     with measuring("kongming evaluate", anyway=anyway), _resumable(view), view:
-        campaign.drive(stop_when, view.see)
+        campaign.drive(budget, view.see)
