@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kongming.cli.profile.corun import pairs_among
+from kongming.cli.profile.corun import measured_slowdown, pairs_among
+from kongming.records.run import DISTURBED
+from tests.builders import run
 from tests.campaigns.conftest import Profiled
 from tests.conftest import Kongming
 
@@ -123,6 +125,18 @@ def test_wrong_options_are_refused(profiled: Profiled, option: tuple[str, str]) 
     assert done.returncode == 2
     assert option[1] in done.stderr
     assert profiled.json("runs", "--kind", "corun")["total"] == 0
+
+
+def test_runs_while_somebody_else_measured_are_counted() -> None:
+    solo = [run("a", 2.0), run("a", 2.0, passive={DISTURBED: 1.0}), run("b", 9.0)]
+    together = [
+        run("a", 3.0, kind="corun", neighbours=("b",), passive={DISTURBED: 1.0}),
+        run("a", 3.0, kind="corun", neighbours=("b",)),
+        run("b", 9.0, kind="corun", neighbours=("a",)),
+    ]
+    first, second = (measured_slowdown([*solo, *together], *pair) for pair in ("ab", "ba"))
+    assert (first["disturbed_runs"], second["disturbed_runs"]) == (2, 0)
+    assert (first["slowdown"], second["slowdown"]) == pytest.approx((1.5, 1.0))
 
 
 def test_pairs_stand_in_both_orders_next_to_each_other() -> None:

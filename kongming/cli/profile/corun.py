@@ -137,6 +137,7 @@ def pairs_among(names: Sequence[str]) -> list[tuple[str, str]]:
             field="A B...",
             value=names[0],
             allowed="two applications or more",
+            hint=f"'kongming corun {names[0]} {names[0]}' runs it next to itself.",
         )
     if len(names) == 2 and names[0] == names[1]:
         return [(names[0], names[1])]
@@ -161,6 +162,7 @@ def pairs_among(names: Sequence[str]) -> list[tuple[str, str]]:
 def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
     """Return the geometric means of the repeats of one ordered pair, and their noise floor.
     ``runtime_s`` and ``solo_s`` are in the application's metric unit. None if all failed.
+    ``disturbed_runs`` of its runs, solo ones included, ran while somebody else measured here.
     """
     from kongming.records.run import geometric_mean, noise_floor_pct
 
@@ -174,6 +176,7 @@ def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
         "slowdown": None,
         "runs": len(coruns),
         "noise_floor_pct": noise_floor_pct([run.cost for run in coruns]),
+        "disturbed_runs": sum(run.disturbed for run in (*coruns, *alone)),
     }
     if alone and coruns:
         measurement["runtime_s"] = geometric_mean(
@@ -259,6 +262,13 @@ def _show(document: dict[str, Any]) -> None:
     if any(measurement["noise_floor_pct"] is None for measurement in document["measured"]):
         console.print(
             "The noise floor, what repeats differ by, is known from --repeats 2 on.", markup=False
+        )
+    if any(measurement["disturbed_runs"] for measurement in document["measured"]):
+        console.print(
+            "Something else measured on these CPUs meanwhile: runs may be too slow. Each of these "
+            "has a warning in 'kongming runs --json'.",
+            markup=False,
+            highlight=False,
         )
     unpredicted = [p for p in document["predictions"] if p.get("slowdown") is None]
     for text in dict.fromkeys(text for p in document["predictions"] for text in p.get("notes", ())):
