@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kongming.atomic_file import replacing
+from kongming.files.atomic_file import replacing
 
 
 def test_a_writer_that_fails_leaves_the_old_file(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kongming.line_file import LineFile
+from kongming.files.line_file import LineFile
 from kongming.records.errors import StoreError
 
 

@@ -15,8 +15,8 @@ pytest.importorskip("pyarrow")
 import pyarrow
 import pyarrow.parquet as parquet
 
-from kongming import parquet_sizes
 from kongming.audit.readings import METADATA_KEY, SCHEMA, read_observations, table_of
+from kongming.files import parquet_sizes
 from kongming.records.errors import InputError
 from kongming.store.parquet import read_export
 from tests.audit.sessions import later, reading, session

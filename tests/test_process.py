@@ -11,7 +11,7 @@ import click
 import pytest
 
 import kongming.cli.start
-from kongming.process import run, start
+from kongming.processes.entry import run, start
 from kongming.records.errors import InputError
 
 

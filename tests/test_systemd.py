@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from kongming.systemd import Notifier
+from kongming.processes.systemd import Notifier
 
 
 def test_systemd_is_notified(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from kongming.probes.folders import io_folder
 from kongming.probes.measuring import PATIENCE_S, BusyError, measuring
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
+from kongming.processes.systemd import Notifier
 from kongming.quantities import count
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import Fingerprint
-from kongming.systemd import Notifier
 from kongming_agent.agent_config import Settings
 from kongming_agent.domain_states import DomainStates
 from kongming_agent.probing import signals

@@ -21,13 +21,13 @@ import click
 import grpc
 
 from kongming import __version__
-from kongming import process as entry
 from kongming import settings as declared
 from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
+from kongming.processes import entry
+from kongming.processes.systemd import Notifier
 from kongming.quantities import count
 from kongming.rpc.channel import Connection, connection_from_settings
-from kongming.systemd import Notifier
 from kongming_agent import profiling as profile
 from kongming_agent.agent import Agent
 from kongming_agent.agent_config import Settings

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kongming import process
+from kongming.processes import entry
 
 
 def main() -> None:
-    process.start("kongming-agent", "kongming_agent.agent_command", "agent")
+    entry.start("kongming-agent", "kongming_agent.agent_command", "agent")

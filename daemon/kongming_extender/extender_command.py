@@ -17,10 +17,10 @@ from typing import Any
 
 import click
 
-from kongming import __version__, settings, standard_streams
-from kongming import process as entry
+from kongming import __version__, settings
 from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
+from kongming.processes import entry, standard_streams
 from kongming.rpc.log_limits import LogLimits
 from kongming_extender.extender_config import Config
 

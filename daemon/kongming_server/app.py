@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection
 import kongming.scale.decide.combination  # noqa: F401
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
+from kongming.processes.systemd import Notifier
 from kongming.rpc.connections import Connections
 from kongming.rpc.listener import connections_allowed
 from kongming.rpc.v1 import (
@@ -33,7 +34,6 @@ from kongming.rpc.v1 import (
 from kongming.settings import split_address
 from kongming.store import Change, Store, default_url
 from kongming.store.integrity import check_file, refuse_empty_file, serve_alone
-from kongming.systemd import Notifier
 from kongming_server import garbage_collection as garbage
 from kongming_server.calls.interceptors import interceptors, server_options
 from kongming_server.clock import SteadyClock

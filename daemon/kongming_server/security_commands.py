@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from kongming.help_examples import examples
-from kongming.process import json_text
+from kongming.processes.entry import json_text
 from kongming.records import moments
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.store import Store, StoredToken

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming import __version__
-from kongming import process as entry
 from kongming.help_examples import examples
 from kongming.lazy_group import Entry, LazyGroup
 from kongming.printable import log_to_stderr
+from kongming.processes import entry
+from kongming.processes.systemd import Notifier
 from kongming.settings import as_file, table
-from kongming.systemd import Notifier
 from kongming_server import server_config as settings
 from kongming_server.settings import Config
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kongming import process
+from kongming.processes import entry
 
 
 def main() -> None:
-    process.start("kongming-server", "kongming_server.server_command", "server")
+    entry.start("kongming-server", "kongming_server.server_command", "server")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kongming import standard_streams
+from kongming.processes import standard_streams
 
 _HOOKS = ("prolog", "epilog")
 

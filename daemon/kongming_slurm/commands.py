@@ -12,9 +12,9 @@ from types import FrameType
 import click
 
 from kongming import __version__
-from kongming import process as entry
 from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
+from kongming.processes import entry
 from kongming.settings import as_file, load
 from kongming_slurm import hooks
 from kongming_slurm.bridge_config import Settings

@@ -33,7 +33,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kongming.atomic_file import replacing
+from kongming.files.atomic_file import replacing
 from kongming.records.errors import IncompatibleError, InputError
 from kongming_slurm.tags import is_name, number
 

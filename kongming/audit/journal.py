@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.audit.steps import Step
-from kongming.line_file import LineFile
+from kongming.files.line_file import LineFile
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 
 FORMAT = 1

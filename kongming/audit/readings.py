@@ -31,11 +31,11 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from kongming.atomic_file import replacing
-from kongming.missing_file import did_you_mean
-from kongming.parquet_sizes import check_footer, check_pages, is_text, text_bytes
+from kongming.files.atomic_file import replacing
+from kongming.files.missing_file import did_you_mean
+from kongming.files.parquet_sizes import check_footer, check_pages, is_text, text_bytes
+from kongming.files.unpacked import check_rows, check_text
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
-from kongming.unpacked import check_rows, check_text
 
 FORMAT = 1
 """Version of the file."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.line_file import LineFile
+from kongming.files.line_file import LineFile
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 from kongming.records.run import Run, Signature
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kongming.missing_file import unreadable, unwritable
+from kongming.files.missing_file import unreadable, unwritable
 from kongming.profiling.plans.identity import file_hash
 from kongming.records import moments
 from kongming.records.errors import InputError

@@ -14,7 +14,7 @@ import click
 from kongming import usage_errors
 from kongming.cli.extras import missing_extra
 from kongming.printable import printable
-from kongming.process import unforeseen
+from kongming.processes.entry import unforeseen
 from kongming.records.errors import InputError, KongmingError, UnknownNameError
 
 _document = {"written": False}

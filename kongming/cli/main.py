@@ -15,11 +15,12 @@ from typing import Any
 
 import click
 
-from kongming import __version__, standard_streams
+from kongming import __version__
 from kongming.cli import failures
 from kongming.cli.examples import examples
 from kongming.lazy_group import Entry, LazyGroup
-from kongming.process import Terminated, print_plainly, terminate
+from kongming.processes import standard_streams
+from kongming.processes.entry import Terminated, print_plainly, terminate
 
 MEASURE, PROFILE, PREDICT, FLEET, KEEP = (
     "Measure this node",

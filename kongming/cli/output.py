@@ -13,7 +13,7 @@ import click
 from kongming import quantities
 from kongming.cli import failures
 from kongming.printable import printable
-from kongming.process import json_text
+from kongming.processes.entry import json_text
 from kongming.quantities import per_cent
 
 if TYPE_CHECKING:

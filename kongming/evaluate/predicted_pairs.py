@@ -12,7 +12,7 @@ from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kongming.missing_file import unreadable
+from kongming.files.missing_file import unreadable
 from kongming.records import control, moments
 from kongming.records.errors import InputError, KongmingError
 from kongming.records.lower_bounds import completed_costs

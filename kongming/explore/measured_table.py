@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.csv_rows import Row, hint_of_commas, plain_number, read_rows
 from kongming.explore.settings import summable
+from kongming.files.csv_rows import Row, hint_of_commas, plain_number, read_rows
 from kongming.records.errors import InputError
 
 Point = Mapping[str, float | str]

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.atomic_file import replacing
 from kongming.explore import DecisionTreeProfiler
 from kongming.explore.runs import VALUE
-from kongming.missing_file import did_you_mean, unwritable
+from kongming.files.atomic_file import replacing
+from kongming.files.missing_file import did_you_mean, unwritable
+from kongming.files.sealed_document import DocumentKind
 from kongming.records.errors import InputError
-from kongming.sealed_document import DocumentKind
 
 KIND = DocumentKind(
     "kongming-explore-model",

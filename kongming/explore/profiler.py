@@ -28,8 +28,8 @@ from kongming.explore.situation import Situation, keys
 from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough
 from kongming.explore.tree import ObliqueModelTree
+from kongming.files.sealed_document import DocumentKind
 from kongming.records.errors import UntrainedError
-from kongming.sealed_document import DocumentKind
 
 KIND = DocumentKind(
     "kongming-explore-profiler", 1, "profiler's document", "fit it again", "kongming explore fit"

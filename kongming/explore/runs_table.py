@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.csv_rows import Row, read_rows
-from kongming.deferred_signals import signals_deferred
 from kongming.explore import Space
 from kongming.explore.dimensions import Dimension, Value
 from kongming.explore.errors import ExploreError
@@ -33,7 +31,9 @@ from kongming.explore.measured_table import (
     target_of,
 )
 from kongming.explore.settings import LARGEST, within
-from kongming.line_file import LineFile
+from kongming.files.csv_rows import Row, read_rows
+from kongming.files.line_file import LineFile
+from kongming.processes.deferred_signals import signals_deferred
 from kongming.records.errors import InputError
 
 LONGEST_REASON = 300

@@ -18,7 +18,7 @@ from kongming.explore.sampling import MOST_LISTED, Group, Judge, first_of_each, 
 from kongming.explore.settings import LARGEST
 from kongming.explore.table_columns import read_columns
 from kongming.expressions import Expression, parse_condition
-from kongming.missing_file import did_you_mean
+from kongming.files.missing_file import did_you_mean
 from kongming.records.errors import InputError
 
 Point = Mapping[str, Value]

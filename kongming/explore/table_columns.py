@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from kongming.csv_rows import read_rows
 from kongming.explore.errors import ExploreError
 from kongming.explore.measured_table import finite, loses_digits
+from kongming.files.csv_rows import read_rows
 from kongming.records.errors import InputError
 
 

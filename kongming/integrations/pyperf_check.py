@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
-from kongming import process
 from kongming.gate.comparison import Comparison, compare
 from kongming.gate.noise import LEAST_RUNS, Goal, repetitions_at_most
 from kongming.integrations.pyperf_hook import PREFIX, QUIET
+from kongming.processes import entry
 from kongming.profiling.plans.precision import parse_precision
 from kongming.records.errors import InputError
 
@@ -147,4 +147,4 @@ def _load(file: str, field: str) -> dict[str, Runs]:
 
 
 if __name__ == "__main__":
-    sys.exit(process.run(command, "pyperf_check", sys.argv[1:]))
+    sys.exit(entry.run(command, "pyperf_check", sys.argv[1:]))

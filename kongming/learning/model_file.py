@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.files.sealed_document import DocumentKind, finite, positive
 from kongming.learning import spaces
 from kongming.learning.consensus import consensus
 from kongming.learning.intervals import SEVERITY_SHARE
@@ -22,7 +23,6 @@ from kongming.learning.usefulness import MEAN, NO_SLOWDOWN
 from kongming.records.errors import UnknownNameError
 from kongming.records.judgement import Judgement
 from kongming.records.run import SoloTime
-from kongming.sealed_document import DocumentKind, finite, positive
 
 __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.sealed_document import finite
+from kongming.files.sealed_document import finite
 
 _RATIOS = (1e-4, 1e4)
 """Bounds of the search for the variance of the effects over that of the noise."""

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kongming import ended_at_exit
+from kongming.processes import ended_at_exit
 from kongming.records.errors import ProbeError
 
 NAME = "kongming-microbench"

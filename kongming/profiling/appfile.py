@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kongming.missing_file import did_you_mean
+from kongming.files.missing_file import did_you_mean
 from kongming.profiling._appkeys import Table
 from kongming.records.application import Application
 from kongming.records.errors import ApplicationFileError, InputError, UnknownNameError

@@ -1,6 +1,6 @@
 """The wire: codec, client, channel and errors."""
 
-from kongming.standard_streams import keep_for_us
+from kongming.processes.standard_streams import keep_for_us
 
 # For who imports this without one of our programs.
 keep_for_us()

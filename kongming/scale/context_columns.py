@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.csv_rows import plain_number
+from kongming.files.csv_rows import plain_number
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.points import SCALES
 

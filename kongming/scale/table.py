@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kongming.csv_rows import Row, read_rows
+from kongming.files.csv_rows import Row, read_rows
 from kongming.records.errors import InputError
 from kongming.scale.context_columns import MOST, Context, Value, number, out_of_range
 from kongming.scale.points import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kongming.csv_rows import read_rows
+from kongming.files.csv_rows import read_rows
 from kongming.records.errors import InputError
 
 COLUMNS = ("name", "nodes", "slots", "speed", "weight")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.csv_rows import Row, read_rows
-from kongming.missing_file import unreadable
+from kongming.files.csv_rows import Row, read_rows
+from kongming.files.missing_file import unreadable
 from kongming.records.errors import MALFORMED, InputError
 from kongming.records.run import geometric_mean
 from kongming.simulate.pairs import MeasuredPair, PairTable

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.csv_rows import read_rows
+from kongming.files.csv_rows import read_rows
 from kongming.records.errors import InputError, UnknownNameError, UntrainedError
 
 COLUMNS = ("arrival_s", "app", "limit", "work")

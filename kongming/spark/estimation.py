@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kongming.process_pool import available_cpus, in_order
+from kongming.processes.pool import available_cpus, in_order
 from kongming.quantities import count as counted
 from kongming.quantities import per_cent
 from kongming.records.errors import CannotAnswerError, ExtrapolationError, InputError

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from kongming.atomic_file import replacing
-from kongming.missing_file import did_you_mean
-from kongming.parquet_sizes import check_footer, check_pages, is_text, text_bytes
+from kongming.files.atomic_file import replacing
+from kongming.files.missing_file import did_you_mean
+from kongming.files.parquet_sizes import check_footer, check_pages, is_text, text_bytes
+from kongming.files.unpacked import check_rows, check_text
 from kongming.records.errors import IncompatibleError, InputError, MissingExtraError, StoreError
 from kongming.store import Store, rows
-from kongming.unpacked import check_rows, check_text
 
 FORMAT = 1
 """Version of the file format."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from kongming.missing_file import did_you_mean
+from kongming.files.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.settings import url_in_file
 from kongming.store import read_only

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from kongming.learning.training import train_application
-from kongming.process_pool import in_order
+from kongming.processes.pool import in_order
 from kongming.records.errors import KongmingError, UntrainedError
 from kongming.store import Store
 from tests import builders

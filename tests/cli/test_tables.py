@@ -19,7 +19,7 @@ from kongming.cli import options, output
 from kongming.cli.main import cli
 from kongming.cli.predict import models
 from kongming.cli.profile.profile import show_judged
-from kongming.process import print_plainly
+from kongming.processes.entry import print_plainly
 from kongming.records.judgement import Judgement, Reason
 from tests import warm_start
 from tests.conftest import ROOT

@@ -16,7 +16,7 @@ from kongming.explore import ExploreError, Space
 from kongming.explore.fitting import fit_runs
 from kongming.explore.regions import regions
 from kongming.explore.runs_table import PointRun, RunsTable, read_runs
-from kongming.line_file import LineFile
+from kongming.files.line_file import LineFile
 from kongming.records.errors import InputError
 
 

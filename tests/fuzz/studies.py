@@ -17,11 +17,11 @@ from kongming_agent.reporting import delivery
 from kongming_agent.reporting.spool import Spool
 from kongming_slurm.slurm_commands import Slurm
 
-from kongming import sealed_document
 from kongming.audit import journal
 from kongming.audit.readings import read_observations, table_of, write_observations
 from kongming.audit.steps import Reading, Step
 from kongming.campaigns.journal import Journal
+from kongming.files import sealed_document
 from kongming.records.errors import KongmingError
 from kongming.scale.decide.readings import readings
 from kongming.scale.decide.recommendation import read_prices

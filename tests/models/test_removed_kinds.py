@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kongming import sealed_document
+from kongming.files import sealed_document
 from kongming.learning import model_file, predict
 from kongming.learning.registry import REMOVED, model_kind, model_names
 from kongming.learning.training import train_application

@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from kongming.cli.main import run
 from kongming.cli.predict.explain import command as explain
 from kongming.cli.predict.predict import command
+from kongming.files.sealed_document import checksum
 from kongming.learning import model_names, training
 from kongming.learning.model_file import read, seal
 from kongming.learning.predict import predict_environment
 from kongming.learning.readings import idle_times
 from kongming.learning.training import train_application
 from kongming.records.errors import IncompatibleError
-from kongming.sealed_document import checksum
 from kongming.store import Store
 from tests import builders
 from tests.models import synthetic

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from kongming.files.sealed_document import checksum
 from kongming.learning.training import train_application
-from kongming.sealed_document import checksum
 from kongming.store import Store
 from tests import builders
 from tests.conftest import Kongming

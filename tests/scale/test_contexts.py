@@ -146,7 +146,7 @@ def test_a_context_with_few_configurations_is_saved_with_its_shares(tmp_path: Pa
 
 
 def test_a_file_without_steps_across_cliffs_is_read(without: ContextModel) -> None:
-    from kongming.sealed_document import checksum
+    from kongming.files.sealed_document import checksum
 
     document = model_file.seal(ScaleFile("job", "now", (), contexts=(without,)))
     old = {key: value for key, value in document.items() if key != "checksum"}
@@ -164,7 +164,7 @@ def test_a_file_without_steps_across_cliffs_is_read(without: ContextModel) -> No
 
 
 def test_a_file_of_version_1_is_read() -> None:
-    from kongming.sealed_document import checksum
+    from kongming.files.sealed_document import checksum
     from tests.scale.shapes import fitted, grid, measured, published
 
     single = fitted(measured(published("pca"), grid()), kind="ernest-relative")

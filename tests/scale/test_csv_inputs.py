@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kongming.csv_rows import read_rows
 from kongming.explore.model_file import read_model
-from kongming.line_file import LineFile
-from kongming.missing_file import did_you_mean
+from kongming.files.csv_rows import read_rows
+from kongming.files.line_file import LineFile
+from kongming.files.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.scale.decide.readings import readings
 from kongming.scale.decide.recommendation import read_prices

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kongming.arrays import Floats
+from kongming.files.sealed_document import checksum
 from kongming.records.errors import InputError
 from kongming.scale.fit import model_file
 from kongming.scale.fit.contexts.context_fitting import fit_contexts
@@ -20,7 +21,6 @@ from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points, Runs
 from kongming.scale.table import ContextTable
-from kongming.sealed_document import checksum
 from tests.conftest import Kongming
 
 SIZES = (5.0, 10.0, 20.0, 40.0, 80.0)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kongming.atomic_file import replacing
+from kongming.files.atomic_file import replacing
 from kongming.records.errors import InputError
 from kongming_agent.reporting.metrics_server import MetricsServer
 

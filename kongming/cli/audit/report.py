@@ -12,7 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale.options import prices_option
 from kongming.cli.shares import FRACTION
-from kongming.missing_file import unwritable
+from kongming.files.missing_file import unwritable
 from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError
 

@@ -258,7 +258,7 @@ def command(
         _refuse_measuring()
         require("kongming evaluate", "predict", "pyarrow")
         from kongming.cli.evaluate.evaluate_nodes import evaluate_instances
-        from kongming.process_pool import available_cpus
+        from kongming.processes.pool import available_cpus
 
         return evaluate_instances(
             files,

@@ -261,7 +261,7 @@ def evaluate_instances(
     """
     from kongming.audit.instances.accuracy import Task, accuracy
     from kongming.audit.readings import read_observations
-    from kongming.process_pool import in_order
+    from kongming.processes.pool import in_order
 
     observations = read_observations(files)
     with output.progress("leaving out") as bar:

@@ -186,7 +186,7 @@ def _draw(document: Document, folder: Path) -> None:
 def train_all(tasks: Sequence[Task]) -> Trained:
     """Train on every set of runs, with one process per CPU, and show progress."""
     from kongming.evaluate.training import collect, train
-    from kongming.process_pool import available_cpus, in_order
+    from kongming.processes.pool import available_cpus, in_order
 
     with output.progress("Training", len(tasks)) as shown:
         shown.update(0)

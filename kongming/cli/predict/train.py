@@ -103,7 +103,7 @@ def command(
             "needs --server.", field="--no-wait", hint="A local training always runs to its end."
         )
     from kongming.cli.extras import require
-    from kongming.process_pool import available_cpus, in_order
+    from kongming.processes.pool import available_cpus, in_order
     from kongming.records.errors import UntrainedError
     from kongming.store import Store
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from kongming.atomic_file import replacing
 from kongming.cli.examples import examples
 from kongming.cli.options import json_option
 from kongming.cli.output import emit_json
-from kongming.missing_file import unwritable
+from kongming.files.atomic_file import replacing
+from kongming.files.missing_file import unwritable
 from kongming.records.errors import InputError
 
 

@@ -32,7 +32,7 @@ def load(model: str, store_url: str | None) -> ScaleFile:
         InputError: the file is not a scale model.
         UnknownNameError: there is no such file and no such name.
     """
-    from kongming.missing_file import did_you_mean
+    from kongming.files.missing_file import did_you_mean
     from kongming.scale.fit.model_file import read, read_file
 
     if Path(model).is_file():

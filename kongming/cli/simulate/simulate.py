@@ -252,7 +252,7 @@ def command(
     """
     from kongming.cli.extras import require
     from kongming.cli.simulate.study_inputs import beliefs_for, pairs_of
-    from kongming.missing_file import unwritable
+    from kongming.files.missing_file import unwritable
     from kongming.records.errors import InputError
 
     require("kongming simulate", "predict", "numpy")

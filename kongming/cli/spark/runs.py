@@ -44,7 +44,7 @@ def residual_of(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, 
 
 
 def _rows(estimator: Estimator, path: Path) -> Iterator[tuple[Size, float]]:
-    from kongming.csv_rows import read_rows
+    from kongming.files.csv_rows import read_rows
     from kongming.records.errors import InputError
     from kongming.spark.estimation import MOST_CORES, Size
 

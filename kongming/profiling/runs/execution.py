@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kongming import ended_at_exit
 from kongming.probes.binary import locate
+from kongming.processes import ended_at_exit
 from kongming.records.application import Command
 from kongming.records.errors import ProbeError
 from kongming.records.run import Usage

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from kongming.csv_rows import read_rows
-from kongming.missing_file import unreadable
+from kongming.files.csv_rows import read_rows
+from kongming.files.missing_file import unreadable
 from kongming.records.errors import InputError, nearest_names
 
 FAMILIES = ("memory", "network")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kongming.csv_rows import read_rows
+from kongming.files.csv_rows import read_rows
 from kongming.records.errors import CannotAnswerError, InputError, nearest_names
 from kongming.scale.fit.model import SLACK, ScaleModel, ScalePrediction
 from kongming.scale.points import Configuration

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from kongming.missing_file import unwritable
+from kongming.files.missing_file import unwritable
 from kongming.records.errors import InputError
 from kongming.scale.points import Configuration
 

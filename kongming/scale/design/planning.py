@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kongming.atomic_file import replacing
-from kongming.csv_rows import read_rows
-from kongming.missing_file import unreadable, unwritable
+from kongming.files.atomic_file import replacing
+from kongming.files.csv_rows import read_rows
+from kongming.files.missing_file import unreadable, unwritable
 from kongming.quantities import DECIMAL_MARK, THOUSANDS, has_thousands, parse_share, with_point
 from kongming.records.errors import MALFORMED, InputError
 

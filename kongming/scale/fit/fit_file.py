@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.files.sealed_document import finite, positive
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.local import LocalFit
 from kongming.scale.fit.model import Ranges
@@ -19,7 +20,6 @@ from kongming.scale.fit.spark_replay import ReplayFit, Step
 from kongming.scale.fit.stack import ANCHOR, BACKBONE, LeftOut, StackFit
 from kongming.scale.fit.terms import term
 from kongming.scale.fit.validation import Fit
-from kongming.sealed_document import finite, positive
 
 
 def read_fit(kind: str, document: Mapping[str, Any]) -> Fit:

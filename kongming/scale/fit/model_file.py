@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from kongming.atomic_file import replacing
-from kongming.missing_file import did_you_mean, unwritable
+from kongming.files.atomic_file import replacing
+from kongming.files.missing_file import did_you_mean, unwritable
+from kongming.files.sealed_document import DocumentKind, finite, positive
 from kongming.records.errors import InputError
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.contexts.context_file import context_document, read_context
@@ -25,7 +26,6 @@ from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
 from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
-from kongming.sealed_document import DocumentKind, finite, positive
 
 _KIND = DocumentKind(
     "kongming-scale-model", 3, "scale model", "fit it again", "kongming scale fit RUNS.csv"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.csv_rows import read_rows
+from kongming.files.csv_rows import read_rows
 from kongming.records.errors import InputError
 
 COLUMNS = ("arrival_s", "app", "processors", "run_s", "limit_s")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kongming.missing_file import unreadable
+from kongming.files.missing_file import unreadable
 from kongming.records.errors import InputError
 from kongming.simulate.limits.jobs import LimitedJobs
 

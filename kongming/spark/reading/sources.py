@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from kongming.missing_file import did_you_mean
+from kongming.files.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.spark.reading import events, findings
 from kongming.spark.reading.codecs import DamagedStreamError, decompressed

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from kongming.files.sealed_document import checksum
 from kongming.records.errors import InputError
 from kongming.scale.fit.model_file import read
 from kongming.scale.points import Configuration
-from kongming.sealed_document import checksum
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
 from tests.spark.programs import Part, Program, Stage, run

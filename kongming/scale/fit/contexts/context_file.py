@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.files.sealed_document import finite, not_negative, positive
 from kongming.scale.context_columns import Column, Value
 from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.contexts.context_cliff import ContextCliff
@@ -18,7 +19,6 @@ from kongming.scale.fit.contexts.context_own import REACH, OwnFits
 from kongming.scale.fit.contexts.context_process import START, Inputs, Process
 from kongming.scale.fit.fit_file import read_ernest, read_floats, read_ranges
 from kongming.scale.points import Integers, Points
-from kongming.sealed_document import finite, not_negative, positive
 
 
 def context_document(model: ContextModel) -> dict[str, Any]:

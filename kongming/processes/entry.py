@@ -15,8 +15,9 @@ from typing import Any
 
 import click
 
-from kongming import standard_streams, usage_errors
+from kongming import usage_errors
 from kongming.printable import printable
+from kongming.processes import standard_streams
 from kongming.records.errors import KongmingError, MissingExtraError
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from kongming.deferred_signals import signals_deferred
+from kongming.processes.deferred_signals import signals_deferred
 
 
 class Closable(Protocol):

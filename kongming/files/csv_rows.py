@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kongming.missing_file import unreadable
+from kongming.files.missing_file import unreadable
 from kongming.quantities import DECIMAL_MARK, THOUSANDS, has_thousands, with_point
 from kongming.records.errors import InputError
 

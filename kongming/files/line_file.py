@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from kongming.missing_file import unwritable
+from kongming.files.missing_file import unwritable
 from kongming.records.errors import StoreError
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
-from kongming.deferred_signals import signals_deferred
+from kongming.processes.deferred_signals import signals_deferred
 from kongming.records.errors import KongmingError
 
 Task = TypeVar("Task")

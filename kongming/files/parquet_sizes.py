@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from kongming.files.unpacked import check_rows, check_text
 from kongming.records.errors import InputError
-from kongming.unpacked import check_rows, check_text
 
 FOOTER_FREE = 256 * 2**10
 """Bytes that the footer of a file of any size may have, besides a quarter of the file."""
