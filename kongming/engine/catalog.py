@@ -15,6 +15,7 @@ from kongming.arrays import Floats
 from kongming.engine import scoring
 from kongming.engine.columns import Columns, fitted
 from kongming.engine.environment import LARGEST_LOG
+from kongming.engine.row_numbers import RowNumbers
 from kongming.engine.scoring import Served
 from kongming.engine.slots import ANY_SUITE
 from kongming.learning import colocation
@@ -82,8 +83,8 @@ class Catalog:
         # By the code of the suite, those of the newest signatures first.
         self._pressures: dict[Key, dict[int, Pressure]] = {}
         self._unsettled: set[Key] = set()
-        self._rows = _Rows()
-        self._pressure_rows = _Rows()
+        self._rows = RowNumbers()
+        self._pressure_rows = RowNumbers()
         self._suites: dict[str, int] = {}
         self._widenings: dict[Key, Widening] = {}
         self._typical: dict[int, Pressure] = {}
@@ -478,31 +479,3 @@ def untrained(app: str, placement: str, trained: Sequence[str]) -> UntrainedErro
         f"{app} has no model at {placement}{where}.",
         hint=f"Profile it, then train it: kongming train {app}",
     )
-
-
-class _Rows:
-    """Small numbers from 1 for keys; 0 stands for whatever has no key."""
-
-    def __init__(self) -> None:
-        self._by_key: dict[tuple[object, ...], int] = {}
-        self._free: list[int] = []
-        self._next = 1
-
-    @property
-    def greatest(self) -> int:
-        return self._next - 1
-
-    def take(self, key: tuple[object, ...]) -> int:
-        if key not in self._by_key:
-            if self._free:
-                self._by_key[key] = self._free.pop()
-            else:
-                self._by_key[key] = self._next
-                self._next += 1
-        return self._by_key[key]
-
-    def give_back(self, key: tuple[object, ...]) -> int | None:
-        row = self._by_key.pop(key, None)
-        if row is not None:
-            self._free.append(row)
-        return row

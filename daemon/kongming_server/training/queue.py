@@ -41,6 +41,7 @@ from kongming_server.operations import (
 from kongming_server.settings import Training as Settings
 from kongming_server.training.dask_cluster import cluster_of
 from kongming_server.training.process import Event, TrainingProcess
+from kongming_server.training.task_progress import TaskProgress
 from kongming_server.training_records import Outcome, Task
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ class Training:
     async def _operate(self, operation_id: str, tasks: list[Task], processes: int) -> None:
         state, message = DONE, ""
         telling = asyncio.create_task(self._tell_store(operation_id))
-        work = _Work(tasks)
+        work = TaskProgress(tasks)
         jobs: list[asyncio.Task[None]] = []
         try:
             if operation_id in self._stopping:
@@ -308,7 +309,7 @@ class Training:
             self._stopping.pop(operation_id, None)
             self._begin_next()
 
-    async def _work(self, operation_id: str, work: _Work) -> None:
+    async def _work(self, operation_id: str, work: TaskProgress) -> None:
         """One worker process, for as long as there are tasks."""
         # Read again each time: certificates are renewed.
         cluster = await asyncio.to_thread(cluster_of, self._settings)
@@ -323,7 +324,7 @@ class Training:
         finally:
             await worker.end()
 
-    async def _heard(self, operation_id: str, work: _Work, event: Event) -> None:
+    async def _heard(self, operation_id: str, work: TaskProgress, event: Event) -> None:
         number = int(event["task"])
         if event["event"] == "progress":
             work.fraction[number] = float(event["fraction"])
@@ -465,38 +466,6 @@ class Training:
         if host != socket.gethostname() or not pid.isdigit() or owner == self.owner:
             return False
         return int(pid) == os.getpid() or not psutil.pid_exists(int(pid))
-
-
-class _Work:
-    """The tasks of one operation, dealt out to its workers."""
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.waiting = deque(enumerate(tasks))
-        self.total = len(tasks)
-        self.ended = 0
-        self.fraction: dict[int, float] = {}
-        self._under_way: dict[int, tuple[TrainingProcess, Task, float]] = {}
-
-    @property
-    def progress(self) -> float:
-        """0 to 1."""
-        return (self.ended + sum(self.fraction.values())) / max(1, self.total)
-
-    def of(self, worker: TrainingProcess) -> list[int]:
-        """Numbers of the tasks that this worker has."""
-        return [number for number, (whose, _, _) in self._under_way.items() if whose is worker]
-
-    def begin(self, worker: TrainingProcess) -> tuple[int, Task]:
-        number, task = self.waiting.popleft()
-        self._under_way[number] = (worker, task, time.monotonic())
-        return number, task
-
-    def end(self, number: int) -> tuple[Task, float]:
-        """The task, and the seconds that it took."""
-        _, task, began = self._under_way.pop(number)
-        self.fraction.pop(number, None)
-        self.ended += 1
-        return task, time.monotonic() - began
 
 
 def _names(text: str) -> tuple[str, ...] | None:

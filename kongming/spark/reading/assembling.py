@@ -16,8 +16,9 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark import application as records
 from kongming.spark.application import LOCALITIES, SUCCEEDED, Application
 from kongming.spark.reading import findings, repairs
-from kongming.spark.reading.collecting import END_FAR_MS, FAR_MS, Collector, SeenStage
+from kongming.spark.reading.collecting import END_FAR_MS, FAR_MS, Collector
 from kongming.spark.reading.left_tasks import left_tasks
+from kongming.spark.reading.seen import SeenStage
 from kongming.spark.reading.unregistered import Busy, configured_cores
 
 _CALM_REMOVALS = ("idle", "decommission", "killed by driver", "driver request", "spark.stop")

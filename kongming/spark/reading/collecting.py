@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from kongming.spark import application as records
 from kongming.spark.reading import events, findings
 from kongming.spark.reading.clock import STEP_MS, DriverClock
 from kongming.spark.reading.events import event_of, started_task
+from kongming.spark.reading.seen import SeenExecution, SeenExecutor, SeenJob, SeenStage
 from kongming.spark.reading.tasks import LATEST_MS, TaskRows
 
 FAR_MS = 86_400_000
@@ -25,64 +25,6 @@ FAR_MS = 86_400_000
 END_FAR_MS = 30 * FAR_MS
 """An application's end that is so long after all other events is wrong: a server or a notebook may
 have been idle for days before it was stopped."""
-
-
-@dataclass
-class SeenStage:
-    place: int
-    info: events.StageInfo | None = None
-    rdds: tuple[records.Rdd, ...] = ()
-    submitted_ms: int | None = None
-    completed_ms: int | None = None
-    shuffle: bool | None = None
-    run_time_s: float | None = None  # of all its tasks, by its accumulables
-
-    @property
-    def succeeded(self) -> bool:
-        ended = self.info is not None and self.completed_ms is not None
-        return ended and self.info is not None and not self.info.failure_reason
-
-
-@dataclass
-class SeenExecutor:
-    id: str
-    host: str = ""
-    cores: int = 0
-    added_ms: int | None = None
-    removed_ms: int | None = None
-    reason: str | None = None
-    profile: int = 0
-    storage: int | None = None
-    exclusions: list[tuple[int, bool]] = field(default_factory=list)  # moment; False: readmitted
-
-    @property
-    def excluded(self) -> list[tuple[int, int | None]]:
-        """Spans in their order; Spark since 3.1 writes each twice, under its old name too."""
-        spans: list[tuple[int, int | None]] = []
-        for moment, out in sorted(self.exclusions):
-            is_open = bool(spans) and spans[-1][1] is None
-            if out and not is_open:
-                spans.append((moment, None))
-            elif not out and is_open:
-                spans[-1] = (spans[-1][0], moment)
-        return spans
-
-
-@dataclass
-class SeenJob:
-    start: events.JobStart
-    submitted_ms: int | None
-    completed_ms: int | None = None
-    succeeded: bool | None = None
-
-
-@dataclass
-class SeenExecution:
-    started_ms: int
-    description: str
-    root: int | None
-    finished_ms: int | None = None
-    adaptive: bool = False
 
 
 class Collector:
