@@ -7,12 +7,13 @@ pairs that follow all profiles see another host than these did.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterable, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kongming.campaigns.campaign import drive
+from kongming.campaigns.campaign import Budget, drive
 from kongming.profiling.events import Between, Doing
 
 if TYPE_CHECKING:
@@ -40,8 +41,30 @@ def runs_among(wanted: int, run_s: float, profiles_s: float, budget_s: float | N
 
 
 _SURE = 0.9
-"""Share of a budget that is planned: programs under load take longer than was estimated. Where they
-take far longer, as those that never ran here may, the profiles end in the next session."""
+"""Share of a budget that is planned: programs under load take longer than was estimated."""
+
+
+def in_time(
+    order: Sequence[int],
+    seconds_left: Callable[[], float | None],
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[int]:
+    """Yield the turns of ``order``, but those of the pairs only while the profiles, at their pace
+    so far, end within the budget: those that never ran here may take far longer than was estimated,
+    and nothing can be scored without them. What is left out comes after the profiles."""
+    left = order.count(0)
+    taken, spent = [0, 0], [0.0, 0.0]
+    for k in order:
+        limit = seconds_left()
+        if k == 1 and limit is not None and taken[0]:
+            run_s = spent[1] / taken[1] if taken[1] else 0.0
+            if left * spent[0] / taken[0] + run_s > _SURE * limit:
+                continue
+        began = clock()
+        yield k
+        taken[k] += 1
+        spent[k] += clock() - began
+        left -= k == 0
 
 
 def interleave(
@@ -96,15 +119,20 @@ class InterleavedCampaign:
     def earlier(self) -> list[Run]:
         return [run for run in self.profiles.earlier if run.ok or run.step in self.done]
 
-    def drive(self, stop_when: Callable[[], bool], observe: Callable[[Event], object]) -> None:
-        """Run the remaining steps of both, until ``stop_when``."""
+    def drive(self, budget: Budget, observe: Callable[[Event], object]) -> None:
+        """Run the remaining steps of both, until the budget is spent."""
         # They may have been cut off after the last of them, and their turns come late.
         self.profiles.finish()
-        units = [block for block in self.profiles.plan.blocks() if not block[0].follows]
+        units = [
+            block
+            for block in self.profiles.plan.blocks()
+            if not block[0].follows and any(step.index not in self.done for step in block)
+        ]
         first = sum(block[0].kind == "solo" and block[0].repeat == 0 for block in units)
         # One turn more each: a source ends in the turn after its last ``Between``.
         order = turns(first + 1, len(units) + 1, self.tasks, self.profiles.plan.seed)
-        events = interleave((self._profiles(stop_when), self._pairs(stop_when)), order)
+        turns_taken = in_time(order, budget.seconds_left)
+        events = interleave((self._profiles(budget), self._pairs(budget)), turns_taken)
         drive(events, self.store, self.profiles.seeing(observe))
         if self.pairs is not None:
             self.pairs.finish()

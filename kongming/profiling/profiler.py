@@ -102,8 +102,6 @@ def profile(
                     yield unmeasured(state, sites[name], first, str(error))
                 yield Dropped(name, str(error))
         for block in plan.blocks():
-            if not block[0].follows:
-                yield Between()
             steps = [
                 s
                 for s in block
@@ -112,6 +110,8 @@ def profile(
             state.completed += sum(1 for s in block if s.index not in done) - len(steps)
             if not steps:
                 continue
+            if not block[0].follows:
+                yield Between()
             if stop_when():
                 return
             writing = state.writing

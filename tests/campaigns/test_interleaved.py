@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.campaigns.interleaved import InterleavedCampaign, interleave, runs_among, turns
+from kongming.campaigns.campaign import Budget
+from kongming.campaigns.interleaved import (
+    InterleavedCampaign,
+    in_time,
+    interleave,
+    runs_among,
+    turns,
+)
 from kongming.profiling.events import Between, Doing, Event
 
 
@@ -31,6 +38,31 @@ def test_profiles_end_within_a_budget() -> None:
     assert runs_among(560, 12.0, 3600.0, 6000.0) == 150
     # Nothing can be scored before all applications are profiled.
     assert runs_among(560, 12.0, 3600.0, 3600.0) == 0
+
+
+def taken(order: list[int], block_s: float, budget_s: float | None) -> list[int]:
+    """The turns where each block of the profiles takes so long, and a run of a pair 10 s."""
+    seconds: list[float] = []
+
+    def left() -> float | None:
+        return None if budget_s is None else budget_s - sum(seconds)
+
+    chosen = []
+    for k in in_time(order, left, lambda: sum(seconds)):
+        chosen.append(k)
+        seconds.append(10.0 if k else block_s)
+    return chosen
+
+
+def test_pairs_wait_where_the_profiles_would_not_end_in_time() -> None:
+    order = [0] * 4 + [0, 1] * 20
+    assert taken(order, 10.0, None) == order
+    assert taken(order, 10.0, 1000.0) == order
+    # Twice as slow: 480 s of profiles do not leave the time for all pairs.
+    late = taken(order, 20.0, 600.0)
+    assert late.count(0) == 24
+    assert 0 < late.count(1) <= 12
+    assert taken(order, 40.0, 600.0) == [0] * 24
 
 
 def source(name: str, length: int, closed: list[str]) -> Generator[Event, None, None]:
@@ -71,10 +103,11 @@ def test_complete_profiles_are_finished_where_the_pairs_are_cut_off() -> None:
         yield from source("pairs", 5, [])
         raise KeyboardInterrupt
 
-    blocks = [[SimpleNamespace(kind="solo", repeat=0, follows=False)]] * 2
+    blocks = [[SimpleNamespace(kind="solo", repeat=0, follows=False, index=k)] for k in range(2)]
     profiles: Any = SimpleNamespace(
         plan=SimpleNamespace(blocks=lambda: blocks, seed=1),
         dropped={},
+        done=frozenset(),
         events=measured,
         finish=lambda: finished.append("profiles"),
         seeing=lambda observe: observe,
@@ -85,6 +118,6 @@ def test_complete_profiles_are_finished_where_the_pairs_are_cut_off() -> None:
     store: Any = None
     campaign = InterleavedCampaign(profiles, store, lambda _: pairs, ["one", "two"], 5)
     with pytest.raises(KeyboardInterrupt):
-        campaign.drive(lambda: False, lambda _: None)
+        campaign.drive(Budget(None), lambda _: None)
     # Asked first, for those that were cut off after their last; and where they end.
     assert finished == ["profiles", "profiles"]
