@@ -146,7 +146,7 @@ def profile_cli(
     """Profile APP... now; the agent delivers the runs. Only names in profile.allow of the settings
     are permitted. Exit status 1 if runs failed.
     """
-    from kongming.campaigns.campaign import budget
+    from kongming.campaigns.campaign import Budget
     from kongming.campaigns.journal import CampaignBusyError
     from kongming.probes.measuring import BusyError
     from kongming.records.errors import StoreError
@@ -160,7 +160,7 @@ def profile_cli(
         spool = Spool(folder / "spool.db", settings.files.spool_bytes)
         with closing(spool), profile.sole(folder):
             done = profile.profile_allowed(
-                settings, apps, spool, budget(60.0 * settings.profile.minutes), campaign
+                settings, apps, spool, Budget(60.0 * settings.profile.minutes), campaign
             )
     except (BusyError, CampaignBusyError, StoreError) as error:
         if not requested:
