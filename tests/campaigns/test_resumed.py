@@ -13,6 +13,7 @@ from kongming_agent import agent_command as agent
 from kongming_agent import profiling
 
 from kongming.campaigns.adaptive_levels import LevelChooser
+from kongming.campaigns.campaign import Budget
 from kongming.campaigns.environment_campaign import EnvironmentCampaign
 from kongming.campaigns.profile_campaign import ProfileCampaign
 from kongming.cli.profile.profiling import profile_applications
@@ -72,7 +73,7 @@ def test_signatures_of_an_interrupted_profile_are_counted(
     taken = builders.signature("a", TIMES)
     sink: Any = SimpleNamespace(signatures=lambda campaign: [taken] if campaign == "c" else [])
     settings: Any = SimpleNamespace(apps={"a": None})
-    _, view = profile_applications(sink, settings, lambda: False, quiet=True)
+    _, view = profile_applications(sink, settings, Budget(None), quiet=True)
     assert view.rows["a"].signatures == 1
 
 

@@ -1,4 +1,4 @@
-"""How far the tasks of an operation are, and which worker has which."""
+"""Progress of the tasks of an operation, and the worker that has each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the events of a log have shown so far of a stage, an executor, a job and an execution."""
+"""State of a stage, an executor, a job and an execution, by the events of a log so far."""
 
 from __future__ import annotations
 
