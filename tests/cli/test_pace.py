@@ -54,7 +54,8 @@ def test_it_takes_at_most_what_a_budget_leaves() -> None:
     for seconds, expected in ((None, False), (1e-9, True)):
         budget = Budget(seconds)
         assert budget.seconds_left() == seconds
-        view = CampaignView(["a"], "title", quiet=True, time_left=budget.seconds_left)
+        view = CampaignView(["a"], "title", quiet=True)
+        view.time_left = budget.seconds_left
         assert not budget()
         for step in range(3):
             view.see(Doing("a alone", step, 1000, "a"))

@@ -141,11 +141,7 @@ def _measure(store: Store, request: Request, settings: ProfileSettings, budget: 
         again=request.again,
     )
     if not campaign.finished:
-        view = CampaignView(
-            sorted(settings.apps),
-            f"environments, {settings.placement}",
-            time_left=budget.seconds_left,
-        )
+        view = CampaignView(sorted(settings.apps), f"environments, {settings.placement}")
         drive_shown(campaign, view, budget, quiet=request.as_json, anyway=request.anyway)
     return Held(
         settings.node,

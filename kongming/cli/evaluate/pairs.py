@@ -306,11 +306,7 @@ def _measure(store: Store, request: Request, profiling: ProfileSettings, budget:
     if campaign is None:
         campaign = begin_pairs(list(profiles))
         if not campaign.finished:
-            view = CampaignView(
-                sorted(profiles),
-                f"pairs, {profiling.placement}",
-                time_left=budget.seconds_left,
-            )
+            view = CampaignView(sorted(profiles), f"pairs, {profiling.placement}")
             drive_shown(campaign, view, budget, quiet=request.as_json, anyway=request.anyway)
     runs = store.runs(campaign=campaign.stored.id)
     return Held(profiling.node, campaign.stored, profiles, runs, campaign.complete, dropped)
@@ -326,11 +322,7 @@ def _drive(
     from kongming.cli.profile.profiling import drive_shown
 
     plan = both.profiles.plan
-    view = CampaignView(
-        names,
-        f"{plan.name} plan and pairs, {plan.placement}, seed {plan.seed}",
-        time_left=budget.seconds_left,
-    )
+    view = CampaignView(names, f"{plan.name} plan and pairs, {plan.placement}, seed {plan.seed}")
     drive_shown(both, view, budget, quiet=request.as_json, anyway=request.anyway)
 
 

@@ -71,22 +71,15 @@ class AppRow:
 class CampaignView:
     """Collects events and shows them; usable without a terminal and with ``quiet``."""
 
-    def __init__(
-        self,
-        apps: Sequence[str],
-        title: str,
-        *,
-        quiet: bool = False,
-        time_left: Callable[[], float | None] = lambda: None,
-    ) -> None:
-        """``time_left()``: the seconds that are left of a limit, None without one."""
+    def __init__(self, apps: Sequence[str], title: str, *, quiet: bool = False) -> None:
         self.rows = {app: AppRow() for app in apps}
         self.title = title
         self.quiet = quiet
         self.doing = "starting"
         self.step = self.steps = 0
         self._pace = Pace()
-        self._time_left = time_left
+        self.time_left: Callable[[], float | None] = lambda: None
+        """The seconds that are left of a limit, None without one."""
         self._started = time.monotonic()
         self._last_line = -math.inf
         self._live = None
@@ -117,7 +110,7 @@ class CampaignView:
     def seconds_left(self) -> float | None:
         """Estimate from the pace so far, at most what a limit leaves; None before two steps."""
         left = self._pace.seconds_left()
-        limit = self._time_left()
+        limit = self.time_left()
         return left if left is None or limit is None else min(left, limit)
 
     def see(self, event: Event) -> None:

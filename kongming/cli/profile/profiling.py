@@ -38,10 +38,9 @@ def profile_applications(
     if done and not quiet:
         output.error_console().print(f"resuming: {len(done)} of {len(plan.steps)} steps are done")
     view = CampaignView(
-        sorted(settings.apps),
-        f"{plan.name} plan, {plan.placement}, seed {plan.seed}",
-        time_left=budget.seconds_left,
+        sorted(settings.apps), f"{plan.name} plan, {plan.placement}, seed {plan.seed}"
     )
+    view.time_left = budget.seconds_left
     for run in campaign.earlier:
         if run.ok or run.step in done:
             view.see(run)
@@ -100,6 +99,7 @@ def drive_shown(
     if done and not quiet:
         total = len(campaign.steps)
         output.error_console().print(f"resuming: {len(done)} of {total} runs are done")
+    view.time_left = budget.seconds_left
     for run in campaign.earlier:
         view.see(run)
     with measuring("kongming evaluate", anyway=anyway), _resumable(view), view:
