@@ -46,25 +46,34 @@ _SURE = 0.9
 
 def in_time(
     order: Sequence[int],
+    steps: Sequence[int],
     seconds_left: Callable[[], float | None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[int]:
     """Yield the turns of ``order``, but those of the pairs only while the profiles, at their pace
     so far, end within the budget: those that never ran here may take far longer than was estimated,
-    and nothing can be scored without them. What is left out comes after the profiles."""
-    left = order.count(0)
-    taken, spent = [0, 0], [0.0, 0.0]
+    and nothing can be scored without them. What is left out comes after the profiles. ``steps``:
+    those of each turn of the profiles; the first one, of the set-up, has none."""
+    budget = seconds_left()
+    # Of the whole: a share of what is left would be spent as well in the end.
+    reserve = 0.0 if budget is None else (1.0 - _SURE) * budget
+    sizes = iter(steps)
+    done, left = 0, sum(steps)
+    runs = 0
+    profiles_s, runs_s = 0.0, 0.0
     for k in order:
         limit = seconds_left()
-        if k == 1 and limit is not None and taken[0]:
-            run_s = spent[1] / taken[1] if taken[1] else 0.0
-            if left * spent[0] / taken[0] + run_s > _SURE * limit:
+        if k == 1 and limit is not None and done:
+            run_s = runs_s / runs if runs else 0.0
+            if left * profiles_s / done + run_s > limit - reserve:
                 continue
         began = clock()
         yield k
-        taken[k] += 1
-        spent[k] += clock() - began
-        left -= k == 0
+        took = clock() - began
+        if k == 1:
+            runs, runs_s = runs + 1, runs_s + took
+        elif size := next(sizes, 0):
+            done, left, profiles_s = done + size, left - size, profiles_s + took
 
 
 def interleave(
@@ -123,15 +132,17 @@ class InterleavedCampaign:
         """Run the remaining steps of both, until the budget is spent."""
         # They may have been cut off after the last of them, and their turns come late.
         self.profiles.finish()
-        units = [
-            block
-            for block in self.profiles.plan.blocks()
-            if not block[0].follows and any(step.index not in self.done for step in block)
-        ]
-        first = sum(block[0].kind == "solo" and block[0].repeat == 0 for block in units)
-        # One turn more each: a source ends in the turn after its last ``Between``.
-        order = turns(first + 1, len(units) + 1, self.tasks, self.profiles.plan.seed)
-        turns_taken = in_time(order, budget.seconds_left)
+        first, steps = 0, [0]
+        for block in self.profiles.plan.blocks():
+            lacking = sum(step.index not in self.done for step in block)
+            if lacking and block[0].follows:
+                steps[-1] += lacking
+            elif lacking:
+                first += block[0].kind == "solo" and block[0].repeat == 0
+                steps.append(lacking)
+        # A source begins with its set-up, and ends in the turn after its last ``Between``.
+        order = turns(first + 1, len(steps), self.tasks, self.profiles.plan.seed)
+        turns_taken = in_time(order, steps, budget.seconds_left)
         events = interleave((self._profiles(budget), self._pairs(budget)), turns_taken)
         drive(events, self.store, self.profiles.seeing(observe))
         if self.pairs is not None:

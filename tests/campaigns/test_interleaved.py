@@ -40,29 +40,50 @@ def test_profiles_end_within_a_budget() -> None:
     assert runs_among(560, 12.0, 3600.0, 3600.0) == 0
 
 
-def taken(order: list[int], block_s: float, budget_s: float | None) -> list[int]:
-    """The turns where each block of the profiles takes so long, and a run of a pair 10 s."""
+def taken(
+    order: list[int], blocks: list[tuple[int, float]], budget_s: float | None
+) -> tuple[list[int], float]:
+    """The turns, and the seconds until the last block of the profiles; each ``block`` has steps and
+    takes seconds, and a run of a pair 10 s."""
     seconds: list[float] = []
+    ended, left = 0.0, iter(blocks)
 
-    def left() -> float | None:
+    def budget() -> float | None:
         return None if budget_s is None else budget_s - sum(seconds)
 
     chosen = []
-    for k in in_time(order, left, lambda: sum(seconds)):
+    for k in in_time(order, [steps for steps, _ in blocks], budget, lambda: sum(seconds)):
         chosen.append(k)
-        seconds.append(10.0 if k else block_s)
-    return chosen
+        seconds.append(10.0 if k else next(left)[1])
+        if k == 0:
+            ended = sum(seconds)
+    return chosen, ended
 
 
 def test_pairs_wait_where_the_profiles_would_not_end_in_time() -> None:
     order = [0] * 4 + [0, 1] * 20
-    assert taken(order, 10.0, None) == order
-    assert taken(order, 10.0, 1000.0) == order
+    for block_s, budget_s in ((10.0, None), (10.0, 1000.0)):
+        assert taken(order, [(1, block_s)] * 24, budget_s)[0] == order
     # Twice as slow: 480 s of profiles do not leave the time for all pairs.
-    late = taken(order, 20.0, 600.0)
-    assert late.count(0) == 24
+    late, ended = taken(order, [(1, 20.0)] * 24, 600.0)
     assert 0 < late.count(1) <= 12
-    assert taken(order, 40.0, 600.0) == [0] * 24
+    assert ended <= 600.0
+    assert taken(order, [(1, 40.0)] * 24, 600.0)[0] == [0] * 24
+
+
+@given(
+    st.lists(st.integers(3, 9), min_size=20, max_size=40),
+    st.floats(1.25, 1.6),
+    st.integers(0, 99),
+)
+def test_profiles_that_fit_end_within_the_budget(sizes: list[int], slack: float, seed: int) -> None:
+    """Set-up and short blocks come first; the last two blocks are slower than all before."""
+    blocks = [(0, 3.0), *((1, 7.0) for _ in range(4)), *((size, 7.0 * size) for size in sizes)]
+    blocks += [(9, 81.0)] * 2
+    budget_s = slack * sum(seconds for _, seconds in blocks)
+    late, ended = taken(turns(5, len(blocks), 200, seed), blocks, budget_s)
+    assert late.count(0) == len(blocks)
+    assert ended <= budget_s
 
 
 def source(name: str, length: int, closed: list[str]) -> Generator[Event, None, None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kongming.campaigns.campaign import Budget
 from kongming.cli.profile.campaign_view import CampaignView
 from kongming.cli.profile.pace import Pace
@@ -47,7 +49,13 @@ def test_a_part_that_just_began_leaves_the_rest_unknown() -> None:
         pace.see(0, step, 10)
         clock.now += 1.0
     pace.see(1, 0, 10)
-    assert pace.seconds_left() is None
+    assert pace.seconds_left() == math.inf
+    view = CampaignView(["a"], "title", quiet=True)
+    for part, step in ((0, 0), (0, 1), (0, 2), (1, 0)):
+        view.see(Doing("a alone", step, 1000, "a", part))
+    assert view.seconds_left() is None
+    view.time_left = lambda: 60.0
+    assert view.seconds_left() == 60.0
 
 
 def test_it_takes_at_most_what_a_budget_leaves() -> None:

@@ -108,10 +108,11 @@ class CampaignView:
         return sum(row.failed for row in self.rows.values())
 
     def seconds_left(self) -> float | None:
-        """Estimate from the pace so far, at most what a limit leaves; None before two steps."""
-        left = self._pace.seconds_left()
-        limit = self.time_left()
-        return left if left is None or limit is None else min(left, limit)
+        """Estimate from the pace so far, at most what a limit leaves; None where neither says."""
+        left, limit = self._pace.seconds_left(), self.time_left()
+        if left is not None and limit is not None:
+            left = min(left, limit)
+        return None if left is None or math.isinf(left) else left
 
     def see(self, event: Event) -> None:
         """Process one event."""

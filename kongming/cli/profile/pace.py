@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,11 +44,13 @@ class Pace:
         self._current = current
 
     def seconds_left(self) -> float | None:
-        """Estimate the rest of all parts that began; None while one of them has no two steps."""
+        """Estimate the rest of all parts that began. None before two steps of any; infinite while
+        only some of them have two."""
         self._count()
         left = [part.seconds_left() for part in self._parts.values()]
-        known = [seconds for seconds in left if seconds is not None]
-        return sum(known) if known and len(known) == len(left) else None
+        if all(seconds is None for seconds in left):
+            return None
+        return sum(math.inf if seconds is None else seconds for seconds in left)
 
     def _count(self) -> None:
         now = self._clock()

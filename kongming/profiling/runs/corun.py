@@ -76,17 +76,19 @@ def corun(
         roles = {("subject", name) for name, _ in tasks} | {
             ("neighbour", other) for _, other in tasks if other is not None
         }
+        # The solo runs of its own that a run has stand beyond all tasks.
+        begun = next((task for task in range(len(tasks)) if task not in done), len(tasks))
         for role, name in sorted(roles):
             # An application co-located with itself needs two scratch folders: one per role.
-            yield Doing(f"setting up {name} ({role})", len(done), len(tasks), name)
+            yield Doing(f"setting up {name} ({role})", begun, len(tasks), name)
             runners[role, name] = stack.enter_context(
                 open_runner(apps[name], work_dir, evict_node=False)
             )
         for task, (app, company) in enumerate(tasks):
             phase = rng.random()
-            yield Between()
             if task in done or not state.wants(app, company, partners[app]):
                 continue
+            yield Between()
             beyond = len(tasks) + 2 * task
             steps = [(task, company)]
             if company is not None and solos and state.wavers(app):
