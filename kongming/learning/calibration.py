@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from types import MappingProxyType
 
-from kongming.learning.intervals import Widening, expected_score, score, widening_factor
+from kongming.learning.intervals import (
+    Widening,
+    expected_factor,
+    expected_score,
+    score,
+    widening_factor,
+)
 from kongming.learning.model_file import ModelFile
 from kongming.learning.predict import slowdown_colocated
 from kongming.learning.repeat_noise import Variance, pool, shrunk
@@ -44,12 +50,14 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """The scores of all co-runs that can be predicted, at one node and placement, for intervals of
-    ``level``: ``scores`` of single runs, ``expected`` of means. ``repeats`` is the variance of each
-    application's repeats."""
+    ``level``: ``scores`` of single runs, ``expected`` of means less what their own error explains,
+    ``expected_at_most`` of means as they are. ``repeats`` is the variance of each application's
+    repeats."""
 
     scores: tuple[Score, ...] = ()
     level: float = 0.9
     expected: tuple[Score, ...] = ()
+    expected_at_most: tuple[Score, ...] = ()
     repeats: Mapping[str, Variance] = field(default_factory=dict)
 
     def widening(self, app: str) -> Widening:
@@ -59,12 +67,13 @@ class Calibration:
         Raises:
             InputError: ``level`` is not between 0 and 1.
         """
-        runs, means = _of_others(self.scores, app), _of_others(self.expected, app)
+        runs = _of_others(self.scores, app)
+        means, at_most = _of_others(self.expected, app), _of_others(self.expected_at_most, app)
         return Widening(
             widening_factor(runs, self.level),
             len(runs),
             sum(len(values) for values in runs.values()),
-            widening_factor(means, self.level),
+            expected_factor(means, at_most, self.level),
             pool(variance for name, variance in self.repeats.items() if name != app),
             self.level,
         )
@@ -97,6 +106,7 @@ def calibrate(
         companies.setdefault((corun.app, corun.neighbours), []).append(corun.slowdown)
     scores: list[Score] = []
     expected: list[Score] = []
+    at_most: list[Score] = []
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
     for (app, neighbours), slowdowns in companies.items():
         if app not in files:
@@ -112,7 +122,8 @@ def calibrate(
         noise = shrunk(repeats[app], pools[app]) / math.sqrt(len(slowdowns))
         mean = math.fsum(map(math.log, slowdowns)) / len(slowdowns)
         expected.append(Score(app, neighbours, expected_score(interval, mean, reach * noise)))
-    return Calibration(tuple(scores), level, tuple(expected), repeats)
+        at_most.append(Score(app, neighbours, expected_score(interval, mean, 0.0)))
+    return Calibration(tuple(scores), level, tuple(expected), tuple(at_most), repeats)
 
 
 def coruns_of(runs: Iterable[Run], files: Mapping[str, ModelFile]) -> list[CoRun]:

@@ -291,6 +291,25 @@ def widening_factor(scores: Mapping[str, Sequence[float]], level: float = 0.9) -
     return math.pow(max(factor, 1e-3), len(known) / (len(known) + SHRINKAGE))
 
 
+def expected_factor(
+    scores: Mapping[str, Sequence[float]],
+    at_most: Mapping[str, Sequence[float]],
+    level: float = 0.9,
+) -> float:
+    """Return the factor that ``expected`` intervals of ``level`` need (as ``widening_factor``).
+
+    ``scores`` are of means of runs, less what the means' own error explains; ``at_most`` of the
+    same means as they are. A mean that its error alone explains shows nothing of the model, so only
+    what is left widens an interval, and only the whole distance narrows it: otherwise the noisiest
+    means would leave the narrowest intervals.
+
+    Raises:
+        InputError: as ``widening_factor``.
+    """
+    factor = widening_factor(scores, level)
+    return factor if factor >= 1.0 else min(1.0, widening_factor(at_most, level))
+
+
 def _clustered(known: Sequence[Floats], level: float) -> float:
     """Return the least pooled quantile whose coverage of left-out applications reaches the
     level.

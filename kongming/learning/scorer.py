@@ -83,13 +83,15 @@ class Scorer:
         predicted, error, at_edge = self._predicted(inside, moved)
         if self.frozen.open_ended:
             at_edge |= self._unknown(predicted, error)
-        near = with_awake_factor(np.minimum(predicted, limit), self.neighbour, awake)
+        log_slowdown = with_awake_factor(np.minimum(predicted, limit), self.neighbour, awake)
+        present = self.frozen.presence * np.nan_to_num(awake)
         return Scores(
-            near,
-            error,
+            log_slowdown,
+            # A share of a median says no more of presence than that it is about as large as that.
+            np.hypot(error, present),
             outside,
             # Presence is added to what a resource or a worst run allows.
-            limit + self.frozen.presence * np.nan_to_num(awake),
+            limit + present,
             np.asarray((beyond & self.used).any(axis=1) | at_edge),
         )
 

@@ -14,6 +14,7 @@ from kongming.learning.intervals import (
     UNWIDENED,
     Widening,
     applications_needed,
+    expected_factor,
     expected_score,
     families_needed,
     interval,
@@ -226,6 +227,39 @@ def test_a_mean_counts_only_as_far_as_its_own_error_does_not_explain_it() -> Non
     assert expected_score(predicted, high, 0.0) == pytest.approx(1.0)
     missed = math.hypot(high - 0.2, 0.05)
     assert expected_score(predicted, 0.2 + missed, 0.05) == pytest.approx(1.0)
+
+
+def means_of(
+    apps: int, *, model: float, noise: float, seed: int
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Scores of means of an ``expected`` interval whose half is 1, without and with their noise,
+    where the error of the model has a standard deviation of ``model`` / 1.645."""
+    random = np.random.default_rng(seed)
+    least, most = {}, {}
+    for k in range(apps):
+        missed = np.hypot(model, noise) / 1.645 * random.standard_normal(6)
+        least[f"app{k}"] = np.sqrt(np.maximum(missed**2 - noise**2, 0.0)).tolist()
+        most[f"app{k}"] = np.abs(missed).tolist()
+    return least, most
+
+
+def test_noisy_means_narrow_nothing() -> None:
+    """As on seven programs whose means were known to 5 %: errors of the model that were as large as
+    its intervals said could not be told from noise."""
+    unseen = {f"app{k}": [0.0] * 6 for k in range(7)}
+    assert expected_factor(unseen, {app: [3.0] * 6 for app in unseen}) == 1.0
+    for seed in range(20):
+        assert expected_factor(*means_of(7, model=1.0, noise=4.0, seed=seed)) >= 1.0
+
+
+def test_means_that_are_known_narrow_and_widen_as_runs_do() -> None:
+    for model, near in ((0.4, 0.4 ** (12 / 17)), (3.0, 3.0)):
+        factors = [
+            expected_factor(*means_of(12, model=model, noise=0.05, seed=seed)) for seed in range(20)
+        ]
+        assert np.median(factors) == pytest.approx(near, rel=0.15)
+    least, most = means_of(12, model=0.4, noise=0.0, seed=0)
+    assert expected_factor(least, most) == pytest.approx(widening_factor(most))
 
 
 def test_without_co_runs_nothing_is_widened() -> None:

@@ -93,6 +93,21 @@ def test_it_is_added_to_what_readings_show(document: dict[str, Any]) -> None:
         )
 
 
+def test_it_is_known_no_better_than_its_size(document: dict[str, Any]) -> None:
+    signature = {"busy": [synthetic.signature("busy", {"memory": 0.5})]}
+    earlier = deepcopy(document)
+    for variant in earlier["variants"].values():
+        del variant["models"]["STACK"]["frozen"]["presence"]
+    without = predict.slowdown_colocated(model_file.read(sealed(earlier)), signature)
+    present = predict.slowdown_colocated(model_file.read(document), signature)
+    assert present.expected
+    assert without.expected
+    assert math.log(present.expected[1] / present.median) > 1.01 * math.log(
+        without.expected[1] / without.median
+    )
+    assert present.upper / present.median >= without.upper / without.median
+
+
 def test_it_is_said_and_drives_no_resource(document: dict[str, Any]) -> None:
     quiet = predict.predict_colocated(document, {"quiet": [synthetic.signature("quiet", {})]})
     assert any("because of a neighbour at all" in note for note in quiet.notes)
