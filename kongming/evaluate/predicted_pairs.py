@@ -360,10 +360,15 @@ def order_measured(
 
 
 def span_s(runs: Iterable[Run]) -> float:
-    """Total duration of all campaigns: from the start of the first run to the end of the last."""
+    """Return the time of all campaigns, each from the start of its first run to the end of its
+    last; time in which several of them measured in turns counts once."""
     ends: dict[str, tuple[float, float]] = {}
     for run in runs:
         start = moments.unix(run.started_at)
         first, last = ends.get(run.campaign, (start, start))
         ends[run.campaign] = (min(first, start), max(last, start + run.wall_s))
-    return math.fsum(last - first for first, last in ends.values())
+    total, counted = 0.0, -math.inf
+    for first, last in sorted(ends.values()):
+        total += max(last - max(first, counted), 0.0)
+        counted = max(counted, last)
+    return total

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kongming.evaluate.minutes import campaign_costs, machine_seconds
+from kongming.evaluate.predicted_pairs import span_s
 from kongming.records.run import Run
 from tests import builders
 
@@ -59,3 +60,16 @@ def test_what_is_an_interruption_depends_on_the_campaign() -> None:
     of_profiles, of_pairs = campaign_costs([*quick, again], [*slow, late])
     assert [seconds for _, seconds in of_profiles] == pytest.approx([1.0, *[2.0] * 5])
     assert [seconds for _, seconds in of_pairs][-1] == pytest.approx(60.0)
+
+
+def test_the_time_of_campaigns_in_turns_counts_once() -> None:
+    def of(campaign: str, *at_s: float) -> list[Run]:
+        return [dataclasses.replace(run(at, 3.0), campaign=campaign) for at in at_s]
+
+    profile, pairs = of("profile", 0.0, 10.0, 20.0), of("pairs", 5.0, 15.0, 35.0)
+    assert span_s(profile) == pytest.approx(23.0)
+    assert span_s([*profile, *pairs]) == pytest.approx(38.0)
+    assert span_s([*profile, *pairs, *of("within", 11.0)]) == pytest.approx(38.0)
+    # A profile of the day before took its own time, not the day.
+    assert span_s([*profile, *pairs, *of("before", -9e4, -8.9e4)]) == pytest.approx(1041.0)
+    assert span_s([]) == 0.0

@@ -439,7 +439,7 @@ def _score(
         placement=request.placement,
         node=held.node.to_dict(),
         runs=len(profile_runs) + len(held.runs),
-        elapsed_s=scores.span_s(profile_runs) + scores.span_s(held.runs),
+        elapsed_s=scores.span_s([*profile_runs, *held.runs]),
         scored=scale.scored,
         minutes=scores.minutes_of(
             [(*profile.runs, *profile.signatures) for profile in profiles.values()],
