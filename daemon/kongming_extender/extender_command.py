@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from kongming.help_examples import examples
 from kongming.printable import log_to_stderr
 from kongming.processes import entry, standard_streams
 from kongming.rpc.log_limits import LogLimits
+from kongming.setting_options import setting_options
 from kongming_extender.extender_config import Config
 
 _OPTIONS = {
@@ -38,16 +39,7 @@ _OPTIONS = {
 }
 """The setting that each option stands for."""
 
-_HELP = {setting.key: setting.help for setting in settings.table(Config)}
-
-
-def _option(
-    name: str, metavar: str | None = None, **more: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    key = _OPTIONS[name]
-    return click.option(
-        f"--{name.replace('_', '-')}", metavar=metavar, default=None, help=_HELP[key], **more
-    )
+_option = setting_options(Config, _OPTIONS)
 
 
 @click.command(

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ from kongming.lazy_group import Entry, LazyGroup
 from kongming.printable import log_to_stderr
 from kongming.processes import entry
 from kongming.processes.systemd import Notifier
-from kongming.settings import as_file, table
+from kongming.setting_options import setting_options
+from kongming.settings import as_file
 from kongming_server import server_config as settings
 from kongming_server.settings import Config
 
@@ -58,16 +59,7 @@ _OPTIONS = {
 }
 """The setting that each option stands for."""
 
-_HELP = {setting.key: setting.help for setting in table(Config)}
-
-
-def _option(
-    name: str, metavar: str | None = None, **more: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    key = _OPTIONS[name]
-    return click.option(
-        f"--{name.replace('_', '-')}", metavar=metavar, default=None, help=_HELP[key], **more
-    )
+_option = setting_options(Config, _OPTIONS)
 
 
 @click.group(
