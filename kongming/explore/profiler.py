@@ -21,10 +21,11 @@ from kongming.explore.errors import ExploreError
 from kongming.explore.features import Features
 from kongming.explore.learners import LEARNERS, PAPER
 from kongming.explore.modelling import Forecast, SpaceModel
+from kongming.explore.outcomes import Outcomes, key_of
 from kongming.explore.policies import POLICIES
 from kongming.explore.pool import Pool
-from kongming.explore.runs import VALUE, Measured, Run, coded, measured, order_of, plain, rows
-from kongming.explore.situation import Situation, keys
+from kongming.explore.runs import VALUE, Measured, Run, coded, plain, rows
+from kongming.explore.situation import Situation
 from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough
 from kongming.explore.tree import ObliqueModelTree
@@ -131,8 +132,7 @@ class DecisionTreeProfiler:
         self.rebuild = bool(rebuild)
         self.draws = settings.integer(draws, "draws", 1)
         self.repeats = bool(repeats)
-        self._runs: list[Run] = []
-        self._pending: list[tuple[float, ...]] = []
+        self._outcomes = Outcomes(len(space.names), metric)
         self._suggested = 0
         self._grown: list[int] = []
         self._online: tuple[int, ObliqueModelTree] | None = None
@@ -152,17 +152,18 @@ class DecisionTreeProfiler:
         Raises:
             ExploreError: the expression of the cost is not above 0 at some point of the space.
         """
+        told = self._outcomes
         count = self.batch if n is None else settings.integer(n, "n", 1)
         if self.budget_in == "runs":
-            count = min(count, int(self.budget) - len(self._runs) - len(self._pending))
+            count = min(count, int(self.budget) - len(told.known_codes))
         if count < 1 or self._known_enough():
             return []
-        rng = np.random.default_rng([self.random_state, len(self._runs), self._suggested])
-        if self._pool().leave(count, self._codes + self._pending):
+        rng = np.random.default_rng([self.random_state, len(told.runs), self._suggested])
+        if self._pool().leave(count, told.known_codes):
             # A model weighs its runs by the pool.
             self._models.clear()
         codes = self._affordable(self._situation(rng), count)
-        self._pending += [tuple(row) for row in codes.tolist()]
+        told.pending += [tuple(row) for row in codes.tolist()]
         self._suggested += len(codes)
         return self.space.decode(codes)
 
@@ -206,10 +207,7 @@ class DecisionTreeProfiler:
             None if cost is None else settings.within(cost, "cost", 0.0, settings.LARGEST),
             None if at_least is None else settings.summable(at_least, "at_least"),
         )
-        waiting = [_key(row) for row in self._pending]
-        if _key(codes) in waiting:
-            del self._pending[waiting.index(_key(codes))]
-        self._runs.append(run)
+        self._outcomes.add(run)
         self._models.clear()
 
     @property
@@ -217,14 +215,14 @@ class DecisionTreeProfiler:
         """Allowed points that were neither run nor suggested; None where they cannot be counted."""
         if self.space.size is None:
             return None
-        return self.space.size - len({_key(codes) for codes in self._codes + self._pending})
+        return self.space.size - len({key_of(codes) for codes in self._outcomes.known_codes})
 
     @property
     def spent(self) -> float:
         """Return what was told, in the units of the budget."""
         if self.budget_in == "runs":
-            return len(self._runs)
-        known = [self._cost_of_run(run) for run in self._runs]
+            return len(self._outcomes.runs)
+        known = [self._cost_of_run(run) for run in self._outcomes.runs]
         costs = [cost for cost in known if cost is not None]
         # What is not known counts as what is; a budget has to end where nothing ever is.
         typical = sum(costs) / len(costs) if costs else self.budget / _UNKNOWN_COSTS
@@ -237,9 +235,9 @@ class DecisionTreeProfiler:
         return self.spent >= self.budget
 
     def _known_enough(self) -> bool:
-        if self.stop_pct is None or len(self._runs) < _FEWEST_TO_STOP:
+        if self.stop_pct is None or len(self._outcomes.runs) < _FEWEST_TO_STOP:
             return False
-        if len(self._measured(self._guide).means) < _FEWEST_TO_STOP:
+        if len(self.observations.means) < _FEWEST_TO_STOP:
             return False
         fitted = self._fitted()
         self.stopped = enough(*fitted.left_out(), self.stop_pct, fitted.left_out_noise())
@@ -251,9 +249,9 @@ class DecisionTreeProfiler:
         codes = self._choice(situation, count)
         if self.budget_in == "runs" or not len(codes):
             return codes
-        typical = self.spent / len(self._runs) if self._runs else 0.0
+        typical = self.spent / len(self._outcomes.runs) if self._outcomes.runs else 0.0
         prices = self._costs() or (lambda points: np.full(len(points), typical))
-        pending = rows(self._pending, codes.shape[1])
+        pending = rows(self._outcomes.pending, codes.shape[1])
         left = self.budget - self.spent - float(prices(pending).sum() if len(pending) else 0.0)
         paid = codes[within_means(prices(codes), left)]
         if len(paid):
@@ -272,8 +270,8 @@ class DecisionTreeProfiler:
         """The points that were run least, where noise is all that is left to be learned."""
         if situation.noise == 0.0:
             return situation.runs[:0]
-        waiting = [_key(row) for row in self._pending]
-        known = [_key(tuple(row)) for row in situation.runs.tolist()]
+        waiting = [key_of(codes) for codes in self._outcomes.pending]
+        known = [key_of(tuple(row)) for row in situation.runs.tolist()]
         counts = situation.counts + np.array([waiting.count(key) for key in known], dtype=int)
         order = np.argsort(counts + situation.rng.uniform(size=len(counts)))
         return situation.runs[order[:count]]
@@ -281,34 +279,13 @@ class DecisionTreeProfiler:
     # What policies see
 
     @property
-    def _codes(self) -> list[tuple[float, ...]]:
-        return [run.codes for run in self._runs]
-
-    @property
-    def _guide(self) -> str:
-        """The metric that guides the choice."""
-        if self.metric is not None:
-            return self.metric
-        metrics = (name for run in self._runs if run.values for name in run.values)
-        return next(metrics, VALUE)
-
-    def _measured(self, metric: str) -> Measured:
-        """The runs that measured a metric. Answers come in any order, which tells nothing."""
-        width = len(self.space.names)
-        runs = measured(self._runs, metric, width, first=metric == self._guide)
-        return runs.sorted_by_codes()
-
-    @property
     def observations(self) -> Measured:
         """The runs that measured the guiding metric, by point: those that ``tree_`` and the model
         are fitted to."""
-        return self._measured(self._guide)
+        return self._outcomes.measured()
 
     def _situation(self, rng: np.random.Generator) -> Situation:
-        d = len(self.space.names)
-        runs = self._measured(self._guide)
-        failed = rows([run.codes for run in self._runs if run.failed], d)
-        pending = rows(self._pending + self._without_guide(), d)
+        runs = self.observations
         pool = self._pool()
         return Situation(
             space=self.space,
@@ -317,9 +294,9 @@ class DecisionTreeProfiler:
             runs=runs.codes,
             values=runs.means,
             counts=runs.counts,
-            failed=failed[order_of(failed)],
-            failures=self._failures_in_batches(),
-            pending=pending[order_of(pending)],
+            failed=self._outcomes.failed(),
+            failures=self._outcomes.failures(self.batch),
+            pending=self._outcomes.awaited(),
             weights=self.weights,
             cost_of=self._costs() if self.cost is not None or self.weights[2] else None,
             noise=runs.noise,
@@ -329,24 +306,6 @@ class DecisionTreeProfiler:
             grow=self._grow,
             draws=self.draws,
         )
-
-    def _failures_in_batches(self) -> np.ndarray:
-        """Mark the runs that failed, in their order; of each batch, whose answers come in any
-        order, the failed ones first."""
-        failures = np.array([run.failed for run in self._runs], dtype=bool)
-        for start in range(0, len(failures), self.batch):
-            batch = failures[start : start + self.batch]
-            batch[:] = np.sort(batch)[::-1]
-        return failures
-
-    def _without_guide(self) -> list[tuple[float, ...]]:
-        """Points of runs that measured other metrics only: they are as those whose value is yet to
-        come, which are not suggested again."""
-        return [
-            run.codes
-            for run in self._runs
-            if not run.failed and run.measured(self._guide, first=True) is None
-        ]
 
     def _pool(self) -> Pool:
         if self._points is None:
@@ -364,7 +323,7 @@ class DecisionTreeProfiler:
             return run.cost
         if self._price is not None:
             return float(self._price(rows([run.codes], len(self.space.names)))[0])
-        value = run.measured(self._guide, first=True)
+        value = self._outcomes.guiding_value(run)
         return value if value is not None and value > 0.0 else None
 
     def _costs(self) -> CostFunction | None:
@@ -372,9 +331,9 @@ class DecisionTreeProfiler:
         if self._price is not None:
             return self._price
         if self.budget_in == "runs":
-            known = [run for run in self._runs if run.cost is not None]
+            known = [run for run in self._outcomes.runs if run.cost is not None]
         else:
-            known = [run for run in self._runs if self._cost_of_run(run)]
+            known = [run for run in self._outcomes.runs if self._cost_of_run(run)]
         return learned(
             self.space,
             [run.codes for run in known],
@@ -393,15 +352,14 @@ class DecisionTreeProfiler:
         """The policy's tree: of all runs afresh, or grown from that of the step before."""
         if self.rebuild:
             return self._new_tree().fit(X, y)
-        if not self._grown or self._grown[-1] != len(self._runs):
-            self._grown.append(len(self._runs))
+        if not self._grown or self._grown[-1] != len(self._outcomes.runs):
+            self._grown.append(len(self._outcomes.runs))
         start, tree = self._online or (0, self._new_tree())
         features = Features(self.space.dimensions)
         for count in self._grown:
             if count <= start:
                 continue
-            known = measured(self._runs[:count], self._guide, len(self.space.names))
-            known = known.sorted_by_codes()
+            known = self._outcomes.measured(first=count)
             tree.grow(features(known.codes), known.means)
         self._online = self._grown[-1], tree
         return tree
@@ -426,23 +384,23 @@ class DecisionTreeProfiler:
         return self._fitted(metric).predict(codes)
 
     def _fitted(self, metric: str | None = None) -> SpaceModel:
-        name = self._guide if metric is None else metric
+        told = self._outcomes
+        name = told.guide if metric is None else metric
         if name not in self._models:
-            runs = self._measured(name)
+            runs = told.measured(name)
             if len(runs.means) < FEWEST_RUNS:
-                reasons = sorted({run.error for run in self._runs if run.error})
+                reasons = told.errors()
                 raise UntrainedError(
-                    f"Points with a value of {name!r}: {len(runs.means)}, in {_runs(self._runs)}; "
+                    f"Points with a value of {name!r}: {len(runs.means)}, in {_runs(told.runs)}; "
                     f"a model needs {FEWEST_RUNS}."
                     + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else "")
                 )
             learners = {"auto": tuple(LEARNERS), "paper": PAPER}.get(self.model, (self.model,))
-            failed = [run.codes for run in self._runs if run.failed]
             self._models[name] = SpaceModel(
                 self.space,
                 self._pool().codes,
                 runs,
-                rows(failed, len(self.space.names)),
+                told.failed(),
                 learners,
                 self.level,
                 self.random_state,
@@ -465,20 +423,21 @@ class DecisionTreeProfiler:
     def report(self) -> dict[str, Any]:
         """Facts about the runs and the model, as JSON: the error of runs that were left out, and
         the noise floor next to it."""
+        told = self._outcomes
         facts: dict[str, Any] = {
-            "runs": len(self._runs),
-            "failed": sum(run.failed for run in self._runs),
-            "timed_out": sum(run.at_least is not None for run in self._runs),
-            "pending": len(self._pending),
+            "runs": len(told.runs),
+            "failed": sum(run.failed for run in told.runs),
+            "timed_out": sum(run.at_least is not None for run in told.runs),
+            "pending": len(told.pending),
             "budget": self.budget,
             "budget_in": self.budget_in,
             "spent": self.spent,
             "stopped": self.stopped,
             "policy": self.policy,
-            "metric": self._guide,
-            "errors": sorted({run.error for run in self._runs if run.error}),
+            "metric": told.guide,
+            "errors": told.errors(),
         }
-        if len(self._measured(self._guide).means) < FEWEST_RUNS:
+        if len(self.observations.means) < FEWEST_RUNS:
             return facts | {"model": None}
         model = self._fitted()
         return facts | {
@@ -500,8 +459,8 @@ class DecisionTreeProfiler:
         payload = {
             "space": self.space.to_dict(),
             "settings": {name: getattr(self, name) for name in names},
-            "runs": [run.to_dict() for run in self._runs],
-            "pending": [plain(row) for row in self._pending],
+            "runs": [run.to_dict() for run in self._outcomes.runs],
+            "pending": [plain(row) for row in self._outcomes.pending],
             "suggested": self._suggested,
             "grown": self._grown,
             "stopped": self.stopped,
@@ -528,10 +487,11 @@ class DecisionTreeProfiler:
         # What was begun before there was a choice goes on as it began.
         given = {"draws": 1} | document["settings"]
         profiler = cls(Space.from_document(document["space"]), **given)
-        profiler._runs = [Run.from_dict(run) for run in document["runs"]]
-        profiler._pending = [coded(row) for row in document["pending"]]
+        told = profiler._outcomes
+        told.runs = [Run.from_dict(run) for run in document["runs"]]
+        told.pending = [coded(row) for row in document["pending"]]
         width = len(profiler.space.names)
-        if any(len(codes) != width for codes in [*profiler._pending, *profiler._codes]):
+        if any(len(codes) != width for codes in told.known_codes):
             raise ValueError("a run is not of this space")
         profiler._suggested = int(document["suggested"])
         profiler._grown = [int(count) for count in document["grown"]]
@@ -542,7 +502,3 @@ class DecisionTreeProfiler:
 
 def _runs(runs: list[Run]) -> str:
     return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-
-
-def _key(row: tuple[float, ...]) -> bytes:
-    return next(iter(keys(np.array([row]))))

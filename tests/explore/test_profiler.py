@@ -418,7 +418,7 @@ def test_of_several_bounds_the_largest_counts() -> None:
         profiler.tell({"a": at}, 10.0)
     for bound in (300.0, 1000.0, 20.0):
         profiler.tell({"a": 4}, None, at_least=bound)
-    means = profiler._measured("value").means
+    means = profiler.observations.means
     assert means.max() == 1000.0
     assert len(means) == 6
 

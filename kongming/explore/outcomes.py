@@ -1,0 +1,95 @@
+"""The runs of a profiler, measured, failed or awaited, as policies and models see them: answers come
+in any order, which tells nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.explore.runs import VALUE, Measured, Run, measured, order_of, rows
+from kongming.explore.situation import keys
+
+Codes = tuple[float, ...]
+
+
+class Outcomes:
+    """Runs in the order in which they were told, and the points whose runs are awaited.
+
+    Args:
+        width: dimensions of the space.
+        metric: which of several metrics of a run guides the choice; by default the first told.
+    """
+
+    def __init__(self, width: int, metric: str | None = None) -> None:
+        self.runs: list[Run] = []
+        self.pending: list[Codes] = []
+        self._width = width
+        self._metric = metric
+
+    def add(self, run: Run) -> None:
+        """Add a run; where its point was awaited, it is so no longer (once)."""
+        waiting = [key_of(codes) for codes in self.pending]
+        if key_of(run.codes) in waiting:
+            del self.pending[waiting.index(key_of(run.codes))]
+        self.runs.append(run)
+
+    @property
+    def codes(self) -> list[Codes]:
+        """The point of each run."""
+        return [run.codes for run in self.runs]
+
+    @property
+    def known_codes(self) -> list[Codes]:
+        """The points of all runs, and those that are awaited."""
+        return self.codes + self.pending
+
+    @property
+    def guide(self) -> str:
+        """The metric that guides the choice."""
+        if self._metric is not None:
+            return self._metric
+        metrics = (name for run in self.runs if run.values for name in run.values)
+        return next(metrics, VALUE)
+
+    def guiding_value(self, run: Run) -> float | None:
+        """Return the guiding metric of a run, or a lower bound of it; None where it has neither."""
+        return run.measured(self.guide, first=True)
+
+    def measured(self, metric: str | None = None, first: int | None = None) -> Measured:
+        """Return the runs that measured a metric, by default the guiding one, by point; of the
+        ``first`` so many runs where that is given."""
+        name = self.guide if metric is None else metric
+        known = measured(self.runs[:first], name, self._width, first=name == self.guide)
+        return known.sorted_by_codes()
+
+    def failed(self) -> Floats:
+        """Return the points (n, d) of the runs that failed."""
+        codes = rows([run.codes for run in self.runs if run.failed], self._width)
+        return codes[order_of(codes)]
+
+    def awaited(self) -> Floats:
+        """Return the points (n, d) whose value is yet to come: runs that measured other metrics
+        only are among them, as they are not suggested again either."""
+        others = [
+            run.codes for run in self.runs if not run.failed and self.guiding_value(run) is None
+        ]
+        codes = rows(self.pending + others, self._width)
+        return codes[order_of(codes)]
+
+    def failures(self, batch: int) -> np.ndarray:
+        """Mark (n,) the runs that failed, in their order; of each ``batch``, whose answers come in
+        any order, the failed ones first."""
+        failures = np.array([run.failed for run in self.runs], dtype=bool)
+        for start in range(0, len(failures), batch):
+            part = failures[start : start + batch]
+            part[:] = np.sort(part)[::-1]
+        return failures
+
+    def errors(self) -> list[str]:
+        """Return the reasons of the runs that failed, each once."""
+        return sorted({run.error for run in self.runs if run.error})
+
+
+def key_of(codes: Codes) -> bytes:
+    """Return what is equal for equal points alone."""
+    return next(iter(keys(np.array([codes]))))
