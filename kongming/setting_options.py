@@ -4,24 +4,32 @@ settings says."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
 from kongming.settings import table
 
+Command = Callable[..., None]
 
-def setting_options(kind: type[Any], keys: Mapping[str, str]) -> Callable[..., Any]:
-    """Return a function that makes a decorator of click: ``option(name, metavar, **more)``.
+
+class SettingOption(Protocol):
+    """Makes a decorator of click from the name of an option, with underscores."""
+
+    def __call__(
+        self, name: str, metavar: str | None = None, **more: Any
+    ) -> Callable[[Command], Command]: ...
+
+
+def setting_options(kind: type[Any], keys: Mapping[str, str]) -> SettingOption:
+    """Return a function that makes the options of a program.
 
     ``kind`` is the class of the settings; ``keys`` has the setting of each option, by its name with
-    underscores. Where an option is not given its value is None: the setting's own default holds.
+    underscores. The value of an option that is not given is None: the setting's own default holds.
     """
     helps = {setting.key: setting.help for setting in table(kind)}
 
-    def option(
-        name: str, metavar: str | None = None, **more: Any
-    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def option(name: str, metavar: str | None = None, **more: Any) -> Callable[[Command], Command]:
         dashed = name.replace("_", "-")
         return click.option(
             f"--{dashed}", metavar=metavar, default=None, help=helps[keys[name]], **more

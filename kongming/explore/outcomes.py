@@ -1,5 +1,5 @@
-"""The runs of a profiler, measured, failed or awaited, as policies and models see them: answers come
-in any order, which tells nothing."""
+"""The runs of a profiler, measured, failed or awaited, as policies and models see them: answers
+come in any order, which tells nothing."""
 
 from __future__ import annotations
 
@@ -64,8 +64,7 @@ class Outcomes:
 
     def failed(self) -> Floats:
         """Return the points (n, d) of the runs that failed."""
-        codes = rows([run.codes for run in self.runs if run.failed], self._width)
-        return codes[order_of(codes)]
+        return _sorted(rows([run.codes for run in self.runs if run.failed], self._width))
 
     def awaited(self) -> Floats:
         """Return the points (n, d) whose value is yet to come: runs that measured other metrics
@@ -73,8 +72,7 @@ class Outcomes:
         others = [
             run.codes for run in self.runs if not run.failed and self.guiding_value(run) is None
         ]
-        codes = rows(self.pending + others, self._width)
-        return codes[order_of(codes)]
+        return _sorted(rows(self.pending + others, self._width))
 
     def failures(self, batch: int) -> np.ndarray:
         """Mark (n,) the runs that failed, in their order; of each ``batch``, whose answers come in
@@ -93,3 +91,7 @@ class Outcomes:
 def key_of(codes: Codes) -> bytes:
     """Return what is equal for equal points alone."""
     return next(iter(keys(np.array([codes]))))
+
+
+def _sorted(codes: Floats) -> Floats:
+    return np.asarray(codes[order_of(codes)])

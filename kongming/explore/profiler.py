@@ -152,18 +152,18 @@ class DecisionTreeProfiler:
         Raises:
             ExploreError: the expression of the cost is not above 0 at some point of the space.
         """
-        told = self._outcomes
+        outcomes = self._outcomes
         count = self.batch if n is None else settings.integer(n, "n", 1)
         if self.budget_in == "runs":
-            count = min(count, int(self.budget) - len(told.known_codes))
+            count = min(count, int(self.budget) - len(outcomes.known_codes))
         if count < 1 or self._known_enough():
             return []
-        rng = np.random.default_rng([self.random_state, len(told.runs), self._suggested])
-        if self._pool().leave(count, told.known_codes):
+        rng = np.random.default_rng([self.random_state, len(outcomes.runs), self._suggested])
+        if self._pool().leave(count, outcomes.known_codes):
             # A model weighs its runs by the pool.
             self._models.clear()
         codes = self._affordable(self._situation(rng), count)
-        told.pending += [tuple(row) for row in codes.tolist()]
+        outcomes.pending += [tuple(row) for row in codes.tolist()]
         self._suggested += len(codes)
         return self.space.decode(codes)
 
@@ -384,14 +384,14 @@ class DecisionTreeProfiler:
         return self._fitted(metric).predict(codes)
 
     def _fitted(self, metric: str | None = None) -> SpaceModel:
-        told = self._outcomes
-        name = told.guide if metric is None else metric
+        outcomes = self._outcomes
+        name = outcomes.guide if metric is None else metric
         if name not in self._models:
-            runs = told.measured(name)
+            runs = outcomes.measured(name)
             if len(runs.means) < FEWEST_RUNS:
-                reasons = told.errors()
+                reasons = outcomes.errors()
                 raise UntrainedError(
-                    f"Points with a value of {name!r}: {len(runs.means)}, in {_runs(told.runs)}; "
+                    f"Points with a value of {name!r}: {len(runs.means)}, in {_runs(outcomes.runs)}; "
                     f"a model needs {FEWEST_RUNS}."
                     + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else "")
                 )
@@ -400,7 +400,7 @@ class DecisionTreeProfiler:
                 self.space,
                 self._pool().codes,
                 runs,
-                told.failed(),
+                outcomes.failed(),
                 learners,
                 self.level,
                 self.random_state,
@@ -423,19 +423,19 @@ class DecisionTreeProfiler:
     def report(self) -> dict[str, Any]:
         """Facts about the runs and the model, as JSON: the error of runs that were left out, and
         the noise floor next to it."""
-        told = self._outcomes
+        outcomes = self._outcomes
         facts: dict[str, Any] = {
-            "runs": len(told.runs),
-            "failed": sum(run.failed for run in told.runs),
-            "timed_out": sum(run.at_least is not None for run in told.runs),
-            "pending": len(told.pending),
+            "runs": len(outcomes.runs),
+            "failed": sum(run.failed for run in outcomes.runs),
+            "timed_out": sum(run.at_least is not None for run in outcomes.runs),
+            "pending": len(outcomes.pending),
             "budget": self.budget,
             "budget_in": self.budget_in,
             "spent": self.spent,
             "stopped": self.stopped,
             "policy": self.policy,
-            "metric": told.guide,
-            "errors": told.errors(),
+            "metric": outcomes.guide,
+            "errors": outcomes.errors(),
         }
         if len(self.observations.means) < FEWEST_RUNS:
             return facts | {"model": None}
@@ -487,11 +487,11 @@ class DecisionTreeProfiler:
         # What was begun before there was a choice goes on as it began.
         given = {"draws": 1} | document["settings"]
         profiler = cls(Space.from_document(document["space"]), **given)
-        told = profiler._outcomes
-        told.runs = [Run.from_dict(run) for run in document["runs"]]
-        told.pending = [coded(row) for row in document["pending"]]
+        outcomes = profiler._outcomes
+        outcomes.runs = [Run.from_dict(run) for run in document["runs"]]
+        outcomes.pending = [coded(row) for row in document["pending"]]
         width = len(profiler.space.names)
-        if any(len(codes) != width for codes in told.known_codes):
+        if any(len(codes) != width for codes in outcomes.known_codes):
             raise ValueError("a run is not of this space")
         profiler._suggested = int(document["suggested"])
         profiler._grown = [int(count) for count in document["grown"]]
