@@ -391,8 +391,8 @@ class DecisionTreeProfiler:
             if len(runs.means) < FEWEST_RUNS:
                 reasons = outcomes.errors()
                 raise UntrainedError(
-                    f"Points with a value of {name!r}: {len(runs.means)}, in {_runs(outcomes.runs)}; "
-                    f"a model needs {FEWEST_RUNS}."
+                    f"Points with a value of {name!r}: {len(runs.means)}, in "
+                    f"{_runs(outcomes.runs)}; a model needs {FEWEST_RUNS}."
                     + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else "")
                 )
             learners = {"auto": tuple(LEARNERS), "paper": PAPER}.get(self.model, (self.model,))
