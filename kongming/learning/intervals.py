@@ -54,6 +54,9 @@ LEAST_APPLICATIONS = 3
 _MOST = math.log(1e6)
 """Maximum distance of an end of an interval from its median, in logs."""
 
+_NO_HALF = 1e-6
+"""A side of an interval, in logs, that is held at its median by a bound."""
+
 _STEPS = 200
 """Number of candidates between the level and 1 for the quantile of a widening."""
 
@@ -190,7 +193,11 @@ def expected_score(interval: Interval, mean: float, deviation: float) -> float:
     beyond = math.sqrt(max(missed**2 - deviation**2, 0.0))
     if beyond == 0.0 or end is None:
         return 0.0
-    value = min(beyond / max(abs(math.log(end / interval.median)), 1e-9), _MOST / 1e-9)
+    half = abs(math.log(end / interval.median))
+    if half < _NO_HALF:
+        # A median at its bound: no factor mends that side, so it says nothing of other intervals.
+        return min(beyond / _NO_HALF, 1.0)
+    value = beyond / half
     return _of_open_end(value) if interval.at_least and missed >= 0.0 else value
 
 
@@ -307,7 +314,11 @@ def expected_factor(
         InputError: as ``widening_factor``.
     """
     factor = widening_factor(scores, level)
-    return factor if factor >= 1.0 else min(1.0, widening_factor(at_most, level))
+    if factor >= 1.0:
+        return factor
+    # The second may be the smaller one: a factor is chosen by the coverage of left-out programs,
+    # which greater scores of the others may raise.
+    return min(1.0, max(factor, widening_factor(at_most, level)))
 
 
 def _clustered(known: Sequence[Floats], level: float) -> float:

@@ -252,6 +252,41 @@ def test_noisy_means_narrow_nothing() -> None:
         assert expected_factor(*means_of(7, model=1.0, noise=4.0, seed=seed)) >= 1.0
 
 
+@given(
+    pairs=st.dictionaries(
+        st.text("abcdefgh", min_size=1, max_size=2),
+        st.lists(st.tuples(st.floats(0.0, 3.0), st.floats(0.0, 2.0)), max_size=6),
+        max_size=12,
+    )
+)
+def test_all_of_a_mean_never_narrows_more_than_what_noise_leaves_of_it(
+    pairs: dict[str, list[tuple[float, float]]],
+) -> None:
+    least = {app: [value for value, _ in each] for app, each in pairs.items()}
+    most = {app: [value + noise for value, noise in each] for app, each in pairs.items()}
+    factor = expected_factor(least, most)
+    assert widening_factor(least) <= factor <= max(1.0, widening_factor(least))
+
+
+def test_greater_scores_may_ask_for_less_and_get_no_less() -> None:
+    least = {"a": [0.9664, 0.3170], "b": [0.0] * 4, "c": [0.3061, 0.2449], "d": [0.0]}
+    most = {
+        **least,
+        "b": [0.3101, 0.1623, 0.0049, 0.0825],
+        "d": [0.0183],
+        "e": [0.0827, 0.0279, 0.3327, 0.3964],
+    }
+    least["e"] = [0.0] * 4
+    assert widening_factor(most) < widening_factor(least) < 1.0
+    assert expected_factor(least, most) == widening_factor(least)
+
+
+def test_a_side_that_a_bound_holds_at_the_median_widens_no_other() -> None:
+    held = replace(an_interval(0.2, 0.1), expected_lower=math.exp(0.2))
+    assert expected_score(held, 0.19, 0.0) == 1.0
+    assert expected_score(held, 0.19, 0.02) == 0.0
+
+
 def test_means_that_are_known_narrow_and_widen_as_runs_do() -> None:
     for model, near in ((0.4, 0.4 ** (12 / 17)), (3.0, 3.0)):
         factors = [
