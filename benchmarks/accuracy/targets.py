@@ -32,6 +32,11 @@ LIMITS = {
 }
 
 
+NOTHING_LEFT = 0.9
+"""Share of SOLO's squared error that is noise, from which nothing is left that an excess could be a
+share of."""
+
+
 def reached(document: Mapping[str, Any], peers: tuple[str, ...]) -> list[dict[str, Any]]:
     """Each target with its figure; ``reached`` is None where it is not defined."""
     limits = LIMITS.get(document["placement"], LIMITS["cross-core"])
@@ -43,6 +48,8 @@ def _targets(
 ) -> Iterator[dict[str, Any]]:
     every, truth = document["all"], document["truth"]
     auto, excess = every.get(AUTO, {}), document["excess"].get(AUTO, {})
+    if document["noise"]["share_of_solo"] >= NOTHING_LEFT:
+        excess = {}
     yield _target("excess of auto", excess.get("value"), limits.excess)
     if limits.excess_upper is not None:
         upper = excess.get("interval", (None, None))[1]
