@@ -2,8 +2,8 @@
 
 A compute.int probe on one CPU is timed alone and with a compute.int load on the other. Two
 threads of one core share its execution units and each slows the other by a third or more; two
-cores do not. Pairs of readings are interleaved and the lowest ratio counts, because other
-neighbours can only raise it.
+cores do not. Readings alone and together are interleaved, and the least of each count, because
+other work can only raise them: also those alone, and then a ratio within one round is too low.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def judge(pairs: Sequence[tuple[float, float]]) -> tuple[bool, float]:
     """
     if not pairs or any(time <= 0.0 for pair in pairs for time in pair):
         raise ProbeError("The check of two CPUs gave no valid times.")
-    ratio = min(together / alone for alone, together in pairs)
+    ratio = min(together for _, together in pairs) / min(alone for alone, _ in pairs)
     return ratio > SHARES_CORE_RATIO, ratio
 
 

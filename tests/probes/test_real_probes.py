@@ -12,7 +12,7 @@ from kongming.probes.binary import locate
 from kongming.probes.fingerprinting import take_fingerprint
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
-from kongming.probes.topology import check_siblings
+from kongming.probes.topology import SHARES_CORE_RATIO, check_siblings
 from kongming.probes.watching import watch
 from kongming.records.errors import ProbeError
 from kongming.records.fingerprint import FAMILIES
@@ -84,4 +84,8 @@ def test_chunks_of_a_watch_lie_between_its_start_and_its_end(tmp_path: Path) -> 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_two_cpus_are_checked() -> None:
     first, second = node_facts().cpus[:2]
-    assert check_siblings(first, second).ratio > 0.5
+    checked = check_siblings(first, second)
+    # What the ratio is depends on the machine and on what else runs there.
+    assert checked.ratio > 0.0
+    if checked.ratio != SHARES_CORE_RATIO:  # It is rounded.
+        assert checked.shares_core is (checked.ratio > SHARES_CORE_RATIO)

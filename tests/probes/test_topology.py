@@ -19,7 +19,13 @@ def test_the_lowest_ratio_counts() -> None:
     assert judge([(1.0, 2.0), (1.0, 1.05), (1.0, 1.9)]) == (False, 1.05)
     shares, ratio = judge([(1.0, 1.8), (1.0, 1.6), (2.0, 3.0)])
     assert shares
-    assert ratio == pytest.approx(1.5)
+    assert ratio == pytest.approx(1.6)
+
+
+def test_other_work_next_to_a_reading_alone_hides_no_shared_core() -> None:
+    shares, ratio = judge([(1.0, 1.6), (2.6, 1.7), (1.1, 1.6)])
+    assert shares
+    assert ratio == pytest.approx(1.6)
 
 
 @pytest.mark.parametrize("pairs", [[], [(0.0, 1.0)], [(1.0, -1.0)]])
