@@ -48,7 +48,8 @@ def _targets(
 ) -> Iterator[dict[str, Any]]:
     every, truth = document["all"], document["truth"]
     auto, excess = every.get(AUTO, {}), document["excess"].get(AUTO, {})
-    if document["noise"]["share_of_solo"] >= NOTHING_LEFT:
+    share = document["noise"]["share_of_solo"]
+    if share is not None and share >= NOTHING_LEFT:
         excess = {}
     yield _target("excess of auto", excess.get("value"), limits.excess)
     if limits.excess_upper is not None:
