@@ -3,7 +3,9 @@
 A compute.int probe on one CPU is timed alone and with a compute.int load on the other. Two
 threads of one core share its execution units and each slows the other by a third or more; two
 cores do not. Readings alone and together are interleaved, and the least of each count, because
-other work can only raise them: also those alone, and then a ratio within one round is too low.
+other work can only raise them: also those alone, and then a ratio within one round is too low. A
+reading is the median over batches of a fraction of a millisecond, not their mean: other work that
+takes the CPU for a time slice makes one batch longer, and says nothing of its core.
 """
 
 from __future__ import annotations
@@ -61,8 +63,8 @@ def judge(pairs: Sequence[tuple[float, float]]) -> tuple[bool, float]:
 def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> SiblingCheck:
     """Measure whether two CPUs share a core; takes about 6 x ``seconds`` and stores nothing.
 
-    A positive result takes four times as long: on a busy node the load can repeatedly push other
-    processes onto the probe's CPU, so the check goes on until one round is undisturbed.
+    A positive result takes four times as long: work on a busy node may slow every early round, so
+    the check goes on until one round is undisturbed.
 
     Raises:
         InputError: the CPUs are the same or not allowed to this process.
@@ -73,8 +75,7 @@ def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> Sib
     for round_number in range(_ROUNDS_TO_CONFIRM):
         if round_number >= _ROUNDS and not judge(pairs)[0]:
             break
-        alone, together = alone_and_together(SURROGATE, first, SURROGATE, second, seconds=seconds)
-        pairs.append((alone.mean_s, together.mean_s))
+        pairs.append(alone_and_together(SURROGATE, first, SURROGATE, second, seconds=seconds))
     shares, ratio = judge(pairs)
     now = moments.now("seconds")
     return SiblingCheck(shares, round(ratio, 4), now)

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from kongming.probes.binary import Event, Microbench
 from kongming.records.errors import ProbeError
 
 _TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """Seconds per operation: the mean, and the median over batches, which a process that takes the
-    CPU for a few of them does not change."""
-
-    mean_s: float
-    median_s: float
 
 
 def alone_and_together(
@@ -30,12 +20,13 @@ def alone_and_together(
     *,
     seconds: float,
     options: Sequence[str] = (),
-) -> tuple[Timed, Timed]:
+) -> tuple[float, float]:
     """Time the surrogate ``timed`` on ``cpu`` twice for ``seconds``: alone, then while ``load``
     runs on ``neighbour``. ``options`` are the binary's, for probe and load alike.
 
     Returns:
-        The times alone, and next to the load.
+        The seconds of an operation alone, and next to the load: medians over batches, which a
+        process that takes the CPU for a few of them does not change.
 
     Raises:
         ProbeError: the probe or the load failed.
@@ -47,22 +38,19 @@ def alone_and_together(
         return alone, _timed(timed, cpu, seconds, options)
 
 
-def _timed(name: str, cpu: int, seconds: float, options: Sequence[str]) -> Timed:
-    ops, total_ns = 0.0, 0
+def _timed(name: str, cpu: int, seconds: float, options: Sequence[str]) -> float:
     batches: list[float] = []
     arguments = ["probe", *options, "--cpu", str(cpu), "--seconds", str(seconds), name]
     with Microbench(arguments) as probe:
         for event in _events(probe, seconds + _TIMEOUT_S):
             if event.get("event") == "chunk":
-                ops += float(event["ops"])
-                total_ns += int(event["ns"])
                 batches += [1e-9 * ns / done for done, ns in event["batches"]]
             elif event.get("event") == "error":
                 raise ProbeError(str(event.get("error")))
         probe.finish()
-    if ops <= 0.0 or not batches:
+    if not batches:
         raise ProbeError(f"{name} gave no readings on CPU {cpu}.")
-    return Timed(total_ns / ops * 1e-9, median(batches))
+    return median(batches)
 
 
 def _wait_ready(load: Microbench) -> None:

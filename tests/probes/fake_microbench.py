@@ -88,17 +88,22 @@ def ended(given, seconds):
 
 
 def slowed():
-    """Next to a load: always where both share a core; on a busy node in the first four rounds."""
-    if MODE not in ("busy", "shared"):
-        return 1
+    """How much longer batches take, and the slow one of them more, next to a load: always where
+    both share a core; on a busy node in the first four rounds. Where other work takes the CPU now
+    and then it is only the slow one, by a time slice."""
+    if MODE not in ("busy", "shared", "preempted"):
+        return 1, 3
     lines = Path(os.environ["FAKE_LOG"]).read_text().splitlines()
     commands = [json.loads(line)[0] for line in lines]
-    next_to_load = commands[-2:] == ["induce", "probe"]
-    return 2 if next_to_load and (MODE == "shared" or commands.count("induce") <= 4) else 1
+    if commands[-2:] != ["induce", "probe"]:
+        return 1, 3
+    if MODE == "preempted":
+        return 1, 100
+    return 2 if MODE == "shared" or commands.count("induce") <= 4 else 1, 3
 
 
 def probe(given, names):
-    factor = slowed()
+    factor, preempted = slowed()
     say(event="start", schema=9 if MODE == "newer" else 1, clock_granularity_ns=30, pid=os.getpid())
     if MODE == "layout":
         for done in (0, 50, 100):
@@ -129,7 +134,7 @@ def probe(given, names):
             if ended(given, 0.002):
                 return
             batch = [100, round(100 * factor * COSTS[name] * 1e9)]
-            slow = [100, 3 * batch[1]]
+            slow = [100, preempted * batch[1]]
             extra = {"direct": MODE != "buffered"} if name.startswith("iobench") else {}
             say(
                 event="chunk",

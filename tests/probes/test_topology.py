@@ -70,8 +70,10 @@ def test_a_load_that_fails_is_an_error(fake: Path, monkeypatch: pytest.MonkeyPat
 
 
 @two_cpus
-@pytest.mark.parametrize(("mode", "shares"), [("busy", False), ("shared", True)])
-def test_what_slows_every_early_round_of_a_busy_node_is_no_shared_core(
+@pytest.mark.parametrize(
+    ("mode", "shares"), [("busy", False), ("preempted", False), ("shared", True)]
+)
+def test_other_work_of_a_busy_node_is_no_shared_core(
     mode: str, shares: bool, fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_MODE", mode)

@@ -55,7 +55,7 @@ def measure_coupling(node: NodeFacts, suite: Suite, cpu: int, neighbour: int) ->
     alone, together = alone_and_together(
         CHASE, cpu, STREAM, neighbour, seconds=EACH_S, options=options
     )
-    return together.median_s / alone.median_s
+    return together / alone
 
 
 @dataclass(slots=True)
