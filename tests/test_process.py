@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ import click
 import pytest
 
 import kongming.cli.start
-from kongming.processes.entry import run, start
+from kongming.processes.entry import Terminated, run, start
 from kongming.records.errors import InputError
 
 
@@ -112,6 +114,40 @@ def test_a_traceback_is_shown_where_it_is_asked_for(
     monkeypatch.setenv("KONGMING_DEBUG", "1")
     assert run(program, "daemon", ["divide", "0"]) == 1
     assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ended", "status"), [(KeyboardInterrupt(), 130), (Terminated(signal.SIGTERM), 143)]
+)
+def test_what_a_library_raises_while_it_is_interrupted_is_no_error(
+    ended: BaseException, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def interrupted() -> None:
+        try:
+            try:
+                raise ended
+            finally:
+                # As SQLAlchemy's Transaction.close does, between two of its statements.
+                raise AssertionError
+        finally:
+            raise ValueError("closed twice")
+
+    assert run(interrupted, "daemon", []) == status
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_after_an_interruption_that_was_handled_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.command()
+    def careless() -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            raise KeyboardInterrupt
+        raise AssertionError
+
+    assert run(careless, "daemon", []) == 1
+    assert "AssertionError" in capsys.readouterr().err
 
 
 def test_a_program_without_its_extra_names_it(

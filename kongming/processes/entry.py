@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -64,10 +65,8 @@ def run(
         else:
             _say(error.format_message(), None)
         return error.exit_code
-    except Terminated as ended:
-        return 128 + ended.signum
-    except (KeyboardInterrupt, click.Abort):
-        return 130
+    except (KeyboardInterrupt, click.Abort) as ended:
+        return _interrupted(ended)
     except KongmingError as error:
         _say(error.message, error.hint)
         return error.exit_status
@@ -81,9 +80,26 @@ def run(
             return missing.exit_status
         if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        signalled = _interruption(error)
+        if signalled is not None:
+            return _interrupted(signalled)
         _say(*unforeseen(error, name))
         return 1
     return result if type(result) is int else 0
+
+
+def _interrupted(ended: BaseException) -> int:
+    """The exit status of a command that a signal ended."""
+    return 128 + (ended.signum if isinstance(ended, Terminated) else signal.SIGINT)
+
+
+def _interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """The signal that was being handled when the error was raised: a library that is interrupted
+    anywhere may fail to clean up after itself, as SQLAlchemy does between two of its statements."""
+    context = error.__context__
+    while context is not None and not isinstance(context, KeyboardInterrupt):
+        context = context.__context__
+    return context
 
 
 def _in_words(error: Exception) -> str:
