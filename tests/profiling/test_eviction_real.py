@@ -91,9 +91,10 @@ def test_an_evicted_run_of_a_pair_is_taken_again(input_dir: Path, tmp_path: Path
     runs = [event for event in events if isinstance(event, Run) and event.app == "reader"]
     assert len(runs) == 8
     assert all(run.ok for run in runs)
-    # Eight runs and the one that was taken again.
-    assert int((input_dir / "count").read_text()) == 9
     again = [event for event in events if isinstance(event, Doing) and control.AGAIN in event.text]
-    assert [event.app for event in again] == ["reader"]
+    # Other work on the machine may be a reason to take further runs again.
+    taken = [event.app for event in again].count("reader")
+    assert taken >= 1
+    assert int((input_dir / "count").read_text()) == 8 + taken
     assert max(run.usage.read_bytes for run in runs) < INPUT_BYTES // 2
     assert control.evicted(runs) == frozenset()
