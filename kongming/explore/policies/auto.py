@@ -2,8 +2,9 @@
 
 A Gaussian process tells how much variance of the whole space each candidate would remove, weighted
 by where it errs; the trees of a forest tell where they disagree, far from any run. What each of
-them counts depends on how well it predicts runs that were left out. Points of a batch are chosen
-one after the other, each as if those before were measured.
+them counts depends on how well it predicts runs that were left out. Where times span decades,
+logarithms are modelled, and all three are weighted by what errors of them count (``importance``).
+Points of a batch are chosen one after the other, each as if those before were measured.
 """
 
 from __future__ import annotations
@@ -131,8 +132,9 @@ def _most_removed(
     process = GaussianProcess(situation.seed, X.groups, steps=20, most_tuned=120).fit(runs, values)
     forest = Forest(seed=situation.seed, bootstrap=True).fit(runs, values)
     misses = (process.held_out(np.arange(len(runs))) - values) ** 2
-    smooth = float(np.mean(misses))
-    rough = float(np.mean((forest.out_of_bag - values) ** 2))
+    counts = importance(values) if logs else np.ones(len(values))
+    smooth = float(np.average(misses, weights=counts))
+    rough = float(np.average((forest.out_of_bag - values) ** 2, weights=counts))
     trust = rough / max(smooth + rough, 1e-300)
 
     # A repeat pays only where noise is more than the process can tell from roughness.
@@ -143,8 +145,10 @@ def _most_removed(
     rows = situation.rng.choice(len(pool), min(_REFERENCE, len(pool)), replace=False, shuffle=False)
     reference = X(pool[rows])
     weight = _local(runs, misses, reference)
+    disagree = forest.members(candidates).var(axis=0)
     if logs:
         weight = weight * importance(process.predict(reference))
+        disagree = disagree * importance(process.predict(candidates))
     if failures is not None:
         # What cannot be run needs no prediction.
         weight = weight * (1.0 - failures.probability(reference))
@@ -156,7 +160,6 @@ def _most_removed(
     white_c, white_r = process.whitened(candidates), process.whitened(reference)
     across = process.covariance(candidates, reference) - white_c.T @ white_r
     variance = np.maximum(process.prior_variance - (white_c**2).sum(axis=0), 1e-12)
-    disagree = forest.members(candidates).var(axis=0)
     away = np.minimum(cKDTree(done).query(candidates)[0] ** 2, 1.0)
     prices = None
     if situation.cost_of is not None:
