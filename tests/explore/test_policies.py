@@ -221,14 +221,14 @@ def test_runs_go_where_times_are_long() -> None:
     assert np.mean(long[6:]) > 0.46
 
 
-@pytest.mark.parametrize("seeds", variants((1, 4)))
-def test_runs_go_where_times_are_long_where_only_a_forest_predicts(seeds: int) -> None:
-    """Rough times that double with every other ``x``: without the weights 0.51 to 0.58 of the later
-    runs are in the half where they are long."""
+@pytest.mark.thorough
+def test_runs_go_where_times_are_long_where_only_a_forest_predicts() -> None:
+    """Rough times that double with every other ``x``: without the weights 0.53 of the later runs
+    are in the half where they are long, with them 0.68 (twelve seeds; 0.07 from one to another)."""
     space = Space.from_dict({name: list(range(20)) for name in "xy"})
     rough = np.exp(np.random.default_rng(5).normal(0.0, 0.8, (20, 20)))
     long: list[bool] = []
-    for seed in range(seeds):
+    for seed in range(8):
         profiler = DecisionTreeProfiler(space, budget=60, batch=5, random_state=seed)
         runs: list[int] = []
         while points := profiler.suggest():
@@ -237,7 +237,7 @@ def test_runs_go_where_times_are_long_where_only_a_forest_predicts(seeds: int) -
                 runs.append(x)
                 profiler.tell(point, float(rough[x, y] * np.exp(0.35 * x)))
         long += [x >= 10 for x in runs[20:]]
-    assert np.mean(long) > 0.61
+    assert np.mean(long) > 0.6
 
 
 def test_an_error_of_a_large_value_weighs_more_than_of_a_small_one() -> None:

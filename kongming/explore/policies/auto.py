@@ -165,7 +165,8 @@ def _most_removed(
     if situation.cost_of is not None:
         prices = situation.cost_of(np.concatenate([left, again])[: len(candidates)])
     unsure = situation.counts.sum() - len(situation.counts) < _SURE
-    # Where nothing predicts, runs that stand for the space are all that helps.
+    # Where nothing predicts, runs that stand for the space are all that helps. Weighted errors are
+    # compared with all of the variance: with a weighted one runs were no better placed.
     variation = float(values.var())
     ignorance = min(min(smooth, rough) / variation, 1.0) if variation > 0.0 else 1.0
     chosen: list[int] = []
