@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import sys
-import traceback
 from collections.abc import Iterable, Sequence
 
 import click
@@ -14,7 +13,7 @@ import click
 from kongming import usage_errors
 from kongming.cli.extras import missing_extra
 from kongming.printable import printable
-from kongming.processes.entry import unforeseen
+from kongming.processes.entry import print_traceback, unforeseen
 from kongming.records.errors import InputError, KongmingError, UnknownNameError
 
 _document = {"written": False}
@@ -66,8 +65,7 @@ def report(error: Exception, root: click.Group, args: Sequence[str], as_json: bo
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(f"kongming {_command_of(args)}".strip(), error) or error
     message, hint, status = _described(error, root, args)
-    if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    print_traceback(error)
     _say(message, hint, type(error).__name__, as_json)
     return status
 

@@ -20,7 +20,14 @@ from kongming.cli import failures
 from kongming.cli.examples import examples
 from kongming.lazy_group import Entry, LazyGroup
 from kongming.processes import standard_streams
-from kongming.processes.entry import Terminated, print_plainly, terminate
+from kongming.processes.entry import (
+    interrupted_status,
+    interruption,
+    print_plainly,
+    print_traceback,
+    terminate,
+)
+from kongming.records.errors import KongmingError
 
 MEASURE, PROFILE, PREDICT, FLEET, KEEP = (
     "Measure this node",
@@ -163,18 +170,24 @@ def run(args: Sequence[str], invoke: Callable[[Sequence[str]], int] = _invoke) -
         return invoke(args)
     except click.exceptions.Exit as done:
         return done.exit_code
-    except Terminated as ended:
-        failures.report_interrupt(as_json)
-        return 128 + ended.signum
-    except (KeyboardInterrupt, click.Abort):
-        failures.report_interrupt(as_json)
-        return 130
+    except (KeyboardInterrupt, click.Abort) as ended:
+        return _interrupted(ended, as_json)
     except BrokenPipeError:
         return _quietly_end()
     except Exception as error:  # the last resort is a sentence; the traceback is for asking
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             return _quietly_end()
+        foreseen = isinstance(error, KongmingError | click.ClickException | OSError)
+        signalled = None if foreseen else interruption(error)
+        if signalled is not None:
+            print_traceback(error)
+            return _interrupted(signalled, as_json)
         return failures.report(error, cli, args, as_json)
+
+
+def _interrupted(ended: BaseException, as_json: bool) -> int:
+    failures.report_interrupt(as_json)
+    return interrupted_status(ended)
 
 
 def _quietly_end() -> int:

@@ -66,7 +66,7 @@ def run(
             _say(error.format_message(), None)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as ended:
-        return _interrupted(ended)
+        return interrupted_status(ended)
     except KongmingError as error:
         _say(error.message, error.hint)
         return error.exit_status
@@ -78,28 +78,34 @@ def run(
         if missing is not None:
             _say(missing.message, missing.hint)
             return missing.exit_status
-        if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
-            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-        signalled = _interruption(error)
+        print_traceback(error)
+        signalled = interruption(error)
         if signalled is not None:
-            return _interrupted(signalled)
+            return interrupted_status(signalled)
         _say(*unforeseen(error, name))
         return 1
     return result if type(result) is int else 0
 
 
-def _interrupted(ended: BaseException) -> int:
-    """The exit status of a command that a signal ended."""
+def interrupted_status(ended: BaseException) -> int:
+    """Return the exit status of a command that a signal ended."""
     return 128 + (ended.signum if isinstance(ended, Terminated) else signal.SIGINT)
 
 
-def _interruption(error: BaseException) -> KeyboardInterrupt | None:
-    """The signal that was being handled when the error was raised: a library that is interrupted
-    anywhere may fail to clean up after itself, as SQLAlchemy does between two of its statements."""
+def interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the signal that was being handled when an error was raised that nobody foresaw: a
+    library that is interrupted anywhere may fail to clean up after itself, as SQLAlchemy does
+    between two of its statements."""
     context = error.__context__
     while context is not None and not isinstance(context, KeyboardInterrupt):
         context = context.__context__
     return context
+
+
+def print_traceback(error: BaseException) -> None:
+    """Print the traceback of an error on stderr, for KONGMING_DEBUG=1."""
+    if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
 
 
 def _in_words(error: Exception) -> str:

@@ -15,7 +15,8 @@ import pytest
 
 from kongming.cli import failures, output
 from kongming.cli.extras import require
-from kongming.cli.main import COMMANDS, Terminated, cli, run
+from kongming.cli.main import COMMANDS, cli, run
+from kongming.processes.entry import Terminated
 from kongming.records.errors import (
     CheckFailedError,
     InputError,
@@ -205,6 +206,25 @@ def test_exit_status_of_errors(
     if not isinstance(error, click.exceptions.Exit):
         assert json.loads(out)["error"]["message"]
         assert err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("ended", "status"), [(KeyboardInterrupt(), 130), (Terminated(signal.SIGTERM), 143)]
+)
+def test_what_a_library_raises_while_it_is_interrupted_is_the_interruption(
+    ended: BaseException, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Sequence[str]) -> int:
+        try:
+            raise ended
+        finally:
+            # As SQLAlchemy's Transaction.close does, between two of its statements.
+            raise AssertionError
+
+    assert run(["train", "--json"], fail) == status
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["kind"] == "KeyboardInterrupt"
+    assert err == "error: Interrupted.\n"
 
 
 def test_a_path_of_the_arguments_is_wrong_input_and_any_other_is_not(
