@@ -137,6 +137,20 @@ def test_what_a_library_raises_while_it_is_interrupted_is_no_error(
     assert capsys.readouterr().err == ""
 
 
+def test_a_full_disk_is_said_of_a_command_that_is_interrupted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.command()
+    def interrupted() -> None:
+        try:
+            raise Terminated(signal.SIGTERM)
+        finally:
+            raise OSError(28, "No space left on device", "state")
+
+    assert run(interrupted, "daemon", []) == 1
+    assert "No space left on device" in capsys.readouterr().err
+
+
 def test_an_error_after_an_interruption_that_was_handled_is_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

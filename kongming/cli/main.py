@@ -27,7 +27,6 @@ from kongming.processes.entry import (
     print_traceback,
     terminate,
 )
-from kongming.records.errors import KongmingError
 
 MEASURE, PROFILE, PREDICT, FLEET, KEEP = (
     "Measure this node",
@@ -177,8 +176,7 @@ def run(args: Sequence[str], invoke: Callable[[Sequence[str]], int] = _invoke) -
     except Exception as error:  # the last resort is a sentence; the traceback is for asking
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             return _quietly_end()
-        foreseen = isinstance(error, KongmingError | click.ClickException | OSError)
-        signalled = None if foreseen else interruption(error)
+        signalled = interruption(error)
         if signalled is not None:
             print_traceback(error)
             return _interrupted(signalled, as_json)

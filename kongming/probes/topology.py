@@ -5,7 +5,8 @@ threads of one core share its execution units and each slows the other by a thir
 cores do not. Readings alone and together are interleaved, and the least of each count, because
 other work can only raise them: also those alone, and then a ratio within one round is too low. A
 reading is the median over batches of a fraction of a millisecond, not their mean: other work that
-takes the CPU for a time slice makes one batch longer, and says nothing of its core.
+takes the CPU for a time slice makes one batch longer, and says nothing of its core. So two virtual
+CPUs that take turns on one real CPU are not noticed either: both look like time that is stolen.
 """
 
 from __future__ import annotations

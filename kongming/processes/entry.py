@@ -92,10 +92,12 @@ def interrupted_status(ended: BaseException) -> int:
     return 128 + (ended.signum if isinstance(ended, Terminated) else signal.SIGINT)
 
 
-def interruption(error: BaseException) -> KeyboardInterrupt | None:
+def interruption(error: Exception) -> KeyboardInterrupt | None:
     """Return the signal that was being handled when an error was raised that nobody foresaw: a
     library that is interrupted anywhere may fail to clean up after itself, as SQLAlchemy does
-    between two of its statements."""
+    between two of its statements. None for what says by itself what is wrong, as a full disk."""
+    if isinstance(error, KongmingError | click.ClickException | OSError):
+        return None
     context = error.__context__
     while context is not None and not isinstance(context, KeyboardInterrupt):
         context = context.__context__
