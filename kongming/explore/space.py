@@ -14,8 +14,8 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension, Value, read
 from kongming.explore.errors import ExploreError
+from kongming.explore.refusals import refuse_absent, refuse_inexact, refuse_unwritable
 from kongming.explore.sampling import MOST_LISTED, Group, Judge, first_of_each, groups
-from kongming.explore.settings import LARGEST
 from kongming.explore.table_columns import read_columns
 from kongming.expressions import Expression, parse_condition
 from kongming.files.missing_file import did_you_mean
@@ -113,9 +113,9 @@ class Space:
         clauses = _clauses(forbid)
         space = cls([read(name, spec) for name, spec in dimensions.items()], clauses)
         # Not of a space that was saved: it does no harm to a campaign under way.
-        space._refuse_absent()
-        space._refuse_unwritable()
-        space._refuse_inexact()
+        refuse_absent(space._groups)
+        refuse_unwritable(space.dimensions)
+        refuse_inexact(space.dimensions)
         return space
 
     @classmethod
@@ -423,54 +423,6 @@ class Space:
         for group in self._groups:
             if group.judge is not None and not len(group.draw(1, rng)):
                 raise self._contradiction(group, rng)
-
-    def _refuse_absent(self) -> None:
-        """Refuse a condition that holds nowhere, in groups that are small enough to list."""
-        for group in self._groups:
-            listed = group.listed if group.judge is not None else None
-            if listed is None:
-                continue
-            for column, dimension in enumerate(group.dimensions):
-                if np.isnan(listed[0][:, column]).all():
-                    raise ExploreError(
-                        "is a condition that holds at no allowed point.",
-                        field=f"{dimension.name}.when",
-                        value=dimension.when,
-                        allowed="a condition that holds somewhere, or no such dimension",
-                    )
-
-    def _refuse_unwritable(self) -> None:
-        """A table of runs has to tell each text from others, and from one that does not exist."""
-        for dimension in self.dimensions:
-            for text in (value for value in dimension.values if isinstance(value, str)):
-                if text != text.strip() or "\n" in text or "\r" in text:
-                    raise ExploreError(
-                        "begins or ends with a blank or has several lines, which no table keeps.",
-                        field=dimension.name,
-                        value=text,
-                    )
-                if not text and dimension.when is not None:
-                    raise ExploreError(
-                        "is empty, as a cell is where the dimension does not exist.",
-                        field=dimension.name,
-                        value=text,
-                        hint="Put the whole option into the command, or give the choice a name.",
-                    )
-
-    def _refuse_inexact(self) -> None:
-        """The code of a number is the number, and squares of ranges have to be numbers."""
-        for dimension in self.dimensions:
-            listed = dimension.values if dimension.kind == "numbers" else ()
-            ends = () if dimension.values else (dimension.low, dimension.high)
-            for value in (*listed, *ends):
-                number = float(value)
-                if number != value or abs(number) > LARGEST:
-                    raise ExploreError(
-                        "is no number that a code can be.",
-                        field=dimension.name,
-                        value=value,
-                        allowed=f"numbers within {LARGEST:g}, whole ones within 2^53",
-                    )
 
     def _contradiction(self, group: Group, rng: np.random.Generator) -> ExploreError:
         """Name the clauses that together forbid everything; none of them can be left out."""
