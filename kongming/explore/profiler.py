@@ -29,6 +29,7 @@ from kongming.explore.situation import Situation
 from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough
 from kongming.explore.tree import ObliqueModelTree
+from kongming.explore.tree.online_tree import OnlineTree
 from kongming.files.sealed_document import DocumentKind
 from kongming.records.errors import UntrainedError
 
@@ -134,8 +135,7 @@ class DecisionTreeProfiler:
         self.repeats = bool(repeats)
         self._outcomes = Outcomes(len(space.names), metric)
         self._suggested = 0
-        self._grown: list[int] = []
-        self._online: tuple[int, ObliqueModelTree] | None = None
+        self._online = OnlineTree(self._new_tree, self._first_runs)
         self._points: Pool | None = None
         self._drawn = 0
         self._models: dict[str, SpaceModel] = {}
@@ -352,17 +352,11 @@ class DecisionTreeProfiler:
         """The policy's tree: of all runs afresh, or grown from that of the step before."""
         if self.rebuild:
             return self._new_tree().fit(X, y)
-        if not self._grown or self._grown[-1] != len(self._outcomes.runs):
-            self._grown.append(len(self._outcomes.runs))
-        start, tree = self._online or (0, self._new_tree())
-        features = Features(self.space.dimensions)
-        for count in self._grown:
-            if count <= start:
-                continue
-            known = self._outcomes.measured(first=count)
-            tree.grow(features(known.codes), known.means)
-        self._online = self._grown[-1], tree
-        return tree
+        return self._online.after(len(self._outcomes.runs))
+
+    def _first_runs(self, count: int) -> tuple[Floats, Floats]:
+        known = self._outcomes.measured(first=count)
+        return Features(self.space.dimensions)(known.codes), known.means
 
     # The model
 
@@ -462,7 +456,7 @@ class DecisionTreeProfiler:
             "runs": [run.to_dict() for run in self._outcomes.runs],
             "pending": [plain(row) for row in self._outcomes.pending],
             "suggested": self._suggested,
-            "grown": self._grown,
+            "grown": self._online.steps,
             "stopped": self.stopped,
             "drawn": self._drawn if self._points is None else self._points.drawn,
         }
@@ -494,7 +488,7 @@ class DecisionTreeProfiler:
         if any(len(codes) != width for codes in outcomes.known_codes):
             raise ValueError("a run is not of this space")
         profiler._suggested = int(document["suggested"])
-        profiler._grown = [int(count) for count in document["grown"]]
+        profiler._online.steps = [int(count) for count in document["grown"]]
         profiler.stopped = bool(document.get("stopped", False))
         profiler._drawn = int(document.get("drawn", 0))
         return profiler
