@@ -30,7 +30,7 @@ from kongming.rpc.v1 import predictor_pb2
 from kongming.sensors import load_watcher
 from kongming_server.calls.interceptors import check_batch
 from kongming_server.calls.request_ids import request_id_of
-from kongming_server.http import openapi
+from kongming_server.http import docs_page, openapi
 from kongming_server.http.answers import (
     error_answer,
     json_answer,
@@ -88,7 +88,9 @@ def make_http(
     app = web.Application(
         client_max_size=guard.limits.json_bytes, middlewares=[_gate(guard, known)]
     )
-    document, page = openapi.document(), openapi.page()
+    document = openapi.document()
+    # Written once, with the mark of what the address of each reader takes the place of.
+    page = docs_page.page(document, openapi.ERRORS, _ADDRESS)
 
     async def metrics_text(request: web.Request) -> web.Response:
         await fleet.refresh()
@@ -132,7 +134,7 @@ def make_http(
 
     async def docs(request: web.Request) -> web.Response:
         url = html.escape(f"{request.scheme}://{request.host}")
-        text = page.replace(openapi.URL, url)
+        text = page.replace(_ADDRESS, url)
         return web.Response(text=text, content_type="text/html", headers=_PAGE_HEADERS)
 
     app.router.add_get("/metrics", metrics_text)
@@ -167,6 +169,7 @@ _HELD_BYTES = 4096
 
 _LARGE_BYTES = 64 << 10
 
+_ADDRESS = "http://SERVER"
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

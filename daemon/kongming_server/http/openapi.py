@@ -1,9 +1,8 @@
-"""The JSON mirror, described: an OpenAPI document for programs and a page for people, both made
-from the message descriptors, so that they cannot differ from what is served."""
+"""The JSON mirror, described: an OpenAPI document, made from the message descriptors, so that it
+cannot differ from what is served."""
 
 from __future__ import annotations
 
-import html
 import importlib.resources
 import json
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from kongming import __version__
 from kongming.rpc.v1 import predictor_pb2
 
-__all__ = ["URL", "document", "page"]
+__all__ = ["ERRORS", "document"]
 
 _F = FieldDescriptor
 _INTEGERS = {_F.CPPTYPE_INT32, _F.CPPTYPE_UINT32}
@@ -94,7 +93,7 @@ _PLAIN = (
     ("/openapi.json", "openapi", "This document.", "application/json", True),
     ("/docs", "docs", "This document for people.", "text/html", True),
 )
-_STATUSES = {
+ERRORS: Mapping[str, str] = {
     "400": "The body is not JSON of this message, or a value is not allowed.",
     "401": "The server must know who calls.",
     "403": "The role may not ask this.",
@@ -107,6 +106,7 @@ _STATUSES = {
     "503": "The server is not ready.",
     "504": "No answer in time.",
 }
+"""Reasons of errors by status."""
 
 
 def document() -> dict[str, Any]:
@@ -118,7 +118,7 @@ def document() -> dict[str, Any]:
             _add(message, schemas)
         responses = {"200": _response("The answer.", f"#/components/schemas/{response.name}")}
         responses["200"]["content"]["application/json"]["example"] = answer
-        for status, reason in _STATUSES.items():
+        for status, reason in ERRORS.items():
             responses[status] = _response(reason, "#/components/schemas/Error")
         body = {"schema": {"$ref": f"#/components/schemas/{request.name}"}, "example": example}
         paths[path] = {
@@ -161,68 +161,6 @@ def document() -> dict[str, Any]:
         # Either; or neither, where the server asks nobody who they are.
         "security": [{"token": []}, {"certificate": []}, {}],
     }
-
-
-URL = "http://SERVER"
-"""Where the page's examples ask; the reader's own address takes its place."""
-
-
-def page() -> str:
-    """The same as HTML, without a script and without anything from elsewhere."""
-    described = document()
-    parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8><title>KONGMING over HTTP</title>",
-        "<style>body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-        "pre{background:#eee;padding:.7em;overflow:auto}td,th{text-align:left;"
-        "vertical-align:top;padding:.1em 1em .1em 0}</style>",
-        f"<h1>KONGMING {html.escape(__version__)} over HTTP</h1>",
-        f"<p>{html.escape(described['info']['description'])} "
-        '<a href="openapi.json">openapi.json</a> says the same to programs.</p>',
-    ]
-    for path, _, about, request, response, example, answer in _MIRRORED:
-        curl = f"curl -H 'Content-Type: application/json' -d '{json.dumps(example)}' {URL}{path}"
-        parts.append(
-            f"<h2>POST {path}</h2><p>{html.escape(about)}</p><pre>{html.escape(curl)}</pre>"
-            f"<pre>{html.escape(json.dumps(answer, indent=2))}</pre>"
-            f"<p>{_link(request.name)} &rarr; {_link(response.name)}</p>"
-        )
-    for path, _, about, _, _ in _PLAIN:
-        parts.append(f"<h2>GET {path}</h2><p>{html.escape(about)}</p>")
-    parts.append("<h2>Messages</h2>")
-    for name, schema in described["components"]["schemas"].items():
-        parts.append(f'<h3 id="{name}">{name}</h3><p>{_about(schema)}</p>')
-        if "enum" in schema:
-            rows = "".join(
-                f"<tr><td><code>{value}</code><td>{html.escape(about)}"
-                for value, about in zip(schema["enum"], schema["x-about"], strict=True)
-            )
-            parts.append(f"<table>{rows}</table>")
-            continue
-        rows = "".join(
-            f"<tr><td><code>{field}</code><td>{_kind(kind)}<td>{_about(kind)}"
-            for field, kind in schema.get("properties", {}).items()
-        )
-        parts.append(f"<table>{rows}</table>")
-    return "\n".join(parts) + "</html>\n"
-
-
-def _link(name: str) -> str:
-    return f'<a href="#{name}">{name}</a>'
-
-
-def _about(schema: Mapping[str, Any]) -> str:
-    return html.escape(schema.get("description", ""))
-
-
-def _kind(schema: Mapping[str, Any]) -> str:
-    """A schema in a few words of HTML."""
-    if "$ref" in schema:
-        return _link(schema["$ref"].rpartition("/")[2])
-    if schema["type"] == "array":
-        return f"list of {_kind(schema['items'])}"
-    if "additionalProperties" in schema:
-        return f"{_kind(schema['additionalProperties'])} by name"
-    return html.escape(f"{schema['type']} {schema.get('format', '')}".strip())
 
 
 def _response(about: str, schema: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import html
 import http.client
 import json
 import re
@@ -401,7 +402,7 @@ def test_the_description_tells_what_each_field_means(stand: Stand) -> None:
     assert schemas["Interval"]["properties"]["level"]["description"].startswith("Probability")
     status, page, _ = ask(stand, "GET", "/docs", headers={"Host": "localhost:7401"})
     assert status == 200
-    assert "What to do when a node&#x27;s fingerprint is older" in page
+    assert "What to do when a node's fingerprint is older" in html.unescape(page)
     assert "http://localhost:7401/v1/predict" in page
     hostile = ask(stand, "GET", "/docs", headers={"Host": "localhost:<script>"})
     assert "<script" not in str(hostile[1])
