@@ -17,7 +17,7 @@ from kongming.explore.features import Features
 from kongming.explore.intervals import Intervals
 from kongming.explore.runs import Measured, deviations_of_repeats, order_of
 from kongming.explore.space import Space
-from kongming.explore.stopping import least_noise
+from kongming.explore.stopping import certainty, plausible_noise
 
 _MARGIN = 0.05
 """Share of a column's range beyond the runs, and distance from the nearest of them, that still
@@ -155,8 +155,15 @@ class SpaceModel:
         exact = _measured(self.runs.censored, 2)
         return self.runs.means[exact], self.chosen.held_out[exact], self.shares[exact]
 
-    def left_out_noise(self) -> Floats:
-        """Return (n,) standard deviations of the same means over them, at the least."""
+    def certainties(self, percent: float) -> Floats:
+        """Return how certain it is that 90% of the space are predicted within ``percent``, at each
+        of (k,) equally likely values of the noise."""
+        left_out = self.left_out()
+        return np.array([certainty(*left_out, percent, each) for each in self._noises()])
+
+    def _noises(self) -> Floats:
+        """Return (k, n) standard deviations of the means that were left out over them, where that
+        of a run has each of its plausible values."""
         exact = _measured(self.runs.censored, 2)
         means, counts = self.runs.means[exact], self.runs.counts[exact]
         observed, relative = self.runs.observed, bool(self.runs.observed.min() > 0.0)
@@ -166,9 +173,9 @@ class SpaceModel:
             for of_median in (False, True)
         ]
         from_means, from_medians = (each[np.isfinite(each)] for each in deviations)
-        noise = least_noise(from_means, from_medians, repeats=int((self.runs.counts - 1).sum()))
+        noise = plausible_noise(from_means, from_medians, self.runs.repeats)
         over = np.ones(len(means)) if relative else np.maximum(np.abs(means), 1e-300)
-        return np.asarray(noise / over / np.sqrt(counts))
+        return np.asarray(noise[:, None] / over / np.sqrt(counts))
 
     def importances(self) -> dict[str, float]:
         """Return, by dimension, how much predictions move if its values are shuffled; summing to

@@ -21,13 +21,14 @@ from kongming.explore.errors import ExploreError
 from kongming.explore.features import Features
 from kongming.explore.learners import LEARNERS, PAPER
 from kongming.explore.modelling import Forecast, SpaceModel
-from kongming.explore.outcomes import Outcomes, key_of
+from kongming.explore.outcomes import Outcomes
 from kongming.explore.policies import POLICIES
 from kongming.explore.pool import Pool
+from kongming.explore.repeats import half, least_run
 from kongming.explore.runs import VALUE, Measured, Run, coded, plain, rows
-from kongming.explore.situation import Situation
+from kongming.explore.situation import Situation, keys
 from kongming.explore.space import Point, Space
-from kongming.explore.stopping import enough
+from kongming.explore.stopping import enough, wants_repeats
 from kongming.explore.tree import ObliqueModelTree
 from kongming.explore.tree.online_tree import OnlineTree
 from kongming.files.sealed_document import DocumentKind
@@ -58,7 +59,8 @@ class DecisionTreeProfiler:
             points are chosen as if all cost the same. A budget in costs counts what was told for a
             run, else the expression, else its value.
         level: of the intervals.
-        stop_pct: stop once 90% of the space is known within so many per cent.
+        stop_pct: stop once 90% of the space is known within so many per cent; where the noise
+            decides whether it is, half of a batch repeats points.
         random_state: a seed; None draws one.
         metric: which of several metrics of a run guides the choice; by default the first told.
         split, criterion, iterations, rebuild: of the tree by which ``dta`` samples; without
@@ -140,6 +142,7 @@ class DecisionTreeProfiler:
         self._drawn = 0
         self._models: dict[str, SpaceModel] = {}
         self.stopped = False
+        self._repeating = False
 
     # The loop
 
@@ -215,7 +218,7 @@ class DecisionTreeProfiler:
         """Allowed points that were neither run nor suggested; None where they cannot be counted."""
         if self.space.size is None:
             return None
-        return self.space.size - len({key_of(codes) for codes in self._outcomes.known_codes})
+        return self.space.size - len(keys(np.array(self._outcomes.known_codes)))
 
     @property
     def spent(self) -> float:
@@ -235,12 +238,16 @@ class DecisionTreeProfiler:
         return self.spent >= self.budget
 
     def _known_enough(self) -> bool:
-        if self.stop_pct is None or len(self._outcomes.runs) < _FEWEST_TO_STOP:
+        """Return whether the stop rule holds; where noise decides that, the next runs repeat."""
+        self._repeating = False
+        runs, seen = self._outcomes.known_codes, self.observations
+        few = min(len(self._outcomes.runs), len(seen.means)) < _FEWEST_TO_STOP
+        if self.stop_pct is None or few:
             return False
-        if len(self.observations.means) < _FEWEST_TO_STOP:
-            return False
-        fitted = self._fitted()
-        self.stopped = enough(*fitted.left_out(), self.stop_pct, fitted.left_out_noise())
+        certainties = self._fitted().certainties(self.stop_pct)
+        self.stopped = enough(certainties)
+        again = len(runs) - len(keys(np.array(runs)))
+        self._repeating = wants_repeats(certainties, seen.repeats, again, len(runs))
         return self.stopped
 
     def _affordable(self, situation: Situation, count: int) -> Floats:
@@ -263,18 +270,15 @@ class DecisionTreeProfiler:
         return codes[within_means(prices(codes), left)] if len(codes) else codes
 
     def _choice(self, situation: Situation, count: int) -> Floats:
-        codes = POLICIES[self.policy](situation, count)
-        return self._again(situation, count) if self.repeats and not len(codes) else codes
-
-    def _again(self, situation: Situation, count: int) -> Floats:
-        """The points that were run least, where noise is all that is left to be learned."""
-        if situation.noise == 0.0:
-            return situation.runs[:0]
-        waiting = [key_of(codes) for codes in self._outcomes.pending]
-        known = [key_of(tuple(row)) for row in situation.runs.tolist()]
-        counts = situation.counts + np.array([waiting.count(key) for key in known], dtype=int)
-        order = np.argsort(counts + situation.rng.uniform(size=len(counts)))
-        return situation.runs[order[:count]]
+        awaited = self._outcomes.pending
+        wanted = half(count, situation.rng) if self._repeating else 0
+        again = least_run(situation, awaited, wanted)
+        if len(again) == count:
+            return again
+        codes = POLICIES[self.policy](situation, count - len(again))
+        if self.repeats and not len(codes):
+            return least_run(situation, awaited, count)
+        return np.concatenate([again, codes])
 
     # What policies see
 
@@ -385,8 +389,8 @@ class DecisionTreeProfiler:
             if len(runs.means) < FEWEST_RUNS:
                 reasons = outcomes.errors()
                 raise UntrainedError(
-                    f"Points with a value of {name!r}: {len(runs.means)}, in "
-                    f"{_runs(outcomes.runs)}; a model needs {FEWEST_RUNS}."
+                    f"Runs: {len(outcomes.runs)}; points with a value of {name!r}: "
+                    f"{len(runs.means)}; a model needs {FEWEST_RUNS}."
                     + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else "")
                 )
             learners = {"auto": tuple(LEARNERS), "paper": PAPER}.get(self.model, (self.model,))
@@ -492,7 +496,3 @@ class DecisionTreeProfiler:
         profiler.stopped = bool(document.get("stopped", False))
         profiler._drawn = int(document.get("drawn", 0))
         return profiler
-
-
-def _runs(runs: list[Run]) -> str:
-    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"

@@ -63,6 +63,11 @@ class Measured(NamedTuple):
     censored: np.ndarray
 
     @property
+    def repeats(self) -> int:
+        """Values of points that had another before."""
+        return int((self.counts - 1).sum())
+
+    @property
     def noise(self) -> float | None:
         """The pooled standard deviation of repeats; None where no point was repeated."""
         return _pooled(self.observed - self.means[self.point], self.counts)

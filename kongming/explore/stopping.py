@@ -15,17 +15,21 @@ _REACH = float(norm.ppf(0.5 + SHARE / 2.0))
 FEWEST_REPEATS = 3
 """Runs of points that had been run before, from which noise is known: of three the median tells an
 outlier."""
+_MOST_REPEATS = 1.0 / 3.0
+"""Share of all runs up to which points are repeated for the rule's sake."""
 
 _OUTLIERS = 1.5
 """Above so many times the noise of the median deviation there are outliers among repeats."""
 
+_QUANTILES = (np.arange(20) + 0.5) / 20.0
+"""Of what the noise may be, each as likely as the others."""
 
-def enough(
+
+def certainty(
     observed: Floats, held_out: Floats, shares: Floats, percent: float, noise: Floats | float = 0.0
-) -> bool:
-    """Return whether it is 95% certain that 90% of the space are predicted within ``percent``,
-    judged by (n,) runs that were left out, each counted by the share of the space that it stands
-    for.
+) -> float:
+    """Return how certain it is that 90% of the space are predicted within ``percent``, judged by
+    (n,) runs that were left out, each counted by the share of the space that it stands for.
 
     ``noise`` (n,) is the standard deviation of each observed value over it. What is observed misses
     a prediction by the noise and by the prediction's error, whose squares add up: a miss counts as
@@ -38,21 +42,39 @@ def enough(
     # Unequal shares are worth fewer runs.
     n = float(shares.sum() ** 2 / (shares**2).sum())
     hits = known * n
-    if hits <= 0.0:
+    return float(beta.sf(SHARE, hits, n - hits + 1.0)) if hits > 0.0 else 0.0
+
+
+def enough(certainties: Floats) -> bool:
+    """Return whether it is 95% certain, over (k,) equally likely values of the noise."""
+    return bool(np.mean(certainties) >= _CONFIDENCE)
+
+
+def wants_repeats(certainties: Floats, measured: int, repeated: int, runs: int) -> bool:
+    """Return whether repeats are to tell if it is enough: it would be with more noise than is sure,
+    or noise is not known.
+
+    Args:
+        certainties: those of ``enough``.
+        measured: runs of points that had been measured before.
+        repeated: the same with those that failed and that are awaited.
+        runs: all runs, awaited ones as well.
+    """
+    if enough(certainties) or repeated >= _MOST_REPEATS * runs:
         return False
-    return bool(beta.ppf(1.0 - _CONFIDENCE, hits, n - hits + 1.0) >= SHARE)
+    return measured < FEWEST_REPEATS or bool(np.max(certainties) >= _CONFIDENCE)
 
 
-def least_noise(deviations: Floats, from_medians: Floats, repeats: int) -> float:
-    """Return what the standard deviation of repeats is at the least, with 95% confidence, from
-    their (m,) ``deviations`` from the means of their points; 0 from fewer than ``FEWEST_REPEATS``.
+def plausible_noise(deviations: Floats, from_medians: Floats, repeats: int) -> Floats:
+    """Return (k,) equally likely standard deviations of repeats, the least first, from their (m,)
+    ``deviations`` from the means of their points; only 0 from fewer than ``FEWEST_REPEATS``.
 
-    It is at most ``_OUTLIERS`` times that of the median of those ``from_medians`` (m,) of their
-    points: a single outlier, which moves a mean, must not excuse all other misses.
+    It counts as at most ``_OUTLIERS`` times that of the median of those ``from_medians`` (m,) of
+    their points: a single outlier, which moves a mean, must not excuse all other misses.
     """
     if repeats < FEWEST_REPEATS:
-        return 0.0
+        return np.zeros(1)
     typical = float(np.median(np.abs(from_medians)) / norm.ppf(0.75))
     pooled = float(np.sqrt(np.mean(deviations**2)))
-    least = np.sqrt(repeats / chi2.ppf(_CONFIDENCE, repeats))
-    return float(min(pooled, _OUTLIERS * typical) * least)
+    likely = np.sqrt(repeats / chi2.ppf(1.0 - _QUANTILES, repeats))
+    return np.asarray(min(pooled, _OUTLIERS * typical) * likely)

@@ -482,6 +482,40 @@ def test_a_run_that_measured_another_metric_is_not_suggested_again() -> None:
     assert profiler.suggest() == []
 
 
+@pytest.mark.parametrize("policy", ["uni", "auto"])
+def test_noise_is_repeated_until_it_is_told_from_errors(policy: str) -> None:
+    """Noise of 10 % hides that a line is known within 15 %."""
+    stopped = [noisy_line(policy, seed, noise=0.1) for seed in range(3)]
+    assert sum(profiler.stopped for profiler in stopped) >= 2
+    for profiler in stopped:
+        assert 3 <= profiler.observations.repeats <= len(profiler.observations.observed) / 3.0 + 10
+
+
+def test_without_noise_few_points_are_repeated() -> None:
+    profiler = noisy_line("uni", seed=0, noise=0.0)
+    assert profiler.stopped
+    assert profiler.observations.repeats <= 10
+
+
+def noisy_line(policy: str, seed: int, noise: float) -> DecisionTreeProfiler:
+    space = Space.from_dict({"a": list(range(1, 31)), "b": list(range(1, 31))})
+    profiler = DecisionTreeProfiler(
+        space,
+        budget=200,
+        batch=10,
+        stop_pct=15.0,
+        model="lines",
+        policy=policy,
+        random_state=seed,
+    )
+    rng = np.random.default_rng(seed)
+    while points := profiler.suggest():
+        for point in points:
+            exact = 50.0 + point["a"] + 2.0 * point["b"]
+            profiler.tell(point, float(exact * rng.normal(1.0, noise)))
+    return profiler
+
+
 def test_that_it_stopped_is_kept() -> None:
     profiler = DecisionTreeProfiler(LINE, budget=1000, batch=5, stop_pct=10, model="lines")
     for at in range(1, 31):
