@@ -22,10 +22,10 @@ RUNS_EACH = 3
 """Runs for each number in a direction."""
 _SCREENED = 120
 """Runs by which starts are compared."""
-_RANDOM_STARTS = 6
+_RANDOM_STARTS = 24
 _REACHES = (1.0, 3.0, 8.0)
 """How often a value turns along a direction, at first."""
-_FINALISTS = 2
+_FINALISTS = 8
 _SCREENING_STEPS, _STEPS = 15, 40
 _MOST_WEIGHT = 40.0
 _WEIGHT_PRIOR = 1e-3
