@@ -271,8 +271,9 @@ class DecisionTreeProfiler:
 
     def _choice(self, situation: Situation, count: int) -> Floats:
         awaited = self._outcomes.pending
-        wanted = half(count, situation.rng) if self._repeating else 0
-        again = least_run(situation, awaited, wanted)
+        again = situation.runs[:0]
+        if self._repeating:
+            again = least_run(situation, awaited, half(count, situation.rng))
         if len(again) == count:
             return again
         codes = POLICIES[self.policy](situation, count - len(again))
