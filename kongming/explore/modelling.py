@@ -162,8 +162,8 @@ class SpaceModel:
         return np.array([certainty(*left_out, percent, each) for each in self._noises()])
 
     def _noises(self) -> Floats:
-        """Return (k, n) standard deviations of the means that were left out over them, where that
-        of a run has each of its plausible values."""
+        """Return (k, n) standard deviations of the means that were left out, where that of a run
+        has each of its plausible values."""
         exact = _measured(self.runs.censored, 2)
         means, counts = self.runs.means[exact], self.runs.counts[exact]
         observed, relative = self.runs.observed, bool(self.runs.observed.min() > 0.0)
@@ -174,8 +174,8 @@ class SpaceModel:
         ]
         from_means, from_medians = (each[np.isfinite(each)] for each in deviations)
         noise = plausible_noise(from_means, from_medians, self.runs.repeats)
-        over = np.ones(len(means)) if relative else np.maximum(np.abs(means), 1e-300)
-        return np.asarray(noise[:, None] / over / np.sqrt(counts))
+        times = means if relative else np.ones(len(means))
+        return np.asarray(noise[:, None] * times / np.sqrt(counts))
 
     def importances(self) -> dict[str, float]:
         """Return, by dimension, how much predictions move if its values are shuffled; summing to

@@ -74,6 +74,13 @@ class Outcomes:
         ]
         return _sorted(rows(self.pending + others, self._width))
 
+    def repeats(self, measured: Floats) -> tuple[int, int]:
+        """Return how many runs of the ``measured`` points (n, d) are awaited, and how many runs, of
+        all and awaited ones, are of a point that was run or suggested before."""
+        seen = keys(measured)
+        awaited = sum(key_of(codes) in seen for codes in self.pending)
+        return awaited, len(self.known_codes) - len(keys(rows(self.known_codes, self._width)))
+
     def failures(self, batch: int) -> np.ndarray:
         """Mark (n,) the runs that failed, in their order; of each ``batch``, whose answers come in
         any order, the failed ones first."""

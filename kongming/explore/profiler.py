@@ -28,7 +28,7 @@ from kongming.explore.repeats import half, least_run
 from kongming.explore.runs import VALUE, Measured, Run, coded, plain, rows
 from kongming.explore.situation import Situation, keys
 from kongming.explore.space import Point, Space
-from kongming.explore.stopping import enough, wants_repeats
+from kongming.explore.stopping import enough, wanted_repeats
 from kongming.explore.tree import ObliqueModelTree
 from kongming.explore.tree.online_tree import OnlineTree
 from kongming.files.sealed_document import DocumentKind
@@ -68,7 +68,7 @@ class DecisionTreeProfiler:
         draws: uniform draws in a leaf of which ``dta`` takes the one farthest from all runs; 1 is
             the paper's.
         repeats: once every allowed point was run, the rest of the budget repeats them, unless
-            repeats were all alike.
+            repeats were all alike; ``auto`` and ``stop_pct`` repeat points before that.
 
     Raises:
         ExploreError: a setting is not valid.
@@ -142,13 +142,13 @@ class DecisionTreeProfiler:
         self._drawn = 0
         self._models: dict[str, SpaceModel] = {}
         self.stopped = False
-        self._repeating = False
+        self._wanted_repeats = 0
 
     # The loop
 
     def suggest(self, n: int | None = None) -> list[dict[str, Any]]:
         """The next points to run, ``batch`` or ``n`` of them; [] once the budget is spent, nothing
-        is left to run, or the stop rule holds.
+        is left to run, or the stop rule holds. Some were run before, where noise is to be known.
 
         Points that were suggested and not told yet are pending: they count, and are not repeated.
 
@@ -233,21 +233,20 @@ class DecisionTreeProfiler:
 
     @property
     def is_spent(self) -> bool:
-        """Return whether the runs so far took the budget: what is pending is to be left out
-        then."""
+        """Return whether the runs took the budget: what is pending is to be left out then."""
         return self.spent >= self.budget
 
     def _known_enough(self) -> bool:
         """Return whether the stop rule holds; where noise decides that, the next runs repeat."""
-        self._repeating = False
-        runs, seen = self._outcomes.known_codes, self.observations
-        few = min(len(self._outcomes.runs), len(seen.means)) < _FEWEST_TO_STOP
-        if self.stop_pct is None or few:
+        self._wanted_repeats = 0
+        outcomes, seen = self._outcomes, self.observations
+        if self.stop_pct is None or min(len(outcomes.runs), len(seen.means)) < _FEWEST_TO_STOP:
             return False
         certainties = self._fitted().certainties(self.stop_pct)
         self.stopped = enough(certainties)
-        again = len(runs) - len(keys(np.array(runs)))
-        self._repeating = wants_repeats(certainties, seen.repeats, again, len(runs))
+        self._wanted_repeats = wanted_repeats(
+            certainties, seen.repeats, *outcomes.repeats(seen.codes), len(outcomes.known_codes)
+        )
         return self.stopped
 
     def _affordable(self, situation: Situation, count: int) -> Floats:
@@ -266,19 +265,20 @@ class DecisionTreeProfiler:
         pool = situation.pool[prices(situation.pool) <= left]
         if not len(pool):
             return paid
+        self._wanted_repeats = 0
         codes = self._choice(replace(situation, pool=pool), count)
         return codes[within_means(prices(codes), left)] if len(codes) else codes
 
     def _choice(self, situation: Situation, count: int) -> Floats:
-        awaited = self._outcomes.pending
-        again = situation.runs[:0]
-        if self._repeating:
-            again = least_run(situation, awaited, half(count, situation.rng))
+        seen, known, rng = self.observations, self._outcomes.known_codes, situation.rng
+        again = seen.codes[:0]
+        if self._wanted_repeats:
+            again = least_run(seen, known, min(half(count, rng), self._wanted_repeats), rng)
         if len(again) == count:
             return again
-        codes = POLICIES[self.policy](situation, count - len(again))
+        codes = POLICIES[self.policy](replace(situation, again=again), count - len(again))
         if self.repeats and not len(codes):
-            return least_run(situation, awaited, count)
+            return least_run(seen, known, count, rng)
         return np.concatenate([again, codes])
 
     # What policies see
@@ -302,6 +302,7 @@ class DecisionTreeProfiler:
             failed=self._outcomes.failed(),
             failures=self._outcomes.failures(self.batch),
             pending=self._outcomes.awaited(),
+            again=runs.codes[:0],
             weights=self.weights,
             cost_of=self._costs() if self.cost is not None or self.weights[2] else None,
             noise=runs.noise,
@@ -360,8 +361,8 @@ class DecisionTreeProfiler:
         return self._online.after(len(self._outcomes.runs))
 
     def _first_runs(self, count: int) -> tuple[Floats, Floats]:
-        known = self._outcomes.measured(first=count)
-        return Features(self.space.dimensions)(known.codes), known.means
+        runs = self._outcomes.measured(first=count)
+        return Features(self.space.dimensions)(runs.codes), runs.means
 
     # The model
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.explore.outcomes import key_of
-from kongming.explore.situation import Situation
+from kongming.explore.outcomes import Codes, key_of
+from kongming.explore.runs import Measured
 
 
-def least_run(situation: Situation, awaited: Sequence[tuple[float, ...]], count: int) -> Floats:
-    """Return the points (k, d) that were run least, with the ``awaited`` runs; none where repeats
-    were all alike."""
-    if situation.noise == 0.0:
-        return situation.runs[:0]
-    waiting = [key_of(codes) for codes in awaited]
-    known = [key_of(tuple(row)) for row in situation.runs.tolist()]
-    counts = situation.counts + np.array([waiting.count(key) for key in known], dtype=int)
-    order = np.argsort(counts + situation.rng.uniform(size=len(counts)))
-    return situation.runs[order[:count]]
+def least_run(
+    seen: Measured, known: Sequence[Codes], count: int, rng: np.random.Generator
+) -> Floats:
+    """Return those of the points (n, d) that were measured which were run least; none where repeats
+    were all alike. ``known``: the points of all runs, with those that failed or are under way."""
+    if seen.noise == 0.0:
+        return seen.codes[:0]
+    # A run that was ended is ended again.
+    points = seen.codes[~seen.censored]
+    runs = Counter(map(key_of, known))
+    counts = [runs[key_of(tuple(row))] for row in points.tolist()]
+    order = np.argsort(counts + rng.uniform(size=len(counts)))
+    return np.asarray(points[order[:count]])
 
 
 def half(count: int, rng: np.random.Generator) -> int:

@@ -20,11 +20,11 @@ class Situation:
     """The runs so far. Codes are those of ``Space``.
 
     ``runs`` (n, d) are the distinct points that succeeded, ``values`` (n,) their means; ``failed``
-    and ``pending`` are further codes. ``failures`` says of each run, in their order, whether it
-    failed. ``pool`` stands for the space: all of it if ``complete``. ``cost_of`` gives (n,) costs
-    of codes, or is None where all cost the same. ``noise``: the standard deviation of repeats, None
-    if unknown; ``grow`` fits the policy's tree, of whose leaves each run is the best spread of
-    ``draws``.
+    and ``pending`` are further codes, and ``again`` those that the batch repeats already.
+    ``failures`` says of each run, in their order, whether it failed. ``pool`` stands for the space:
+    all of it if ``complete``. ``cost_of`` gives (n,) costs of codes, or is None where all cost the
+    same. ``noise``: the standard deviation of repeats, None if unknown; ``grow`` fits the policy's
+    tree, of whose leaves each run is the best spread of ``draws``.
     """
 
     space: Space
@@ -36,6 +36,7 @@ class Situation:
     failed: Floats
     failures: np.ndarray
     pending: Floats
+    again: Floats
     weights: tuple[float, float, float]
     cost_of: Callable[[Floats], Floats] | None
     noise: float | None

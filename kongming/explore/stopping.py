@@ -31,13 +31,12 @@ def certainty(
     """Return how certain it is that 90% of the space are predicted within ``percent``, judged by
     (n,) runs that were left out, each counted by the share of the space that it stands for.
 
-    ``noise`` (n,) is the standard deviation of each observed value over it. What is observed misses
-    a prediction by the noise and by the prediction's error, whose squares add up: a miss counts as
+    ``noise`` (n,) is the standard deviation of each observed value. What is observed misses a
+    prediction by the noise and by the prediction's error, whose squares add up: a miss counts as
     within ``percent`` where the noise makes up for the rest.
     """
-    scale = np.maximum(np.abs(observed), 1e-300)
-    allowed = np.hypot(percent / 100.0, _REACH * np.asarray(noise))
-    within = np.abs(observed - held_out) <= allowed * scale
+    allowed = np.hypot(percent / 100.0 * np.abs(observed), _REACH * np.asarray(noise))
+    within = np.abs(observed - held_out) <= allowed
     known = float(np.average(within, weights=shares))
     # Unequal shares are worth fewer runs.
     n = float(shares.sum() ** 2 / (shares**2).sum())
@@ -50,19 +49,25 @@ def enough(certainties: Floats) -> bool:
     return bool(np.mean(certainties) >= _CONFIDENCE)
 
 
-def wants_repeats(certainties: Floats, measured: int, repeated: int, runs: int) -> bool:
-    """Return whether repeats are to tell if it is enough: it would be with more noise than is sure,
-    or noise is not known.
+def wanted_repeats(
+    certainties: Floats, measured: int, awaited: int, repeated: int, runs: int
+) -> int:
+    """Return how many points may be run again, since repeats tell whether it is enough: a few
+    while the noise is not known, and up to a share of all runs where it would be enough with more
+    noise than is sure.
 
     Args:
         certainties: those of ``enough``.
-        measured: runs of points that had been measured before.
-        repeated: the same with those that failed and that are awaited.
-        runs: all runs, awaited ones as well.
+        measured, awaited: runs of points that had been measured before, and those under way.
+        repeated: runs of points that had been run before, whatever became of them.
+        runs: all runs, with those under way.
     """
-    if enough(certainties) or repeated >= _MOST_REPEATS * runs:
-        return False
-    return measured < FEWEST_REPEATS or bool(np.max(certainties) >= _CONFIDENCE)
+    most = int(_MOST_REPEATS * runs) - repeated
+    if enough(certainties) or most <= 0:
+        return 0
+    if measured < FEWEST_REPEATS:
+        return min(most, max(FEWEST_REPEATS - measured - awaited, 0))
+    return most if np.max(certainties) >= _CONFIDENCE else 0
 
 
 def plausible_noise(deviations: Floats, from_medians: Floats, repeats: int) -> Floats:

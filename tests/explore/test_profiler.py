@@ -491,10 +491,42 @@ def test_noise_is_repeated_until_it_is_told_from_errors(policy: str) -> None:
         assert 3 <= profiler.observations.repeats <= len(profiler.observations.observed) / 3.0 + 10
 
 
+def test_a_batch_repeats_no_point_twice() -> None:
+    """Also where nothing else is left to run, and the policy repeats points by itself."""
+    space = Space.from_dict({"a": list(range(1, 35))})
+    for seed in range(5):
+        profiler = DecisionTreeProfiler(
+            space, budget=60, batch=16, stop_pct=20.0, model="lines", random_state=seed
+        )
+        rng = np.random.default_rng(seed)
+        for a in range(1, 35):
+            profiler.tell({"a": a}, float((50 + 2 * a) * rng.normal(1.0, 0.12)))
+        points = [point["a"] for point in profiler.suggest()]
+        assert len(points) == len(set(points)) <= 8
+
+
+def test_what_was_ended_is_not_repeated() -> None:
+    space = Space.from_dict({"a": list(range(1, 31)), "b": list(range(1, 31))})
+    profiler = DecisionTreeProfiler(
+        space, budget=90, batch=10, stop_pct=15.0, model="lines", policy="uni", random_state=3
+    )
+    rng = np.random.default_rng(3)
+    ended: list[tuple[Any, Any]] = []
+    while points := profiler.suggest():
+        for point in points:
+            if point["a"] > 22:
+                ended.append((point["a"], point["b"]))
+                profiler.tell(point, None, at_least=60.0)
+            else:
+                profiler.tell(point, float((20.0 + point["a"]) * rng.normal(1.0, 0.1)))
+    assert profiler.observations.repeats >= 3
+    assert len(ended) == len(set(ended))
+
+
 def test_without_noise_few_points_are_repeated() -> None:
     profiler = noisy_line("uni", seed=0, noise=0.0)
     assert profiler.stopped
-    assert profiler.observations.repeats <= 10
+    assert profiler.observations.repeats == 3
 
 
 def noisy_line(policy: str, seed: int, noise: float) -> DecisionTreeProfiler:

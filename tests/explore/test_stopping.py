@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kongming.explore.runs import deviations_of_repeats
-from kongming.explore.stopping import certainty, enough, plausible_noise, wants_repeats
+from kongming.explore.stopping import certainty, enough, plausible_noise, wanted_repeats
 
 RUNS = 400
 
@@ -26,7 +26,7 @@ def observed(noise: float, seed: int) -> np.ndarray:
 def test_noise_alone_keeps_nothing_from_being_known() -> None:
     """With 10 % noise a perfect prediction is missed by more than 15 % in one run of seven."""
     exact, shares = np.full(RUNS, 10.0), np.ones(RUNS)
-    stopped = [known(observed(0.1, seed), exact, shares, 15.0, 0.1) for seed in range(20)]
+    stopped = [known(observed(0.1, seed), exact, shares, 15.0, 1.0) for seed in range(20)]
     assert sum(stopped) >= 18
     assert not any(known(observed(0.1, seed), exact, shares, 15.0) for seed in range(20))
 
@@ -35,7 +35,7 @@ def test_noise_alone_keeps_nothing_from_being_known() -> None:
 def test_what_is_wrong_by_more_is_seen_through_the_noise(wrong: float) -> None:
     shares = np.ones(RUNS)
     held_out = np.where(np.arange(RUNS) < wrong * RUNS, 13.5, 10.0)
-    stopped = [known(observed(0.1, seed), held_out, shares, 15.0, 0.1) for seed in range(20)]
+    stopped = [known(observed(0.1, seed), held_out, shares, 15.0, 1.0) for seed in range(20)]
     assert sum(stopped) <= 2
 
 
@@ -67,20 +67,22 @@ NO, MAYBE, YES = np.zeros(20), np.repeat([0.0, 1.0], 10), np.ones(20)
 
 
 @pytest.mark.parametrize(
-    ("certainties", "measured", "repeated", "wanted"),
+    ("certainties", "measured", "awaited", "repeated", "wanted"),
     [
-        pytest.param(MAYBE, 5, 5, True, id="with more noise it would be enough"),
-        pytest.param(NO, 5, 5, False, id="no noise makes it enough"),
-        pytest.param(YES, 0, 0, False, id="enough"),
-        pytest.param(NO[:1], 2, 2, True, id="noise is not known"),
-        pytest.param(MAYBE, 5, 20, False, id="a third of the runs are repeats"),
-        pytest.param(NO[:1], 0, 20, False, id="repeats measure nothing"),
+        pytest.param(MAYBE, 5, 0, 5, 15, id="with more noise it would be enough"),
+        pytest.param(NO, 5, 0, 5, 0, id="no noise makes it enough"),
+        pytest.param(YES, 0, 0, 0, 0, id="enough"),
+        pytest.param(NO[:1], 1, 0, 1, 2, id="noise is not known"),
+        pytest.param(NO[:1], 1, 2, 3, 0, id="noise will be known"),
+        pytest.param(NO[:1], 1, 0, 9, 2, id="repeats failed"),
+        pytest.param(MAYBE, 5, 0, 20, 0, id="a third of the runs are repeats"),
+        pytest.param(NO[:1], 0, 0, 20, 0, id="repeats measure nothing"),
     ],
 )
 def test_repeats_are_wanted_where_noise_decides(
-    certainties: np.ndarray, measured: int, repeated: int, wanted: bool
+    certainties: np.ndarray, measured: int, awaited: int, repeated: int, wanted: int
 ) -> None:
-    assert wants_repeats(certainties, measured, repeated, 60) is wanted
+    assert wanted_repeats(certainties, measured, awaited, repeated, runs=60) == wanted
 
 
 @pytest.mark.parametrize(

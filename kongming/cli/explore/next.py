@@ -81,6 +81,9 @@ def command(
     for run in known:
         tell(profiler, run)
     points = profiler.suggest(count)
+    before = [
+        {name: value for name, value in run.point.items() if value is not None} for run in known
+    ]
     warnings = []
     try:
         refuse_all_failed(known)
@@ -108,7 +111,10 @@ def command(
     if not points:
         output.console().print("There is no further point to run.")
         return
-    if profiler.points_left == 0 and len(points) < count:
+    repeated = sum(point in before for point in points)
+    if repeated:
+        output.print_warnings([f"Points that were run before, and are repeated: {repeated}."])
+    if profiler.points_left == 0 and len(points) < count and repeated < len(points):
         output.print_warnings(["These are the last points of the space."])
     rows = [[text_of(point.get(name)) or None for name in space.names] for point in points]
     output.console().print(output.table(space.names, rows))

@@ -100,9 +100,10 @@ def _failures(situation: Situation) -> FailureModel:
 
 
 def _repeats(situation: Situation) -> Floats:
-    """Points that may be run again: all of them, unless repeats were all alike or runs are few."""
+    """Points that may be run again: all of them, unless repeats were all alike, the batch has some
+    already or runs are few."""
     alike = situation.noise is not None and situation.noise <= 0.0
-    if alike or situation.budget < _AFFORDABLE:
+    if alike or len(situation.again) or situation.budget < _AFFORDABLE:
         return situation.runs[:0]
     return situation.runs
 
