@@ -84,8 +84,7 @@ def fit_runs(
     )
     for run in runs:
         tell(profiler, run)
-    first = {name: value for name, value in runs[0].point.items() if value is not None}
-    profiler.predict([first])
+    profiler.predict([runs[0].parameters])
     return ExploreModel(profiler, target, moments.now("seconds"))
 
 
@@ -106,10 +105,9 @@ def tell(profiler: DecisionTreeProfiler, run: PointRun) -> None:
     Raises:
         InputError: the point is none of its space.
     """
-    point = {name: value for name, value in run.point.items() if value is not None}
     error = run.error if run.limit is None else None
     cost = run.cost if profiler.cost in (None, REPORTED) else None
-    profiler.tell(point, run.value, error=error, cost=cost, at_least=run.limit)
+    profiler.tell(run.parameters, run.value, error=error, cost=cost, at_least=run.limit)
 
 
 def refuse_all_failed(runs: Sequence[PointRun]) -> None:

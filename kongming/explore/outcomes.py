@@ -44,6 +44,11 @@ class Outcomes:
         return self.codes + self.pending
 
     @property
+    def points(self) -> int:
+        """Count the distinct points of all runs, and those that are awaited."""
+        return len(keys(rows(self.known_codes, self._width)))
+
+    @property
     def guide(self) -> str:
         """The metric that guides the choice."""
         if self._metric is not None:
@@ -79,7 +84,7 @@ class Outcomes:
         all and awaited ones, are of a point that was run or suggested before."""
         seen = keys(measured)
         awaited = sum(key_of(codes) in seen for codes in self.pending)
-        return awaited, len(self.known_codes) - len(keys(rows(self.known_codes, self._width)))
+        return awaited, len(self.known_codes) - self.points
 
     def failures(self, batch: int) -> np.ndarray:
         """Mark (n,) the runs that failed, in their order; of each ``batch``, whose answers come in

@@ -26,7 +26,7 @@ from kongming.explore.policies import POLICIES
 from kongming.explore.pool import Pool
 from kongming.explore.repeats import half, least_run
 from kongming.explore.runs import VALUE, Measured, Run, coded, plain, rows
-from kongming.explore.situation import Situation, keys
+from kongming.explore.situation import Situation
 from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough, wanted_repeats
 from kongming.explore.tree import ObliqueModelTree
@@ -142,7 +142,6 @@ class DecisionTreeProfiler:
         self._drawn = 0
         self._models: dict[str, SpaceModel] = {}
         self.stopped = False
-        self._wanted_repeats = 0
 
     # The loop
 
@@ -159,13 +158,14 @@ class DecisionTreeProfiler:
         count = self.batch if n is None else settings.integer(n, "n", 1)
         if self.budget_in == "runs":
             count = min(count, int(self.budget) - len(outcomes.known_codes))
-        if count < 1 or self._known_enough():
+        repeats = self._repeats_for_noise() if count >= 1 else None
+        if repeats is None:
             return []
         rng = np.random.default_rng([self.random_state, len(outcomes.runs), self._suggested])
         if self._pool().leave(count, outcomes.known_codes):
             # A model weighs its runs by the pool.
             self._models.clear()
-        codes = self._affordable(self._situation(rng), count)
+        codes = self._affordable(self._situation(rng), count, repeats)
         outcomes.pending += [tuple(row) for row in codes.tolist()]
         self._suggested += len(codes)
         return self.space.decode(codes)
@@ -218,7 +218,7 @@ class DecisionTreeProfiler:
         """Allowed points that were neither run nor suggested; None where they cannot be counted."""
         if self.space.size is None:
             return None
-        return self.space.size - len(keys(np.array(self._outcomes.known_codes)))
+        return self.space.size - self._outcomes.points
 
     @property
     def spent(self) -> float:
@@ -236,23 +236,26 @@ class DecisionTreeProfiler:
         """Return whether the runs took the budget: what is pending is to be left out then."""
         return self.spent >= self.budget
 
-    def _known_enough(self) -> bool:
-        """Return whether the stop rule holds; where noise decides that, the next runs repeat."""
-        self._wanted_repeats = 0
-        outcomes, seen = self._outcomes, self.observations
-        if self.stop_pct is None or min(len(outcomes.runs), len(seen.means)) < _FEWEST_TO_STOP:
-            return False
+    def _repeats_for_noise(self) -> int | None:
+        """Return how many of the next runs may repeat points, since noise decides whether the stop
+        rule holds; None once it holds."""
+        outcomes = self._outcomes
+        if self.stop_pct is None or len(outcomes.runs) < _FEWEST_TO_STOP:
+            return 0
+        seen = self.observations
+        if len(seen.means) < _FEWEST_TO_STOP:
+            return 0
         certainties = self._fitted().certainties(self.stop_pct)
         self.stopped = enough(certainties)
-        self._wanted_repeats = wanted_repeats(
-            certainties, seen.repeats, *outcomes.repeats(seen.codes), len(outcomes.known_codes)
-        )
-        return self.stopped
+        if self.stopped:
+            return None
+        awaited, again = outcomes.repeats(seen.codes)
+        return wanted_repeats(certainties, seen.repeats, awaited, again, len(outcomes.known_codes))
 
-    def _affordable(self, situation: Situation, count: int) -> Floats:
+    def _affordable(self, situation: Situation, count: int, repeats: int) -> Floats:
         """The points that are chosen and that the rest of a budget of costs pays for. Where it pays
         for none of them, those are chosen from that it does pay for."""
-        codes = self._choice(situation, count)
+        codes = self._choice(situation, count, repeats)
         if self.budget_in == "runs" or not len(codes):
             return codes
         typical = self.spent / len(self._outcomes.runs) if self._outcomes.runs else 0.0
@@ -265,20 +268,20 @@ class DecisionTreeProfiler:
         pool = situation.pool[prices(situation.pool) <= left]
         if not len(pool):
             return paid
-        self._wanted_repeats = 0
-        codes = self._choice(replace(situation, pool=pool), count)
+        codes = self._choice(replace(situation, pool=pool), count, repeats=0)
         return codes[within_means(prices(codes), left)] if len(codes) else codes
 
-    def _choice(self, situation: Situation, count: int) -> Floats:
-        seen, known, rng = self.observations, self._outcomes.known_codes, situation.rng
-        again = seen.codes[:0]
-        if self._wanted_repeats:
-            again = least_run(seen, known, min(half(count, rng), self._wanted_repeats), rng)
+    def _choice(self, situation: Situation, count: int, repeats: int) -> Floats:
+        known, rng = self._outcomes.known_codes, situation.rng
+        again = situation.again
+        if repeats:
+            again = least_run(self.observations, known, min(half(count, rng), repeats), rng)
+            situation = replace(situation, again=again)
         if len(again) == count:
             return again
-        codes = POLICIES[self.policy](replace(situation, again=again), count - len(again))
+        codes = POLICIES[self.policy](situation, count - len(again))
         if self.repeats and not len(codes):
-            return least_run(seen, known, count, rng)
+            return least_run(self.observations, known, count, rng)
         return np.concatenate([again, codes])
 
     # What policies see

@@ -58,6 +58,11 @@ class PointRun:
     seconds: float | None = None
 
     @property
+    def parameters(self) -> dict[str, Value]:
+        """The point without the dimensions that do not exist there."""
+        return {name: value for name, value in self.point.items() if value is not None}
+
+    @property
     def status(self) -> Status:
         if self.value is not None:
             return "ok"

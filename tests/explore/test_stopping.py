@@ -100,4 +100,5 @@ def test_an_outlier_makes_no_noise(repeated: list[list[float]]) -> None:
         deviations_of_repeats(point, values, from_median=of_median) for of_median in (False, True)
     )
     likely = plausible_noise(from_means, from_medians, len(values) - len(repeated))
+    assert likely[1] < 0.02
     assert np.median(likely) < 0.03

@@ -81,9 +81,6 @@ def command(
     for run in known:
         tell(profiler, run)
     points = profiler.suggest(count)
-    before = [
-        {name: value for name, value in run.point.items() if value is not None} for run in known
-    ]
     warnings = []
     try:
         refuse_all_failed(known)
@@ -111,6 +108,7 @@ def command(
     if not points:
         output.console().print("There is no further point to run.")
         return
+    before = [run.parameters for run in known]
     repeated = sum(point in before for point in points)
     if repeated:
         output.print_warnings([f"Points that were run before, and are repeated: {repeated}."])
