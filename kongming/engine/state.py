@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
-from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,9 @@ from kongming.engine import scoring
 from kongming.engine.assignments import Resident
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
-from kongming.engine.nodes import MOST_DOMAINS, Hardware, Nodes, NodeView, hardware
+from kongming.engine.lag import Lag
+from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView
+from kongming.engine.references import References
 from kongming.engine.residents import Company, Residents, ResidentTable
 from kongming.engine.score_matrix import Environments, HarmTable, Matrix
 from kongming.engine.scoring import Served
@@ -39,9 +40,6 @@ _AT_ONCE = 1024
 
 _BUILT_AT_ONCE = 64
 """Slots whose company is worked out in one step of an answer."""
-
-_MOST_LENDERS = 32
-"""Like nodes whose references are taken for that of a node without one, at the most."""
 
 _URGENT_AT_ONCE = 512
 """Changed assignments that one question works out at the most."""
@@ -64,18 +62,14 @@ class FleetState:
         self.matrix = Matrix()
         self.harm = HarmTable()
         self._companies: dict[int, Company] = {}
-        self._references: dict[int, tuple[bytes, dict[str, float] | None]] = {}
-        self._lenders: dict[tuple[Hardware, int], dict[int, None]] = {}
-        self._dirty: set[int] = set()
-        self._urgent: set[int] = set()
+        self._references = References(self.slots, self.columns)
+        self._lag = Lag()
         self.generation = 0
         """Another one since places or rows may mean others: a node or a model went, or is new."""
-        self._since: dict[int, float] = {}
         self._concerned: set[str] = set()
         self._all_concerned = False
         self._pressure_moves = 0
         self._turn = 0
-        self._last_now = 0.0
         self._impacts_lag = False
 
     # What arrives.
@@ -98,13 +92,9 @@ class FleetState:
         for slot in () if view is None else view.slots.values():
             self.slots.drop(slot)
             self._companies.pop(slot, None)
-            self._references.pop(slot, None)
-            for lenders in self._lenders.values():
-                lenders.pop(slot, None)
+            self._references.drop(slot)
             self.table.replace(slot, np.empty((0, self.slots.width)), np.empty(0), [])
-            for pending in (self._dirty, self._urgent):
-                pending.discard(slot)
-            self._since.pop(slot, None)
+            self._lag.drop(slot)
 
     def put_reference(
         self,
@@ -123,9 +113,8 @@ class FleetState:
         self._hold(view, by)
         slot = self._slot(view, domain)
         code = ANY_SUITE if suite is None else self.catalog.suite(suite)
-        self.slots.put_reference(slot, self.columns.logs(times, families, by), code)
-        self._lenders.setdefault((hardware(view.facts), code), {})[slot] = None
-        self._changed(slot)
+        self._references.put(view, slot, self.columns.logs(times, families, by), code)
+        self._lag.changed(slot)
         self.catalog.reference_changed(node_id)
 
     def put_fingerprint(
@@ -153,8 +142,8 @@ class FleetState:
         )
         self.nodes.saw(view, taken_at)
         if newest:
-            self._borrow(view, slot)
-            self._changed(slot, now if math.isfinite(now) else taken_at)
+            self._references.borrow(view, slot)
+            self._lag.changed(slot, now if math.isfinite(now) else taken_at)
             if self.residents.on(node_id):
                 times = self.slots.taken_at[list(view.slots.values())].tolist()
                 self.residents.forget_absent(node_id, [None if t != t else t for t in times])
@@ -204,19 +193,12 @@ class FleetState:
         slot = None if view is None else view.slots.get(domain)
         if view is None or slot is None:
             return None
-        idle = self.slots.idle[slot]
-        # It is asked for with every fingerprint, and hardly ever another one.
-        content = idle.tobytes()
-        known = self._references.get(slot)
-        if known is None or known[0] != content:
-            times = None if np.isnan(idle).all() else self.columns.times(idle, view.by)
-            known = self._references[slot] = (content, times)
-        return known[1]
+        return self._references.times(view, slot)
 
     def company(self, slot: int) -> Company:
         """Return who matters to a slot, as things are."""
         self._spread_changes()
-        if slot in self._dirty or slot not in self._companies:
+        if slot in self._lag.dirty or slot not in self._companies:
             self._rebuild(slot)
         return self._companies[slot]
 
@@ -252,14 +234,14 @@ class FleetState:
     def bring_up(self, model: Served | None) -> Steps[None]:
         """Recompute, in steps, what assignments have changed, for one model."""
         self._spread_changes()
-        urgent = list(self._urgent)[:_URGENT_AT_ONCE]
+        urgent = list(self._lag.urgent)[:_URGENT_AT_ONCE]
         for number, slot in enumerate(urgent, 1):
-            if slot in self._dirty:
+            if slot in self._lag.dirty:
                 self._rebuild(slot)
             if number % _BUILT_AT_ONCE == 0:
                 yield
         if model is None:
-            for slot in [slot for slot in self._dirty if slot not in self._companies]:
+            for slot in [slot for slot in self._lag.dirty if slot not in self._companies]:
                 self._rebuild(slot)
         self._fit()
         if model is None:
@@ -270,7 +252,7 @@ class FleetState:
         n = self.slots.count
         never = np.flatnonzero((self.matrix.done[model.row, :n] == 0) & self.slots.ready[:n])
         if len(never):
-            for slot in self._dirty.intersection(never.tolist()):
+            for slot in self._lag.dirty.intersection(never.tolist()):
                 self._rebuild(slot)
             self._work_out(model, never)
 
@@ -294,13 +276,10 @@ class FleetState:
 
     def refresh(self, now: float, budget_s: float) -> float:
         """Work out what lags, for about ``budget_s``; returns what it lags by then, in seconds."""
-        if not self._last_now:
-            self._since = dict.fromkeys(self._since, now)
-        self._last_now = max(self._last_now, now)
+        self._lag.look_at_clock(now)
         done = self._refresh(time.perf_counter() + budget_s)
         if done:
-            self._since.clear()
-            self._urgent.clear()
+            self._lag.clear()
             return 0.0
         self._settle()
         return self.staleness_s(now)
@@ -309,15 +288,15 @@ class FleetState:
     def lagging(self) -> bool:
         """Return whether anything is left for ``refresh``: of the matrix, or what residents
         meet."""
-        return bool(self._since) or self._impacts_lag
+        return bool(self._lag) or self._impacts_lag
 
     def staleness_s(self, now: float) -> float:
         """Return how many seconds the matrix may lag behind what has arrived."""
-        return max(now - min(self._since.values()), 0.0) if self._since else 0.0
+        return self._lag.staleness_s(now)
 
     def _refresh(self, deadline: float) -> bool:
         self._spread_changes()
-        for n, slot in enumerate(list(self._dirty)):
+        for n, slot in enumerate(list(self._lag.dirty)):
             self._rebuild(slot)
             if n % 16 == 15 and time.perf_counter() > deadline:
                 return False
@@ -402,7 +381,7 @@ class FleetState:
 
     def _settle(self) -> None:
         """Forget to wait for slots that all models have seen, though others still lag."""
-        slots = np.array([s for s in self._since if s not in self._dirty], dtype=np.intp)
+        slots = np.array(self._lag.waiting(), dtype=np.intp)
         if not len(slots):
             return
         self._fit()
@@ -414,8 +393,7 @@ class FleetState:
             slots = slots[seen | ~self.slots.ready[slots]]
         current = (self.matrix.done[np.ix_(rows, slots)] == self.slots.version[slots]).all(axis=0)
         for slot in slots[current | ~self.slots.ready[slots]].tolist():
-            del self._since[slot]
-            self._urgent.discard(slot)
+            self._lag.seen(slot)
 
     def _work_out(self, model: Served, slots: NDArray[np.intp]) -> None:
         lag = (self.matrix.done[model.row, slots] != self.slots.version[slots]) & self.slots.ready[
@@ -428,7 +406,7 @@ class FleetState:
         return Environments.of(self.slots, slots, len(self.columns))
 
     def _rebuild(self, slot: int) -> None:
-        self._dirty.discard(slot)
+        self._lag.dirty.discard(slot)
         self.slots.widen(len(self.columns))
         view = self.nodes.at(int(self.slots.node[slot]))
         company = self.residents.company(
@@ -469,19 +447,6 @@ class FleetState:
             slot = view.slots[domain] = self.slots.add(view.number, domain)
         return slot
 
-    def _borrow(self, view: NodeView, slot: int) -> None:
-        """A node without an idle reference of its own is taken to be as the fleet's like nodes."""
-        suite = int(self.slots.suite[slot])
-        if self.slots.reference(slot, suite) is None:
-            kind = hardware(view.facts)
-            lenders = chain.from_iterable(
-                self._lenders.get((kind, code), {}) for code in (suite, ANY_SUITE)
-            )
-            references = [
-                self.slots.reference(lender, suite) for lender in islice(lenders, _MOST_LENDERS)
-            ]
-            self.slots.lend(slot, [reference for reference in references if reference is not None])
-
     def _hold(self, view: NodeView, by: str) -> None:
         """Its readings are of these credentials from now on: to others, places of its own mean
         something else."""
@@ -492,7 +457,7 @@ class FleetState:
         if own:
             for slot in view.slots.values():
                 self.slots.clear(slot, own)
-                self._changed(slot)
+                self._lag.changed(slot)
 
     def _column_moved(self, by: str, place: int, to: int) -> None:
         """A surrogate that one agent alone had named has a place for all nodes."""
@@ -501,26 +466,19 @@ class FleetState:
             if view.by == by:
                 for slot in view.slots.values():
                     self.slots.move(slot, place, to)
-                    self._changed(slot)
-
-    def _changed(self, slot: int, now: float | None = None) -> None:
-        self._last_now = max(self._last_now, now or 0.0)
-        self._dirty.add(slot)
-        self._since.setdefault(slot, self._last_now)
+                    self._lag.changed(slot)
 
     def _touch(self, view: NodeView) -> None:
         """The node's assignments have changed."""
         for slot in view.slots.values():
             self.slots.version[slot] += 1
-            self._changed(slot)
-            self._urgent.add(slot)
+            self._lag.reassigned(slot)
 
     def _model_changed(self, row: int, app: str) -> None:
         self.generation += 1
         self.matrix.forget(row)
         self._concerned.add(app)
-        for slot in np.flatnonzero(self.slots.ready[: self.slots.count]).tolist():
-            self._since.setdefault(slot, self._last_now)
+        self._lag.outdated(np.flatnonzero(self.slots.ready[: self.slots.count]).tolist())
 
     def _spread_changes(self) -> None:
         """Mark the slots of residents whose model or signature has changed: once for however
@@ -541,7 +499,7 @@ class FleetState:
             view = self.nodes.get(node_id)
             for slot in () if view is None else view.slots.values():
                 self.slots.version[slot] += 1
-                self._changed(slot)
+                self._lag.changed(slot)
 
     def _count_memory(self, view: NodeView) -> None:
         promised = sum(
@@ -551,13 +509,7 @@ class FleetState:
 
     def _node_idle(self, node_id: str, suite: int) -> Floats | None:
         view = self.nodes.get(node_id)
-        if view is None:
-            return None
-        for slot in view.slots.values():
-            reference = self.slots.reference(slot, suite)
-            if reference is not None:
-                return reference
-        return None
+        return None if view is None else self._references.of_node(view, suite)
 
 
 def _families(fingerprint: Fingerprint) -> dict[str, str]:
