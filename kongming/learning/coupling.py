@@ -21,9 +21,10 @@ does not change differ by up to a fifth."""
 
 
 def read(passive: Mapping[str, float]) -> float | None:
-    """Return the coupling among signals; None if none was read, or none that can be true."""
+    """Return the coupling among signals; None if none was read, or none that can be true: a stream
+    makes no chase clearly faster, so the chase without it was disturbed."""
     value = passive.get(COUPLING, 0.0)
-    return value if value > 0.0 else None
+    return value if value * UNLIKE >= 1.0 else None
 
 
 def couplings(records: Iterable[Run | Signature]) -> list[float]:

@@ -31,7 +31,7 @@ def test_a_fingerprint_of_another_coupling_is_warned_of() -> None:
         assert len([warning for warning in warnings if "coupling of 3.00" in warning]) == warned
 
 
-@pytest.mark.parametrize("impossible", [0.0, -1.0])
+@pytest.mark.parametrize("impossible", [0.0, -1.0, 0.6])
 def test_a_coupling_that_cannot_be_is_none(impossible: float) -> None:
     assert "coupling" not in trained(passive={COUPLING: impossible})
     document = trained(passive={COUPLING: 1.1})
