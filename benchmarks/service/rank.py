@@ -35,12 +35,12 @@ from typing import Any
 import numpy as np
 from kongming_server import garbage_collection as garbage
 
-from kongming.engine.assignments import BOUND, Resident
 from kongming.engine.engine import Engine
 from kongming.learning.model_file import ModelFile, read, seal
 from kongming.records import moments
 from kongming.records.fingerprint import FAMILIES, Fingerprint, NodeFacts, Reading
 from kongming.records.questions import Question, RankQuestion
+from kongming.records.resident import BOUND, Resident
 from kongming.records.run import Signature
 from kongming.records.scaling import Scaling
 from kongming.scale.fit.fitting import Settings, fit_runs

@@ -19,7 +19,6 @@ from kongming.engine.load.stored_nodes import (
     current_assignments,
     newest_references,
     recent_fingerprints,
-    resident_of,
 )
 from kongming.engine.settings import Purpose
 from kongming.learning import model_file as persist
@@ -111,9 +110,9 @@ class Restore:
             await self.signatures(owners["signature"])
         for change in changes:
             if change.kind == "assignment" and not self.is_own(change):
-                row = await state.stored(lambda key=change.key: state.store.assignment(key))  # type: ignore[misc]
-                if row is not None:
-                    state.placed(resident_of(row))
+                held = await state.stored(lambda key=change.key: state.store.assignment(key))  # type: ignore[misc]
+                if held is not None:
+                    state.placed(held)
         state.watchers.changed(*owners["node"], *owners["reference"], *owners["fingerprint"])
 
     async def nodes(self, node_ids: Collection[str] | None) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from kongming.engine.assignments import AssignmentBook, Resident
+from kongming.engine.assignments import AssignmentBook
 from kongming.engine.engine import Engine
-from kongming.engine.load.stored_nodes import resident_of, stored_assignment
 from kongming.engine.settings import Purpose, Settings
 from kongming.records.errors import StoreError, UnknownNameError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.resident import Resident
 from kongming.records.run import Run, Signature
 from kongming.store import Accepted, Store
 from kongming_server.clock import SteadyClock
@@ -200,8 +200,7 @@ class SharedState:
 
         Another server may have gone further with it: then that is held.
         """
-        row = stored_assignment(resident)
-        held = resident_of(await self.stored(lambda: self.store.put_assignment(row), "assignment"))
+        held = await self.stored(lambda: self.store.put_assignment(resident), "assignment")
         self.placed(held)
         return held
 

@@ -8,8 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from kongming.engine.assignments import Resident
 from kongming.records.errors import KongmingError, StoreError
+from kongming.records.resident import Resident
 from kongming.store import Retention
 from kongming_server.ingest.write import Ingest
 from kongming_server.metrics import Metrics

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kongming.records.errors import ConflictError, InputError, UnknownNameError
-
-RESERVED, BOUND, RELEASED, EXPIRED = "reserved", "bound", "released", "expired"
-ACTIVE = (RESERVED, BOUND)
+from kongming.records.resident import BOUND, EXPIRED, RELEASED, RESERVED, Resident
 
 DEFAULT_TTL_S = 120.0
 """A reservation ends by itself after so long, unless the request says otherwise."""
@@ -29,37 +27,6 @@ where it is earlier; what lies further ahead is taken to be now."""
 
 KEPT_ENDED_S = 3600.0
 """How long an ended assignment is remembered: well beyond what a fingerprint lives."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """One assignment. ``placement`` None is the application's only trained one, else the default;
-    ``memory_bytes`` 0 is not known. Times are unix seconds, None for what has not happened."""
-
-    assignment_id: str
-    app: str
-    node_id: str
-    domain: int = 0
-    placement: str | None = None
-    state: str = RESERVED
-    reserved_at: float | None = None
-    bound_at: float | None = None
-    ended_at: float | None = None
-    expires_at: float | None = None
-    memory_bytes: int = 0
-
-    @property
-    def active(self) -> bool:
-        return self.state in ACTIVE
-
-    @property
-    def since(self) -> float:
-        """Return when it reached the state that it is in, as far as that is known."""
-        if self.state == BOUND and self.bound_at is not None:
-            return self.bound_at
-        if self.ended_at is not None:
-            return self.ended_at
-        return self.reserved_at if self.reserved_at is not None else 0.0
 
 
 class AssignmentBook:

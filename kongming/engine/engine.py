@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kongming.engine import node_loads
-from kongming.engine.assignments import Resident
 from kongming.engine.colocation import Companion
 from kongming.engine.environment import ratio_of
 from kongming.engine.explanation import Explainer
@@ -38,6 +37,7 @@ from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.judgement import Verdict
 from kongming.records.node_load import AppSlowdown, NodeLoad
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.records.resident import Resident
 from kongming.records.run import Signature
 from kongming.steps import Steps, finish
 
@@ -117,7 +117,7 @@ class Engine:
         the history. One that was taken as a reference is the domain's reference from then on.
 
         Raises:
-            InputError: it is implausible, or the node has no such domain.
+            InputError: the node has no such domain.
         """
         return self._fleet.put_fingerprint(node_id, domain, fingerprint, purpose, now, by)
 

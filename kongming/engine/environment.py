@@ -22,7 +22,7 @@ from enum import Enum
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.engine.assignments import Resident
+from kongming.records.resident import Resident
 
 LARGEST_LOG = math.log(1e4)
 """No slowdown is taken to be greater, in logs: numbers that one node reports must not grow beyond

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats, growth
 from kongming.engine import environment
-from kongming.engine.assignments import Resident
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted
 from kongming.engine.environment import Phase
 from kongming.engine.slots import Slots
 from kongming.learning.awake import together
+from kongming.records.resident import Resident
 
 
 @dataclass(frozen=True, eq=False, slots=True)

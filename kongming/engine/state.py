@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.engine import scoring
-from kongming.engine.assignments import Resident
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.lag import Lag
@@ -32,6 +31,7 @@ from kongming.learning.model_file import ModelFile
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.moments import unix
+from kongming.records.resident import Resident
 from kongming.records.run import Signature
 from kongming.steps import Steps
 

@@ -11,28 +11,6 @@ from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run, Signature
 from kongming.store.row_ids import row_id
 
-STATES = ("reserved", "bound", "released", "expired")
-"""States of an assignment. ``reserved`` and ``bound`` ones are active."""
-
-ACTIVE = ("reserved", "bound")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAssignment:
-    """Assignment: a job on a node, in any state. ``memory_bytes`` 0 means unknown."""
-
-    assignment_id: str
-    app: str
-    node_id: str
-    domain: int
-    placement: str
-    state: str
-    reserved_at: float | None = None
-    bound_at: float | None = None
-    ended_at: float | None = None
-    expires_at: float | None = None
-    memory_bytes: int = 0
-
 
 @dataclass(frozen=True, slots=True)
 class StoredAgent:

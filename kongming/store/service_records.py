@@ -10,17 +10,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from kongming.records.errors import ConflictError, InputError, StoreError, UnknownNameError
+from kongming.records.resident import ACTIVE, STATES, Resident
 from kongming.store import schema
 from kongming.store import service_schema as tables
 from kongming.store.feed import Noted
 from kongming.store.models import Models
-from kongming.store.service_entries import (
-    ACTIVE,
-    STATES,
-    Promotion,
-    StoredAgent,
-    StoredAssignment,
-)
+from kongming.store.service_entries import Promotion, StoredAgent
 from kongming.store.writing import batches, insert, wrote
 
 
@@ -29,7 +24,7 @@ class ServiceRecords(Models):
 
     # -- assignments ----------------------------------------------------------------------------
 
-    def put_assignment(self, assignment: StoredAssignment) -> StoredAssignment:
+    def put_assignment(self, assignment: Resident) -> Resident:
         """Store an assignment, and return the stored one.
 
         Two servers may change an assignment concurrently; its state only moves forward, so that
@@ -43,7 +38,7 @@ class ServiceRecords(Models):
         """
         return self.put_assignments([assignment])[0]
 
-    def put_assignments(self, assignments: Sequence[StoredAssignment]) -> list[StoredAssignment]:
+    def put_assignments(self, assignments: Sequence[Resident]) -> list[Resident]:
         """Store many assignments atomically, each as ``put_assignment`` does."""
         for assignment in assignments:
             if assignment.state not in STATES:
@@ -58,7 +53,7 @@ class ServiceRecords(Models):
             }
         return [stored[assignment.assignment_id] for assignment in assignments]
 
-    def assignment(self, assignment_id: str) -> StoredAssignment | None:
+    def assignment(self, assignment_id: str) -> Resident | None:
         """Return the assignment of this id, or None."""
         table = tables.assignment
         query = sa.select(table).where(table.c.assignment_id == assignment_id)
@@ -72,7 +67,7 @@ class ServiceRecords(Models):
         active: bool | None = None,
         node_id: str | None = None,
         limit: int | None = None,
-    ) -> list[StoredAssignment]:
+    ) -> list[Resident]:
         """Return assignments, newest first; optionally only active or only inactive ones."""
         table = tables.assignment
         query = sa.select(table)
@@ -301,11 +296,9 @@ def acknowledge(connection: sa.Connection, sequences: Mapping[str, int]) -> None
     )
 
 
-def _put_assignment(
-    connection: sa.Connection, noted: Noted, assignment: StoredAssignment
-) -> StoredAssignment:
+def _put_assignment(connection: sa.Connection, noted: Noted, assignment: Resident) -> Resident:
     table = tables.assignment
-    values = asdict(assignment)
+    values = asdict(assignment) | {"placement": assignment.placement or ""}
     statement = insert(connection, table).values(**values)
     new, current = statement.excluded, table.c
     not_extended = sa.or_(
@@ -336,8 +329,8 @@ def _put_assignment(
     return stored
 
 
-def _assignment(row: sa.Row[Any]) -> StoredAssignment:
-    assignment = StoredAssignment(**row._mapping)
+def _assignment(row: sa.Row[Any]) -> Resident:
+    assignment = Resident(**{**row._mapping, "placement": row.placement or None})
     times = (
         assignment.reserved_at,
         assignment.bound_at,

@@ -20,10 +20,11 @@ from kongming.local_service import LocalService
 from kongming.records.answers import Answer, Forecast, Ranking
 from kongming.records.errors import KongmingError
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.records.resident import Resident
 from kongming.records.scaling import Scaling
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
-from kongming.store import Store, StoredAssignment
+from kongming.store import Store
 from kongming.store.models import SCALE
 from tests import builders
 from tests.server.core import worlds
@@ -125,7 +126,7 @@ def put_assignments(store: Store, now: float) -> None:
     def put(assignment_id: str, app: str, node: str, state: str, began_s: float) -> None:
         ended = now - 2.0 if state == "released" else None
         store.put_assignment(
-            StoredAssignment(
+            Resident(
                 assignment_id=assignment_id,
                 app=app,
                 node_id=node,

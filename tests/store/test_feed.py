@@ -14,7 +14,8 @@ from typing import NoReturn
 import pytest
 
 from kongming.records.errors import InputError, StoreError
-from kongming.store import Change, Reported, Retention, Store, StoredAssignment
+from kongming.records.resident import Resident
+from kongming.store import Change, Reported, Retention, Store
 from tests import builders
 from tests.postgres.server import PostgresServer
 from tests.server.process import eventually
@@ -69,7 +70,7 @@ def test_each_kind_of_change_is_reported(store: Store) -> None:
     store.promote("sort", "cross-core", 1)
     signature = builders.signature("sort", TIMES)
     store.add_signature(signature)
-    store.put_assignment(StoredAssignment("job", "sort", "node-1", 0, "cross-core", "bound"))
+    store.put_assignment(Resident("job", "sort", "node-1", 0, "cross-core", "bound"))
     assert kinds(store, 0) == [
         ("node", "node-1", "node-1"),
         ("fingerprint", "node-1", key),

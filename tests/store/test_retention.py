@@ -14,12 +14,12 @@ import sqlalchemy as sa
 
 from kongming import Fingerprint
 from kongming.records.errors import InputError
+from kongming.records.resident import Resident
 from kongming.store import (
     Reported,
     Retained,
     Retention,
     Store,
-    StoredAssignment,
     StoredForecast,
     StoredOperation,
     schema,
@@ -167,9 +167,7 @@ def test_old_figures_placements_and_operations_go(store: Store) -> None:
     report(store, *(live(60 * hour) for hour in range(10)))
     now = START.timestamp()
     for key, state in (("old", "released"), ("runs", "bound")):
-        store.put_assignment(
-            StoredAssignment(key, "sort", "node-1", 0, "cross-core", state, now, now, now)
-        )
+        store.put_assignment(Resident(key, "sort", "node-1", 0, "cross-core", state, now, now, now))
         store.add_forecast(StoredForecast(key, "sort", "node-1", "cross-core", 1, now))
     store.put_operation(StoredOperation("op-1", "train", "done", created_at=now, ended_at=now))
     heard = {"told_at": now + 11.5 * HOUR_S}
@@ -200,7 +198,7 @@ def test_what_is_only_deleted_goes_where_aggregating_never_comes_to_an_end(store
     report(store, *(live(60 * hour) for hour in range(5)))
     ended = START.timestamp()
     store.put_assignment(
-        StoredAssignment("old", "sort", "node-1", 0, "cross-core", "released", ended, ended, ended)
+        Resident("old", "sort", "node-1", 0, "cross-core", "released", ended, ended, ended)
     )
     retention = Retention(live_s=HOUR_S, assignments_s=HOUR_S, changes_s=60.0)
     done = store.retain(retention, now=time.time() + DAY_S, budget_s=0.0)

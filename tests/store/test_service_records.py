@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kongming_server.quality import backtest
 
 from kongming.records.errors import ConflictError, InputError, UnknownNameError
+from kongming.records.resident import Resident
 from kongming.store import (
     Store,
-    StoredAssignment,
     StoredForecast,
     StoredOperation,
     StoredRealised,
@@ -31,7 +31,7 @@ def store(store_url: str) -> Iterator[Store]:
         yield opened
 
 
-def assignment(state: str = "reserved", **changes: Any) -> StoredAssignment:
+def assignment(state: str = "reserved", **changes: Any) -> Resident:
     values: dict[str, Any] = {
         "assignment_id": "job-1",
         "app": "sort",
@@ -43,7 +43,7 @@ def assignment(state: str = "reserved", **changes: Any) -> StoredAssignment:
         "expires_at": 160.0,
         "memory_bytes": 1 << 40,
     }
-    return StoredAssignment(**(values | changes))
+    return Resident(**(values | changes))
 
 
 def test_a_model_is_rolled_back_to_the_version_before(store: Store) -> None:

@@ -14,10 +14,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from kongming import Fingerprint, NodeFacts, Run, Signature
+from kongming.records.resident import Resident
 from kongming.store import Reference, Reported, Store
 from kongming.store.migrations import config
 from kongming.store.schema import HEAD, VERSION_TABLE, metadata
-from kongming.store.service_entries import StoredAssignment
 from tests import builders
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -92,7 +92,7 @@ def test_everything_is_still_there(old_url: str, revision: str) -> None:
         # What was learnt from goes on to be.
         assert store.runs(requested=True) == store.runs()
         assert store.signatures(requested=True) == store.signatures()
-        jobs = [StoredAssignment(**d) for d in held.get("assignments", ())]
+        jobs = [Resident(**d) for d in held.get("assignments", ())]
         assert sorted(store.assignments(), key=lambda job: job.assignment_id) == jobs
         for job in jobs[:1]:
             forecast = store.forecast(job.assignment_id)

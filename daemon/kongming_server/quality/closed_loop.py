@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kongming.engine.assignments import Resident
 from kongming.records.answers import Forecast, Realised
 from kongming.records.errors import KongmingError
 from kongming.records.moments import unix
+from kongming.records.resident import Resident
 from kongming.records.run import Run
 from kongming.store import Store
 from kongming.store.service_entries import StoredForecast, StoredRealised

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from kongming.engine.assignments import AssignmentBook, Resident
-from kongming.engine.load.stored_nodes import resident_of
+from kongming.engine.assignments import AssignmentBook
 from kongming.records.answers import Assignment, Forecast
 from kongming.records.errors import AccessError, InputError, KongmingError, UnknownNameError
 from kongming.records.questions import Question
+from kongming.records.resident import Resident
 from kongming.rpc import value_codec as values
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
@@ -114,8 +114,9 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         state = self._state
         node_id = state.agents.named(request.node).facts.id if request.node else None
         if request.ended:
-            rows = await state.stored(lambda: state.store.assignments(node_id=node_id, limit=_MOST))
-            residents = [resident_of(row) for row in rows]
+            residents = await state.stored(
+                lambda: state.store.assignments(node_id=node_id, limit=_MOST)
+            )
         else:
             residents = state.book.all(node_id=node_id)
         return assignments_pb2.ListAssignmentsResponse(assignments=map(_message, residents))
@@ -153,8 +154,8 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             pass
         plain_name(assignment_id, "assignment_id")
         # It may have ended long ago, or another server may have taken it a moment ago.
-        row = await state.stored(lambda: state.store.assignment(assignment_id))
-        return [] if row is None else [resident_of(row)]
+        held = await state.stored(lambda: state.store.assignment(assignment_id))
+        return [] if held is None else [held]
 
     async def _persisted(self, resident: Resident) -> Resident:
         """Write it to disk, unless that very state is there already."""

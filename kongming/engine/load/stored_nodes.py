@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kongming.engine.assignments import KEPT_ENDED_S, Resident
+from kongming.engine.assignments import KEPT_ENDED_S
 from kongming.engine.nodes import domain_of
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.moments import unix
-from kongming.store import Reference, Store, StoredAssignment
+from kongming.records.resident import Resident
+from kongming.store import Reference, Store
 from kongming.store.service_entries import StoredAgent
 
 AS_LOADED = ("live", "adhoc")
@@ -73,41 +74,8 @@ def suspicion_of(agent: StoredAgent) -> str:
 
 def current_assignments(store: Store, now: float) -> list[Resident]:
     """Those that are active, or ended so lately that a fingerprint may still hold them."""
-    residents = map(resident_of, store.assignments())
     return [
         resident
-        for resident in residents
+        for resident in store.assignments()
         if resident.active or now - (resident.ended_at or 0.0) < KEPT_ENDED_S
     ]
-
-
-def stored_assignment(resident: Resident) -> StoredAssignment:
-    return StoredAssignment(
-        assignment_id=resident.assignment_id,
-        app=resident.app,
-        node_id=resident.node_id,
-        domain=resident.domain,
-        placement=resident.placement or "",
-        state=resident.state,
-        reserved_at=resident.reserved_at,
-        bound_at=resident.bound_at,
-        ended_at=resident.ended_at,
-        expires_at=resident.expires_at,
-        memory_bytes=resident.memory_bytes,
-    )
-
-
-def resident_of(row: StoredAssignment) -> Resident:
-    return Resident(
-        assignment_id=row.assignment_id,
-        app=row.app,
-        node_id=row.node_id,
-        domain=row.domain,
-        placement=row.placement or None,
-        state=row.state,
-        reserved_at=row.reserved_at,
-        bound_at=row.bound_at,
-        ended_at=row.ended_at,
-        expires_at=row.expires_at,
-        memory_bytes=row.memory_bytes,
-    )

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from kongming import Fingerprint, Signature
-from kongming.engine.assignments import BOUND, RELEASED, RESERVED, Resident
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
 from kongming.learning.model_file import ModelFile, read, seal
 from kongming.learning.scorer import scorer_of
+from kongming.records.resident import BOUND, RELEASED, RESERVED, Resident
 from tests import builders
 
 NOW = 1_800_000_000.0

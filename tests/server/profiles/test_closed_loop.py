@@ -14,13 +14,13 @@ from kongming_server.operations import Operation
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.settings import ClosedLoop as Settings
 
-from kongming.engine.assignments import Resident
 from kongming.learning.training import train_application
 from kongming.records.answers import Forecast
 from kongming.records.prediction import Interval
+from kongming.records.resident import Resident
 from kongming.records.run import Run
 from kongming.store import Reported as StoredReport
-from kongming.store import Store, StoredAssignment
+from kongming.store import Store
 from kongming.store.service_entries import StoredRealised
 from tests import builders
 from tests.server.profiles.profiled import campaign, iso, keep
@@ -296,7 +296,7 @@ def test_a_run_says_nothing_of_what_was_predicted_for_another_node(store: Store)
         elsewhere = world.forecast(node_id="node-2")
         assert not await world.finish(3.0, forecast=elsewhere)
         store.put_assignment(
-            StoredAssignment("job-2", "prog", "node-2", 0, "cross-core", "bound", bound_at=1.0)
+            Resident("job-2", "prog", "node-2", 0, "cross-core", "bound", bound_at=1.0)
         )
         assert not await world.finish(3.0)
         assert await world.finish(3.0)
