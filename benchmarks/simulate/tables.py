@@ -13,11 +13,11 @@ import csv
 import sys
 from itertools import permutations
 
-from kongming.cli.simulate.study_inputs import STORE, Source, beliefs_for, pairs_of
 from kongming.evaluate.predicted_pairs import Scale, measured_pairs
 from kongming.records.errors import KongmingError
 from kongming.records.fingerprint import PLACEMENTS
 from kongming.records.questions import DEFAULT_PLACEMENT
+from kongming.simulate.study_inputs import STORE, Source, beliefs_for, pairs_of
 from kongming.store import Store
 
 

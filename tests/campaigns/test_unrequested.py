@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kongming.campaigns.stored_profiles import taught_runs
-from kongming.cli.simulate.study_inputs import STORE, Source, pairs_of
 from kongming.records.errors import UntrainedError
 from kongming.records.run import Run
+from kongming.simulate.study_inputs import STORE, Source, pairs_of
 from kongming.store import Reported, Store
 from tests import builders
 

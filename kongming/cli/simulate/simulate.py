@@ -15,9 +15,9 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.float_range import FloatRange
 from kongming.cli.shares import Share
-from kongming.cli.simulate.study_inputs import STORE, Source
 from kongming.quantities import DECIMAL_MARK, parse_share, with_point
 from kongming.records.fingerprint import PLACEMENTS
+from kongming.simulate.study_inputs import STORE, Source
 
 if TYPE_CHECKING:
     from kongming.simulate import Beliefs, Fleet, PairFile, PairTable, Study, Trace
@@ -251,9 +251,9 @@ def command(
     slowdown. The same seed gives the same numbers on every machine.
     """
     from kongming.cli.extras import require
-    from kongming.cli.simulate.study_inputs import beliefs_for, pairs_of
     from kongming.files.missing_file import unwritable
     from kongming.records.errors import InputError
+    from kongming.simulate.study_inputs import beliefs_for, pairs_of
 
     require("kongming simulate", "predict", "numpy")
     # Before minutes of work, not after.
