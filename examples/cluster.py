@@ -327,10 +327,10 @@ def walk_through(cluster: Cluster) -> None:
 
 
 def _seen_at(node: dict[str, Any]) -> float:
-    from datetime import datetime
+    from kongming.records import moments
 
     at = node["last_fingerprint_at"]
-    return 0.0 if at is None else datetime.fromisoformat(at).timestamp()
+    return 0.0 if at is None else moments.unix(at)
 
 
 def _too_long(signum: int, frame: FrameType | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -91,7 +92,7 @@ def _console(*, stderr: bool) -> Console:
 
     console = PrintableConsole(stderr=stderr, highlight=False, emoji=False)
     # Rich takes a pipe for 80 columns and cuts names off.
-    if not console.is_terminal and "COLUMNS" not in console._environ:
+    if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PIPE_WIDTH
     if tables.is_wide():
         console.width = WIDE_WIDTH
@@ -101,7 +102,7 @@ def _console(*, stderr: bool) -> Console:
 def print_warnings(texts: Iterable[str], label: str = "warning") -> None:
     """Print warnings on stderr, folded between words; without a known width each is one line."""
     console = error_console()
-    folded = console.is_terminal or "COLUMNS" in console._environ
+    folded = console.is_terminal or "COLUMNS" in os.environ
     for text in texts:
         console.print(f"{label}: {text}", markup=False, soft_wrap=not folded)
 

@@ -98,7 +98,7 @@ def test_no_other_module_reads_texts_as_times() -> None:
     readers = re.compile(r"\b(fromisoformat|strptime|utcfromtimestamp|utcnow)\b")
     modules = {
         str(path.relative_to(ROOT))
-        for folder in ("kongming", "daemon", "benchmarks")
+        for folder in ("kongming", "daemon", "benchmarks", "examples", "docs")
         for path in (ROOT / folder).rglob("*.py")
         if ".venv" not in path.parts  # of the programs that accuracy is proven on
         and readers.search(path.read_text(encoding="utf-8"))

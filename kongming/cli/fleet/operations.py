@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     invoke_without_command=True,
     epilog=examples("kongming operations", "kongming operations --ended --limit 5"),
 )
-@click.option("--ended", is_flag=True, help="Also show assignments that have ended.")
+@click.option("--ended", is_flag=True, help="Also show operations that have ended.")
 @click.option(
     "-n",
     "--limit",

@@ -19,7 +19,7 @@ def predict_measured(store: Store, fingerprint: Fingerprint, question: Question)
     runs there: by the model in service. ``question`` names the fingerprint's node; the answer has
     no age, since the environment is not one of now.
 
-    Raises: as ``Engine.predict``, and InputError for an implausible fingerprint.
+    Raises: as ``Engine.predict``.
     """
     engine, domain, now = _engine_at(store, fingerprint, Needs(apps=_in_service(question.app)))
     return replace(engine.predict(replace(question, domain=domain), now), fingerprint_age_s=None)
@@ -31,7 +31,7 @@ def colocate_measured(
     """``predict_measured`` with named neighbours added to what the fingerprint holds: they must not
     run there already.
 
-    Raises: as ``Engine.predict_colocation``, and InputError for an implausible fingerprint.
+    Raises: as ``Engine.predict_colocation``.
     """
     apps = _in_service(question.app, *question.neighbours)
     engine, domain, _ = _engine_at(store, fingerprint, Needs(apps=apps, company=True))

@@ -285,7 +285,7 @@ def test_the_client_refuses_a_server_of_another_authority(tls: Path, tmp_path: P
     init_tls(tmp_path)
     with Stand(security(tls)) as stand:
         with secure(stand, tmp_path) as channel, pytest.raises(grpc.RpcError) as refused:
-            call(channel, PREDICT, timeout=3)
+            call(channel, PREDICT, timeout=30)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         with pytest.raises(ssl.SSLCertVerificationError):
             https(stand, tmp_path).request("GET", "/healthz")
