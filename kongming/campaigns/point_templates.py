@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -9,6 +11,8 @@ from typing import Any
 
 from kongming.explore.dimensions import Value
 from kongming.explore.runs_table import text_of
+from kongming.explore.space import Space
+from kongming.profiling.plans.identity import first_word, identity
 from kongming.records.application import Application, Command
 from kongming.records.errors import InputError
 
@@ -17,6 +21,9 @@ _PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 OWN = ("dir", "rank")
 """What runs fill in themselves."""
+
+_MOST_PROGRAMS = 64
+"""Executables of which the content is compared, at the most."""
 
 COMMANDS = ("command", "setup", "prepare", "cleanup", "load", "ready")
 
@@ -58,6 +65,21 @@ def check_placeholders(
                 field=f"space: {name}",
                 allowed=f"{{{name}}} in the command, setup, prepare or env of apps.{app.name}",
             )
+
+
+def identity_at(app: Application, space: Space) -> str:
+    """Compute the identity of an application with placeholders: where a parameter chooses the
+    executable, the content of each that it may choose is part of it."""
+    chosen = set(_PLACEHOLDER.findall(first_word(app.command)))
+    choosing = [dimension for dimension in space.dimensions if dimension.name in chosen]
+    counts = [dimension.count for dimension in choosing]
+    if not choosing or any(count is None or count > _MOST_PROGRAMS for count in counts):
+        return identity(app)
+    values = [[each.decode(code) for code in each.grid().tolist()] for each in choosing]
+    names = [dimension.name for dimension in choosing]
+    programs = itertools.islice(itertools.product(*values), _MOST_PROGRAMS)
+    each = [identity(filled(app, dict(zip(names, program, strict=True)))) for program in programs]
+    return hashlib.sha256(" ".join([identity(app), *each]).encode()).hexdigest()[:16]
 
 
 def filled(app: Application, point: Mapping[str, Value | None]) -> Application:

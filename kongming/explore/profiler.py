@@ -321,9 +321,20 @@ class DecisionTreeProfiler:
             points = Pool(self.space, self.random_state, self._drawn)
             if self._price is not None:
                 # Before the first run: a campaign that meets such a point later could not go on.
-                self._price(points.codes)
+                self._refuse_too_little(self._price(points.codes))
             self._points = points
         return self._points
+
+    def _refuse_too_little(self, prices: Floats) -> None:
+        """Raise ExploreError for a budget that does not pay for the runs that any model needs."""
+        cheapest = float(np.sort(prices)[:FEWEST_RUNS].sum())
+        if self.budget_in == "cost" and self.budget < cheapest and not self._outcomes.runs:
+            raise ExploreError(
+                f"does not pay for {FEWEST_RUNS} runs, which any model needs.",
+                field="budget",
+                value=f"{self.budget:g}",
+                allowed=f"{cheapest:g} or more, what the cheapest of these points cost",
+            )
 
     def _cost_of_run(self, run: Run) -> float | None:
         """Return what was told, else the expression, else the value; None where there is none of

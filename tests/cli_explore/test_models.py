@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kongming.cli.explore import options
+from kongming.cli.explore.predict import parse_point
 from kongming.cli.explore.report import MODEL_WORDS
 from kongming.explore import Space
 from kongming.explore.figures import error_curve
@@ -18,6 +19,7 @@ from kongming.explore.fitting import fit_runs
 from kongming.explore.learners import LEARNERS
 from kongming.explore.model_file import KIND
 from kongming.explore.runs_table import PointRun
+from kongming.records.errors import InputError
 from tests.conftest import Kongming
 
 SPACE = """
@@ -357,3 +359,22 @@ def test_newer_and_damaged_models_are_refused(
 def test_wrong_spaces(kongming: Kongming, tmp_path: Path, space: str, message: str) -> None:
     (tmp_path / "space.toml").write_text(space)
     assert message in answer(kongming, "next", "space.toml", status=2)["error"]["message"]
+
+
+def test_a_point_may_have_commas_in_its_texts() -> None:
+    flags = {"choices": ["-O2", "-O2,-g"]}
+    space = Space.from_dict({"flags": flags, "n": [1, 2], "mode": ["a", "b"]})
+    point = parse_point(space, "flags=-O2,-g,n=2,mode=a")
+    assert dict(point) == {"flags": "-O2,-g", "n": 2, "mode": "a"}
+    with pytest.raises(InputError, match="is not NAME=VALUE"):
+        parse_point(space, "n=2,-g")
+
+
+def test_runs_that_were_all_ended_are_no_model(kongming: Kongming, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text("n = [1, 2, 3]\n")
+    rows = "".join(f"{n},,timeout,time limit,5.0\n" for n in (1, 2, 3))
+    (tmp_path / "runs.csv").write_text(f"n,seconds,status,error,at_least\n{rows}")
+    refused = answer(kongming, "fit", "space.toml", "runs.csv", "--out", "m.json", status=3)[
+        "error"
+    ]
+    assert "all 3 were ended at their time limit" in refused["message"]

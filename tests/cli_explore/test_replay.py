@@ -291,3 +291,18 @@ def test_a_profile_of_which_one_run_succeeded_is_named(kongming: Kongming, tmp_p
     error = replay(kongming, table, "--target", "y", *options, "--seed", "1", status=3)["error"]
     assert "All 4 runs failed (policy uni, seed 1)" in error["message"]
     assert "--budget" in error["hint"]
+
+
+def test_dta_counts_costs_where_they_are_given(kongming: Kongming, tmp_path: Path) -> None:
+    rows = [(n, level, 10.0 / n + level**2) for n in range(1, 7) for level in range(1, 7)]
+    table = write(
+        tmp_path / "t.csv",
+        ("n", "level", "seconds", "euros"),
+        [(*row, 10.0 ** (row[1] / 2.0)) for row in rows],
+    )
+    common = (table, "--target", "seconds", "--budget", "18", "--policy", "dta", "--policy", "uni")
+    common += ("--model", "lines", "--repeats", "3")
+    counted = replay(kongming, *common, "--cost", "euros")["policies"]
+    blind = replay(kongming, *common, "--ignore", "euros")["policies"]
+    assert counted["uni"]["all"] == blind["uni"]["all"]
+    assert counted["dta"]["all"] != blind["dta"]["all"]

@@ -307,3 +307,30 @@ def test_machines_and_scale_use_the_runners_of_scale_run(
     assert "--share: The machines of the table had 0.125 CPUs" in refused["error"]["message"]
     refused = run(kongming, *args, "--budget", "10", "--jobs", "2", status=2)
     assert "one after the other" in refused["error"]["message"]
+
+
+def test_a_budget_that_pays_for_no_model(kongming: Kongming, job: tuple[str, ...]) -> None:
+    prices = ("--cost", "n + 0.5")
+    refused = run(kongming, *job, *OUT, "--budget", "cost 2.9", *prices, status=2)["error"]
+    # Of the cheapest two points, which differ in the codec.
+    assert refused["message"].startswith("budget: does not pay for 2 runs")
+    assert "3 or more" in refused["message"]
+    few = run(kongming, *job, *OUT, "--budget", "0.001s")
+    assert few["measured"] == 1
+    assert "1 run with a value: a model needs 2" in few["warnings"][-1]
+
+
+def test_another_program_behind_a_placeholder_is_refused(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    for codec in ("gz", "xz"):
+        program = tmp_path / f"pack-{codec}"
+        program.write_text("#!/bin/sh\nexit 0\n")
+        program.chmod(0o755)
+    command = 'command = ["{dir}/../pack-{codec}", "{n}"]'.replace("{dir}/..", str(tmp_path))
+    (tmp_path / "apps.toml").write_text(f"[apps.job]\n{command}\n")
+    run(kongming, *job, *OUT, "--budget", "2")
+    assert run(kongming, *job, *OUT, "--budget", "3")["resumed"] == 2
+    (tmp_path / "pack-xz").write_text("#!/bin/sh\nsleep 0.001\n")
+    refused = run(kongming, *job, *OUT, "--budget", "4", status=2)["error"]
+    assert "column 'identity'" in refused["message"]

@@ -19,6 +19,10 @@ POLICIES = ("auto", "uni", "dta", "actl", "panic")
 WEIGHING = ("auto", "dta")
 """The policies that choose by what points cost as well."""
 
+COUNTING_COSTS = {"weights": (1.0, 1.0, 1.0)}
+"""Error, size and cost in the score of a leaf of ``dta``; the profiler's own weights leave costs
+out, and the other policies look at none."""
+
 MODELS = (
     "auto",
     "paper",
@@ -160,6 +164,4 @@ def weights_of(policy: str, cost: str | None, *, counted: bool = False) -> dict[
             allowed=f"with --policy {' or '.join(WEIGHING)}, or with a budget of costs",
             hint="Leave it out, or choose one of them.",
         )
-    # Of error, size and cost in the score of a leaf; the profiler's own leave costs out. The other
-    # policies have no such weights.
-    return {"weights": (1.0, 1.0, 1.0)} if policy == "dta" else {}
+    return COUNTING_COSTS if policy == "dta" else {}

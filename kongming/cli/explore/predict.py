@@ -16,7 +16,7 @@ from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.explore import Space
-    from kongming.explore.dimensions import Value
+    from kongming.explore.dimensions import Dimension, Value
 
 
 @click.command(
@@ -110,7 +110,7 @@ def parse_point(space: Space, text: str) -> Mapping[str, Value]:
 
     dimensions = {dimension.name: dimension for dimension in space.dimensions}
     point: dict[str, Value] = {}
-    for part in text.split(","):
+    for part in _parts(text, dimensions):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise InputError(
@@ -126,3 +126,16 @@ def parse_point(space: Space, text: str) -> Mapping[str, Value]:
     except InputError as error:
         raise error.at(f"--at {error.field or text}") from error
     return point
+
+
+def _parts(text: str, dimensions: Mapping[str, Dimension]) -> list[str]:
+    """Divide at commas; what follows one without an = belongs to the text before it, as in
+    ``flags=-O2,-g``."""
+    parts: list[str] = []
+    for part in text.split(","):
+        last = dimensions.get(parts[-1].partition("=")[0].strip()) if parts else None
+        if "=" not in part and last is not None and last.is_text:
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return parts

@@ -138,6 +138,7 @@ def command(
         batch=explore_options.batch_of(budget, batch),
         model=model,
         cost=expression,
+        options=() if cost is None else tuple(explore_options.COUNTING_COSTS.items()),
     )
     chosen = tuple(dict.fromkeys(policies)) or ("auto", "uni")
     total = float(len(chosen) * repeats)

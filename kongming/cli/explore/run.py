@@ -136,11 +136,11 @@ def command(
     from kongming.campaigns.exploration import Exploration
     from kongming.campaigns.other_machines import mixed_machines, refuse_other_machines
     from kongming.campaigns.point_runners import MACHINES, check_machines
-    from kongming.campaigns.point_templates import check_placeholders
+    from kongming.campaigns.point_templates import check_placeholders, identity_at
     from kongming.explore import DecisionTreeProfiler, Space
+    from kongming.explore.profiler import FEWEST_RUNS
     from kongming.explore.runs_table import RunsTable
     from kongming.probes.measuring import disturbed_since, measuring
-    from kongming.profiling.plans.identity import identity
     from kongming.records.errors import InputError
 
     app = runners.application(file, name)
@@ -187,7 +187,7 @@ def command(
     if unit == "cost":
         unit = "seconds" if cost is None else "of cost"
     target = "seconds" if app.metric is None else "metric"
-    table = RunsTable(out, space, target, identity=identity(app))
+    table = RunsTable(out, space, target, identity=identity_at(app, space))
     try:
         campaign = Exploration(profiler, table)
         if machines and not profiler.is_spent:
@@ -216,6 +216,12 @@ def command(
         warnings.append(mixed)
     failed = sum(run.status == "failed" for run in table.runs)
     ended = sum(run.status == "timeout" for run in table.runs)
+    known = sum(run.value is not None or run.limit is not None for run in table.runs)
+    if known < FEWEST_RUNS:
+        warnings.append(
+            f"{count(known, 'run')} with a value: a model needs {FEWEST_RUNS}. The same command "
+            "with a larger --budget goes on."
+        )
     if profiler.points_left == 0 and profiler.spent < most:
         warnings.append(
             f"The space has no further point: all {space.size} were run, and the budget is not "
@@ -252,6 +258,8 @@ def command(
         markup=False,
     )
     output.print_warnings(warnings)
+    if known < FEWEST_RUNS:
+        return
     console.print(
         f"Next: kongming explore fit {space_file} {out} --target {target} --out {name}.json",
         markup=False,
