@@ -287,16 +287,16 @@ def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
         between = os.fork()
         if not between:
             between = os.getpid()
-            pid = os.fork()
-            if pid:
-                os.write(write, str(pid).encode())
+            if os.fork():
                 os._exit(0)
-            for end in (read, write):
-                os.close(end)
             channel.close()
             order = json.loads(text)
             if order["new_session"]:
                 os.setsid()
+            # Only now: whoever knows the pid may want to end its group.
+            os.write(write, str(os.getpid()).encode())
+            for end in (read, write):
+                os.close(end)
             _end_with(order["parent"], between)
             return order, ends
         os.close(write)
