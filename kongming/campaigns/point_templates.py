@@ -78,8 +78,8 @@ def identity_at(app: Application, space: Space) -> str:
     values = [[each.decode(code) for code in each.grid().tolist()] for each in choosing]
     names = [dimension.name for dimension in choosing]
     programs = itertools.islice(itertools.product(*values), _MOST_PROGRAMS)
-    each = [identity(filled(app, dict(zip(names, program, strict=True)))) for program in programs]
-    return hashlib.sha256(" ".join([identity(app), *each]).encode()).hexdigest()[:16]
+    all_of = [identity(filled(app, dict(zip(names, program, strict=True)))) for program in programs]
+    return hashlib.sha256(" ".join([identity(app), *all_of]).encode()).hexdigest()[:16]
 
 
 def filled(app: Application, point: Mapping[str, Value | None]) -> Application:
