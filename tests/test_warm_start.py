@@ -51,11 +51,16 @@ def test_a_forked_server_ends_with_tests_that_are_killed(tmp_path: Path) -> None
 
 def test_a_group_exists_as_soon_as_its_leader_is_known() -> None:
     """Else who ends the group at once ends nothing, and waits for it without end."""
-    for _ in range(10):
-        process = warm_start.start("kongming.cli.main", "--version", new_session=True)
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        finally:
-            process.kill()
-            process.wait(60.0)
-        assert process.returncode == -signal.SIGKILL
+    nothing, silent = os.pipe()
+    with os.fdopen(nothing) as stdin, os.fdopen(silent, "w"):
+        for _ in range(10):
+            # It reads its input until that ends.
+            process = warm_start.start(
+                "kongming_server.training.process", stdin=stdin, new_session=True
+            )
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            finally:
+                process.kill()
+                process.wait(60.0)
+            assert process.returncode == -signal.SIGKILL

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from kongming.explore.dimensions import Value
@@ -21,6 +22,8 @@ _PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 OWN = ("dir", "rank")
 """What runs fill in themselves."""
+
+_MAKING = ("setup", "prepare")
 
 _MOST_PROGRAMS = 64
 """Executables of which the content is compared, at the most."""
@@ -70,7 +73,10 @@ def check_placeholders(
 def identity_at(app: Application, space: Space) -> str:
     """Compute the identity of an application with placeholders: where a parameter chooses the
     executable, the content of each that it may choose is part of it."""
-    chosen = set(_PLACEHOLDER.findall(first_word(app.command)))
+    program = first_word(app.command)
+    is_made = any(PurePath(program).name in text for where, text in _texts(app) if where in _MAKING)
+    # What set-up makes is not there before the first run; its commands are in the identity.
+    chosen = set() if is_made else set(_PLACEHOLDER.findall(program))
     choosing = [dimension for dimension in space.dimensions if dimension.name in chosen]
     counts = [dimension.count for dimension in choosing]
     if not choosing or any(count is None or count > _MOST_PROGRAMS for count in counts):
@@ -78,7 +84,7 @@ def identity_at(app: Application, space: Space) -> str:
     values = [[each.decode(code) for code in each.grid().tolist()] for each in choosing]
     names = [dimension.name for dimension in choosing]
     programs = itertools.islice(itertools.product(*values), _MOST_PROGRAMS)
-    all_of = [identity(filled(app, dict(zip(names, program, strict=True)))) for program in programs]
+    all_of = [identity(filled(app, dict(zip(names, each, strict=True)))) for each in programs]
     return hashlib.sha256(" ".join([identity(app), *all_of]).encode()).hexdigest()[:16]
 
 

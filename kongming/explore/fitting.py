@@ -47,14 +47,6 @@ def fit_runs(
     values = np.array([run.value for run in runs if run.value is not None])
     failed = len(runs) - len(values)
     bounds = sum(run.limit is not None for run in runs)
-    if not len(values):
-        raise CannotAnswerError(
-            f"No run came to its end: {bounds} of {len(runs)} were ended at their time limit, "
-            "the others failed."
-            if bounds < len(runs)
-            else f"No run came to its end: all {len(runs)} were ended at their time limit.",
-            hint="Raise the time limit, or run points that take less.",
-        )
     if len(values) + bounds < FEWEST_RUNS:
         raise InputError(
             "has too few values for any model.",
@@ -119,9 +111,19 @@ def tell(profiler: DecisionTreeProfiler, run: PointRun) -> None:
 
 
 def refuse_all_failed(runs: Sequence[PointRun]) -> None:
-    """Raise CannotAnswerError with the reasons if there are runs, and all of them failed."""
-    if not runs or any(run.value is not None or run.limit is not None for run in runs):
+    """Raise CannotAnswerError with the reasons if there are runs, and none came to its end."""
+    if not runs or any(run.value is not None for run in runs):
         return
-    reasons = Counter(run.error or "no reason given" for run in runs).most_common(REASONS)
-    named = "; ".join(f"{count} times: {' '.join(reason.split())}" for reason, count in reasons)
-    raise CannotAnswerError(f"All {len(runs)} runs failed: {named}")
+    ended = sum(run.limit is not None for run in runs)
+    reasons = Counter(run.error or "no reason given" for run in runs if run.limit is None)
+    named = "; ".join(
+        f"{count} times: {' '.join(reason.split())}"
+        for reason, count in reasons.most_common(REASONS)
+    )
+    if not ended:
+        raise CannotAnswerError(f"All {len(runs)} runs failed: {named}")
+    raise CannotAnswerError(
+        f"No run came to its end: {ended} of {len(runs)} were ended at their time limit"
+        + (f", the others failed: {named}" if named else "."),
+        hint="Raise the time limit, or run points that take less.",
+    )

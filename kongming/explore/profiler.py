@@ -328,12 +328,13 @@ class DecisionTreeProfiler:
     def _refuse_too_little(self, prices: Floats) -> None:
         """Raise ExploreError for a budget that does not pay for the runs that any model needs."""
         cheapest = float(np.sort(prices)[:FEWEST_RUNS].sum())
-        if self.budget_in == "cost" and self.budget < cheapest and not self._outcomes.runs:
+        little = self.budget < cheapest * (1.0 - 1e-9)
+        if self.budget_in == "cost" and little and not self._outcomes.runs:
             raise ExploreError(
                 f"does not pay for {FEWEST_RUNS} runs, which any model needs.",
                 field="budget",
-                value=f"{self.budget:g}",
-                allowed=f"{cheapest:g} or more, what the cheapest of these points cost",
+                value=f"{self.budget:.10g}",
+                allowed=f"{cheapest:.10g} or more, what the cheapest of these points cost",
             )
 
     def _cost_of_run(self, run: Run) -> float | None:

@@ -377,4 +377,4 @@ def test_runs_that_were_all_ended_are_no_model(kongming: Kongming, tmp_path: Pat
     refused = answer(kongming, "fit", "space.toml", "runs.csv", "--out", "m.json", status=3)[
         "error"
     ]
-    assert "all 3 were ended at their time limit" in refused["message"]
+    assert "3 of 3 were ended at their time limit" in refused["message"]

@@ -334,3 +334,24 @@ def test_another_program_behind_a_placeholder_is_refused(
     (tmp_path / "pack-xz").write_text("#!/bin/sh\nsleep 0.001\n")
     refused = run(kongming, *job, *OUT, "--budget", "4", status=2)["error"]
     assert "column 'identity'" in refused["message"]
+
+
+def test_a_program_that_preparing_makes_is_resumed(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    program = f"{tmp_path}/made-{{codec}}"
+    (tmp_path / "apps.toml").write_text(
+        f'[apps.job]\ncommand = ["{program}", "{{n}}"]\nprepare = "cp /bin/echo {program}"\n'
+    )
+    run(kongming, *job, *OUT, "--budget", "2")
+    assert run(kongming, *job, *OUT, "--budget", "4")["resumed"] == 2
+
+
+def test_a_campaign_whose_runs_were_all_ended(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    app = '[apps.job]\ncommand = "sleep {n}; echo {codec}"\ntimeout_s = 0.2\n'
+    (tmp_path / "apps.toml").write_text(app)
+    ended = run(kongming, *job, *OUT, "--budget", "2", status=3)["error"]
+    assert "2 of 2 were ended at their time limit" in ended["message"]
+    assert [row["status"] for row in rows(tmp_path / "runs.csv")] == ["timeout"] * 2

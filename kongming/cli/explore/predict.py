@@ -134,7 +134,7 @@ def _parts(text: str, dimensions: Mapping[str, Dimension]) -> list[str]:
     parts: list[str] = []
     for part in text.split(","):
         last = dimensions.get(parts[-1].partition("=")[0].strip()) if parts else None
-        if "=" not in part and last is not None and last.is_text:
+        if part.strip() and "=" not in part and last is not None and last.is_text:
             parts[-1] += f",{part}"
         else:
             parts.append(part)
