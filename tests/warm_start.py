@@ -1,8 +1,8 @@
 """Programs of ours as processes of their own that need not import everything first.
 
-``python -m kongming_server.server_command`` takes more than a second of a CPU to import what it
-needs, and the tests start hundreds of programs. One process imports every module once, and is
-forked for each start: what runs is a real process (its own pid, signals, exit status, folder,
+``python -m kongming_server.commands.server_command`` takes more than a second of a CPU to import
+what it needs, and the tests start hundreds of programs. One process imports every module once, and
+is forked for each start: what runs is a real process (its own pid, signals, exit status, folder,
 environment, file descriptors), a child of the tests, and ends when they are killed. A start is cold
 all the same where KONGMING_TEST_COLD is set, where the environment holds what Python reads at its
 own start, and outside of pytest: a benchmark measures what users start, which has imported what it

@@ -16,7 +16,7 @@ from typing import Any, Self
 import grpc
 from google.protobuf.wrappers_pb2 import BytesValue
 from kongming_server.calls.interceptors import server_options
-from kongming_server.limits import Limits
+from kongming_server.configuration.limits import Limits
 
 from tests.server.process import ROOT, python_path
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kongming_server import garbage_collection as garbage
+from kongming_server.running import garbage_collection as garbage
 
 from kongming.engine.engine import Engine
 from kongming.learning.model_file import ModelFile, read, seal

@@ -20,9 +20,9 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from kongming_server import server_command as main
 from kongming_server.calls import interceptors
 from kongming_server.calls.decoding import Decoder
+from kongming_server.commands import server_command as main
 from kongming_server.ingest.write import Ingest
 from kongming_server.services import fleet
 from kongming_server.state import SharedState

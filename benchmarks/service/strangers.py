@@ -37,8 +37,8 @@ from typing import Any
 
 import grpc
 from click.testing import CliRunner
+from kongming_server.commands.security_commands import token
 from kongming_server.security.certificates import init_tls
-from kongming_server.security_commands import token
 
 from benchmarks.service.predict import NODE, block, prepare, quantiles, question
 from kongming.rpc.channel import Connection

@@ -250,7 +250,13 @@ def server(options: argparse.Namespace) -> Iterator[str]:
         config.write_text(f"[training]\nworkers = {options.workers}\n", encoding="utf-8")
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "kongming_server.server_command", "--config", str(config)),
+                *(
+                    sys.executable,
+                    "-m",
+                    "kongming_server.commands.server_command",
+                    "--config",
+                    str(config),
+                ),
                 *("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"),
                 *("--store", f"sqlite:///{folder}/server.db"),
             ],

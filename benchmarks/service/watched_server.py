@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kongming_server import server_command as main
+from kongming_server.commands import server_command as main
 
 FILE = "HOLDS_FILE"
 

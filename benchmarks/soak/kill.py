@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from benchmarks.soak.crowd import Crowd
 
 REAL = (
-    f"{sys.executable} -m kongming_server.server_command --listen 127.0.0.1:{{port}} "
+    f"{sys.executable} -m kongming_server.commands.server_command --listen 127.0.0.1:{{port}} "
     "--http 127.0.0.1:0 --store {store} --config {folder}/server.toml"
 )
 SETTINGS = """

@@ -34,20 +34,23 @@ from kongming.rpc.v1 import (
 from kongming.settings import split_address
 from kongming.store import Change, Store, default_url
 from kongming.store.integrity import check_file, refuse_empty_file, serve_alone
-from kongming_server import garbage_collection as garbage
 from kongming_server.calls.interceptors import interceptors, server_options
-from kongming_server.clock import SteadyClock
+from kongming_server.configuration.settings import Config
+from kongming_server.configuration.settings import Server as ServerSettings
 from kongming_server.http.app import make_http
 from kongming_server.http.serving import serve
 from kongming_server.ingest.write import Ingest
-from kongming_server.metrics import Metrics
-from kongming_server.node_loads import NodeLoads
+from kongming_server.monitoring.metrics import Metrics
+from kongming_server.monitoring.node_loads import NodeLoads
+from kongming_server.monitoring.otel import Pusher
 from kongming_server.nodes.ownership import Ownership, TokensNow
-from kongming_server.otel import Pusher
-from kongming_server.outage import Outage
 from kongming_server.ports import cannot_listen, check_ports
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
+from kongming_server.running import garbage_collection as garbage
+from kongming_server.running.clock import SteadyClock
+from kongming_server.running.outage import Outage
+from kongming_server.running.supervision import TICK_S, Supervisor
 from kongming_server.security import Guard, TokenBook, check_bind
 from kongming_server.security.credentials import add_port, http_ssl
 from kongming_server.security.flood_watch import FloodWatch
@@ -58,10 +61,7 @@ from kongming_server.services.fleet import FleetService
 from kongming_server.services.health import HealthService
 from kongming_server.services.node_access import NodeAccess
 from kongming_server.services.profiles import ProfilesService
-from kongming_server.settings import Config
-from kongming_server.settings import Server as ServerSettings
 from kongming_server.state import SharedState
-from kongming_server.supervision import TICK_S, Supervisor
 from kongming_server.training.queue import Training
 from kongming_server.upkeep import Every, Upkeep
 

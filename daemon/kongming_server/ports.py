@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from kongming.records.errors import KongmingError
 from kongming.rpc.listener import listening
 from kongming.settings import split_address
+from kongming_server.configuration.settings import Config
 from kongming_server.security.credentials import http_ssl
-from kongming_server.settings import Config
 
 __all__ = ["cannot_listen", "check_ports"]
 

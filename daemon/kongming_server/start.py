@@ -6,4 +6,4 @@ from kongming.processes import entry
 
 
 def main() -> None:
-    entry.start("kongming-server", "kongming_server.server_command", "server")
+    entry.start("kongming-server", "kongming_server.commands.server_command", "server")

@@ -16,16 +16,16 @@ from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.resident import Resident
 from kongming.records.run import Run, Signature
 from kongming.store import Accepted, Store
-from kongming_server.clock import SteadyClock
+from kongming_server.configuration.settings import Config
 from kongming_server.ingest.decode import taken_at
 from kongming_server.ingest.write import Report
-from kongming_server.metrics import Metrics
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.nodes.profile_requests import ProfileRequests
 from kongming_server.nodes.quotas import Quotas
 from kongming_server.nodes.registry import Agent, Agents, Watchers
-from kongming_server.outage import Outage
-from kongming_server.settings import Config
-from kongming_server.supervision import Supervisor
+from kongming_server.running.clock import SteadyClock
+from kongming_server.running.outage import Outage
+from kongming_server.running.supervision import Supervisor
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from kongming.records.errors import KongmingError, StoreError
 from kongming.records.resident import Resident
 from kongming.store import Retention
 from kongming_server.ingest.write import Ingest
-from kongming_server.metrics import Metrics
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.nodes.registry import AGENT_STATES
 from kongming_server.state import SharedState
 

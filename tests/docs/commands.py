@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from kongming_agent.agent_command import cli as agent
 from kongming_extender.extender_command import cli as extender
-from kongming_server.server_command import cli as server
+from kongming_server.commands.server_command import cli as server
 from kongming_slurm.commands import cli as slurm
 
 from kongming.cli.main import cli

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 from kongming_agent import agent_config as agent_config
 from kongming_agent.reporting import metrics as agent_metrics
-from kongming_server import metrics as server_metrics
-from kongming_server import settings as server_settings
+from kongming_server.configuration import settings as server_settings
+from kongming_server.monitoring import metrics as server_metrics
 from kongming_server.security.roles import PERMISSIONS, PUBLIC, Role
 
 from kongming import settings as declared

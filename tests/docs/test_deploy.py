@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from kongming_agent import agent_config as agent_config
-from kongming_server import server_config as server_config
+from kongming_server.commands import server_config as server_config
 from kongming_server.security.certificates import holder, init_tls
 from kongming_server.security.roles import Role
 
@@ -209,7 +209,7 @@ def test_each_node_gets_a_certificate_that_opens_its_agents_part(
     # A cluster of two nodes; "ssh NODE COMMAND" runs it as if / were the node's folder.
     programs = {
         "kubectl": 'echo "node-1 node-2.example"',
-        "kongming-server": f'exec {sys.executable} -m kongming_server.server_command "$@"',
+        "kongming-server": f'exec {sys.executable} -m kongming_server.commands.server_command "$@"',
         "chown": "",
         "ssh": f'node=$1; root={node_root}/$node; mkdir -p "$root"\n'
         'exec sh -c "$(echo "$2" | sed "s,/etc/kongming,$root,g")"',

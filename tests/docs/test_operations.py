@@ -9,8 +9,8 @@ from kongming_agent import agent_config as agent_config
 from kongming_agent.reporting import metrics as agent_metrics
 from kongming_extender.metrics import DECLARED as EXTENDER_METRICS
 from kongming_extender.metrics import PREFIX
-from kongming_server import metrics as server_metrics
-from kongming_server import settings as server_settings
+from kongming_server.configuration import settings as server_settings
+from kongming_server.monitoring import metrics as server_metrics
 
 from kongming import settings as declared
 from tests.docs import commands, tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kongming_agent import agent_config as agent_config
-from kongming_server import settings as server_settings
+from kongming_server.configuration import settings as server_settings
 from kongming_server.security.roles import Role
 
 from kongming import settings as declared

@@ -22,7 +22,7 @@ USER = 64017
 COMMANDS = {
     "kongming_agent": "agent_command",
     "kongming_extender": "extender_command",
-    "kongming_server": "server_command",
+    "kongming_server": "commands.server_command",
     "kongming_slurm": "bridge_commands",
 }
 """Modules of the programs, by package."""

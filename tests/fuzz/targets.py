@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kongming_extender.pods import demand_of, pod_of
 from kongming_extender.protocol import read_args
 from kongming_server.calls.decoding import count_parts
-from kongming_server.settings import Config
+from kongming_server.configuration.settings import Config
 from kongming_slurm import hostlist, ranking_file, tags
 
 from kongming import expressions, settings

@@ -7,9 +7,9 @@ import logging
 import sys
 
 import pytest
-from kongming_server.metrics import Metrics
-from kongming_server.otel import Pusher
-from kongming_server.settings import Otel
+from kongming_server.configuration.settings import Otel
+from kongming_server.monitoring.metrics import Metrics
+from kongming_server.monitoring.otel import Pusher
 
 from kongming.records.errors import InputError
 from tests.monitoring.receiver import receiving
@@ -23,7 +23,7 @@ def test_a_receiver_that_is_away_is_told_of_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.3")
-    caplog.set_level(logging.INFO, "kongming_server.otel")
+    caplog.set_level(logging.INFO, "kongming_server.monitoring.otel")
 
     async def push(endpoint: str, times: int) -> None:
         pusher = Pusher(Otel(endpoint), Metrics(), _nothing)

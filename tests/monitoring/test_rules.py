@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kongming_agent.agent_config import Metrics as AgentMetrics
 from kongming_extender.extender_config import Extender
-from kongming_server.settings import Server
+from kongming_server.configuration.settings import Server
 
 from tests import system
 from tests.docs.tables import alerts

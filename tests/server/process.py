@@ -49,7 +49,7 @@ class ServerProcess:
     ``log``. Its store is ``store_url``, else a SQLite store in ``folder``, where there may be one.
     """
 
-    module = "kongming_server.server_command"
+    module = "kongming_server.commands.server_command"
 
     def __init__(
         self,

@@ -12,14 +12,14 @@ import grpc
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from kongming_server.calls.interceptors import interceptors, server_options
+from kongming_server.configuration.limits import Limits
+from kongming_server.configuration.settings import Security
 from kongming_server.http import make_http
 from kongming_server.http.serving import serve
-from kongming_server.limits import Limits
-from kongming_server.metrics import Metrics
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.credentials import add_port, http_ssl
 from kongming_server.security.sockets import watch_port
-from kongming_server.settings import Security
 
 from kongming.rpc.connections import Connections
 from kongming.rpc.v1 import assignments_pb2, fleet_pb2, predictor_pb2, profiles_pb2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.clock import FOLLOWED_S, SLEW, SteadyClock
+from kongming_server.running.clock import FOLLOWED_S, SLEW, SteadyClock
 
 START_S = 1.8e9
 

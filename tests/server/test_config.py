@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kongming_server import server_config as config
+from kongming_server.commands import server_config as config
 
 from kongming import settings as declared
 from kongming.records.errors import InputError, UnknownNameError

@@ -50,7 +50,7 @@ ROWS = {
 def start(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Start a server that is expected to refuse."""
     where = ("--listen", "127.0.0.1:0", "--http", "")
-    return warm_start.run("kongming_server.server_command", *where, *arguments, timeout=60)
+    return warm_start.run("kongming_server.commands.server_command", *where, *arguments, timeout=60)
 
 
 @pytest.mark.parametrize("document", ["[]", "{}", "null", "7", "no JSON", '{"schema": 1}'])
@@ -179,9 +179,9 @@ def test_the_stores_url_may_stand_in_a_file(
     file = tmp_path / "store.url"
     file.write_text(f"sqlite:///{store_path}\n")
     add = ("token", "add", "--role", "monitor", "--store-file", str(file), "--json")
-    assert json.loads(warm_start.run("kongming_server.server_command", *add, timeout=60).stdout)[
-        "token"
-    ]
+    assert json.loads(
+        warm_start.run("kongming_server.commands.server_command", *add, timeout=60).stdout
+    )["token"]
     monkeypatch.delenv("KONGMING_STORE", raising=False)
     monkeypatch.setenv("KONGMING_STORE_FILE", str(file))
     with Store.open() as store:

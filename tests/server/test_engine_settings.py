@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kongming_server import server_config as config
+from kongming_server.commands import server_config as config
 
 from kongming.engine.settings import Settings
 

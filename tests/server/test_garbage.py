@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 
 import pytest
-from kongming_server import garbage_collection as garbage
+from kongming_server.running import garbage_collection as garbage
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
-from kongming_server import server_config as config
 from kongming_server.app import all_ended
-from kongming_server.security_commands import token
+from kongming_server.commands import server_config as config
+from kongming_server.commands.security_commands import token
 
 from kongming import settings as declared
 from kongming.rpc.v1 import fleet_pb2, profiles_pb2, profiles_pb2_grpc
@@ -34,7 +34,7 @@ from tests.server.process import ServerProcess, eventually, python_path
 
 def kongming_server(*args: str | Path) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"PYTHONPATH": python_path()}
-    return warm_start.run("kongming_server.server_command", *args, env=env, timeout=60)
+    return warm_start.run("kongming_server.commands.server_command", *args, env=env, timeout=60)
 
 
 def test_it_serves_where_it_says_and_ends_in_good_order(

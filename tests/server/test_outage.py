@@ -7,8 +7,8 @@ import logging
 import grpc
 import psycopg
 import pytest
-from kongming_server.outage import Outage
-from kongming_server.server_command import log_limits
+from kongming_server.commands.server_command import log_limits
+from kongming_server.running.outage import Outage
 
 from kongming.records.errors import InputError, StoreError
 from tests import builders

@@ -14,13 +14,13 @@ from typing import Any
 import grpc
 import pytest
 from cryptography.hazmat.primitives import serialization
-from kongming_server.limits import Limits
-from kongming_server.metrics import Metrics
+from kongming_server.configuration.limits import Limits
+from kongming_server.configuration.settings import Security
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.nodes.ownership import Ownership
 from kongming_server.nodes.registry import Agent
 from kongming_server.security import Call, Caller, Guard, Role, certificates, current_call
 from kongming_server.security.certificates import init_tls
-from kongming_server.settings import Security
 
 from kongming.records.errors import AccessError
 from kongming.rpc.v1 import assignments_pb2, fleet_pb2

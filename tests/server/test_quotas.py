@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kongming_server.limits import Quotas as Settings
+from kongming_server.configuration.limits import Quotas as Settings
 from kongming_server.nodes.quotas import Quotas
 
 from kongming.records.errors import InputError, OverloadedError

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from kongming_server import server_config as config
 from kongming_server.app import App
-from kongming_server.clock import SteadyClock
+from kongming_server.commands import server_config as config
+from kongming_server.running.clock import SteadyClock
 
 from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import assignments_pb2, fleet_pb2

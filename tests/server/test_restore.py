@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kongming_server import server_config as config
-from kongming_server.clock import SteadyClock
-from kongming_server.metrics import Metrics
+from kongming_server.commands import server_config as config
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.restore import Restore
+from kongming_server.running.clock import SteadyClock
 from kongming_server.state import SharedState
 
 from kongming.engine.engine import Engine

@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from kongming_server.supervision import Supervisor
+from kongming_server.running.supervision import Supervisor
 
 from tests.server.fleet import FakeAgent
 from tests.server.process import ServerProcess, eventually

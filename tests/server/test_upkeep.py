@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kongming_server.metrics import Metrics
-from kongming_server.settings import Config
-from kongming_server.settings import Retention as Settings
+from kongming_server.configuration.settings import Config
+from kongming_server.configuration.settings import Retention as Settings
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.upkeep import Upkeep
 
 from kongming.store import Retained, Retention

@@ -21,7 +21,7 @@ SERVER = {"fleet.heartbeat_period_s": 0.2, "security.tokens_period_s": 0.1}
 
 def administer(*arguments: object) -> subprocess.CompletedProcess[str]:
     """``kongming-server COMMAND``."""
-    done = warm_start.run("kongming_server.server_command", *arguments, timeout=60)
+    done = warm_start.run("kongming_server.commands.server_command", *arguments, timeout=60)
     done.check_returncode()
     return done
 

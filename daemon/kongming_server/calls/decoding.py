@@ -17,8 +17,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from kongming.records.errors import InputError, OverloadedError
 from kongming.rpc import bounds
-from kongming_server.supervision import Working, unwatched
-from kongming_server.turns import Turns
+from kongming_server.running.supervision import Working, unwatched
+from kongming_server.running.turns import Turns
 
 OFF_LOOP_BYTES = 64 << 10
 """A larger message is decoded and checked in a thread: the event loop is not held up by it."""

@@ -29,13 +29,13 @@ from kongming.rpc.v1 import predictor_pb2
 from kongming_server.calls import call_errors, headers
 from kongming_server.calls.decoding import OFF_LOOP_BYTES, Decoder
 from kongming_server.calls.request_ids import REQUEST_ID_KEY, request_id_of
-from kongming_server.limits import Limits
+from kongming_server.configuration.limits import Limits
+from kongming_server.running.supervision import Working, unwatched
+from kongming_server.running.turns import Turns
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.incoming_messages import Bound, IncomingMessages
 from kongming_server.security.pacing import Pacing
 from kongming_server.security.roles import PUBLIC, Role
-from kongming_server.supervision import Working, unwatched
-from kongming_server.turns import Turns
 
 IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
 """The one method whose messages may be as large as ``limits.import_bytes``."""

@@ -40,8 +40,8 @@ from kongming_server.http.answers import (
 )
 from kongming_server.http.bodies import message_answer, message_of, read_body
 from kongming_server.http.context import HttpContext
-from kongming_server.metrics import Metrics
-from kongming_server.node_loads import WINDOW_S, Watched
+from kongming_server.monitoring.metrics import Metrics
+from kongming_server.monitoring.node_loads import WINDOW_S, Watched
 from kongming_server.security.admission import Call, Guard, Ticket, current_call
 
 __all__ = ["Predictor", "make_http"]

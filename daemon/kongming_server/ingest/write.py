@@ -26,7 +26,7 @@ from kongming.records.errors import (
     UnavailableError,
 )
 from kongming.store import Accepted, Reported
-from kongming_server.supervision import Working, unwatched
+from kongming_server.running.supervision import Working, unwatched
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from kongming.records.errors import InputError, OverloadedError
-from kongming_server.limits import Quotas as Settings
+from kongming_server.configuration.limits import Quotas as Settings
 from kongming_server.security.rates import Rates
 
 _DAY_S = 86_400.0

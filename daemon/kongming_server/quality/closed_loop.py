@@ -22,15 +22,15 @@ from kongming.records.resident import Resident
 from kongming.records.run import Run
 from kongming.store import Store
 from kongming.store.service_entries import StoredForecast, StoredRealised
-from kongming_server.operations import Operation
+from kongming_server.configuration.settings import ClosedLoop as Settings
+from kongming_server.operations.operation import Operation
+from kongming_server.operations.tasks import Outcome
 from kongming_server.quality import backtest as scores
 from kongming_server.quality.model_tests import Key, ModelTests, State
-from kongming_server.settings import ClosedLoop as Settings
-from kongming_server.supervision import Working, unwatched
-from kongming_server.training_records import Outcome
+from kongming_server.running.supervision import Working, unwatched
 
 if TYPE_CHECKING:
-    from kongming_server.metrics import Metrics
+    from kongming_server.monitoring.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from kongming.records.errors import InputError
 from kongming.records.moments import unix
 from kongming.store import Store
 from kongming.store.service_entries import StoredRealised
+from kongming_server.configuration.settings import ClosedLoop as Settings
 from kongming_server.quality import backtest as scores
 from kongming_server.quality.drift import DriftTest, Verdict
 from kongming_server.quality.split_test import SplitTest, groups_of
-from kongming_server.settings import ClosedLoop as Settings
 
 Key = tuple[str, str]
 """Application and placement."""

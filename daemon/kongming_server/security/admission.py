@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming.rpc.connections import address_of
-from kongming_server.limits import Limits, Quotas
-from kongming_server.metrics import Metrics
+from kongming_server.configuration.limits import Limits, Quotas
+from kongming_server.configuration.settings import Security
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.security.addresses import Addresses
 from kongming_server.security.certificates import holder, names_of
 from kongming_server.security.rates import Rates
@@ -23,7 +24,6 @@ from kongming_server.security.refusals import FailedOftenError, Refusals
 from kongming_server.security.roles import PROBES, PUBLIC, UNQUEUED, WATCHER, Role, permit
 from kongming_server.security.tokens import TokenBook, is_pattern
 from kongming_server.security.unread_answers import UnreadAnswers
-from kongming_server.settings import Security
 
 __all__ = ["Call", "Caller", "Guard", "Ticket", "current_call"]
 

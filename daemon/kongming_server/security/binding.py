@@ -7,7 +7,7 @@ import ipaddress
 import socket
 
 from kongming.records.errors import InputError
-from kongming_server.settings import Security
+from kongming_server.configuration.settings import Security
 
 __all__ = ["check_bind", "is_loopback"]
 

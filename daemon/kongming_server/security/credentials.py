@@ -11,7 +11,7 @@ import grpc
 
 from kongming.records.errors import InputError, KongmingError
 from kongming.renewed_tls import NOT_RENEWED, load, renewing_context, stamp
-from kongming_server.settings import Security
+from kongming_server.configuration.settings import Security
 
 __all__ = ["add_port", "http_ssl", "server_credentials"]
 

@@ -12,6 +12,7 @@ from collections import deque
 from contextlib import closing, suppress
 
 from kongming.rpc.connections import Connections
+from kongming_server.running.supervision import AGAIN_S, Working, unwatched
 from kongming_server.security.descriptors import (
     AcceptedConnections,
     PortDescriptors,
@@ -21,7 +22,6 @@ from kongming_server.security.descriptors import (
 )
 from kongming_server.security.floods import CLOSED_S, MOST_CLOSED_S, Floods
 from kongming_server.security.packet_filter import MOST_NETWORKS, address_filter, admission_filter
-from kongming_server.supervision import AGAIN_S, Working, unwatched
 
 __all__ = ["FloodWatch"]
 

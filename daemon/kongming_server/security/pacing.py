@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from kongming_server.limits import Limits
+from kongming_server.configuration.limits import Limits
+from kongming_server.running.turns import Turns
 from kongming_server.security.rates import Rates
-from kongming_server.turns import Turns
 
 __all__ = ["LONGEST_S", "Pacing"]
 

@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 
 from kongming.records.errors import AccessError, InputError, StoreError
 from kongming.store import StoredToken
+from kongming_server.running.supervision import Working, unwatched
 from kongming_server.security.roles import Role
-from kongming_server.supervision import Working, unwatched
 
 __all__ = [
     "CERTIFICATE",

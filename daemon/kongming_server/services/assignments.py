@@ -21,9 +21,9 @@ from kongming_server.ingest.decode import plain_name
 from kongming_server.nodes.ownership import calling_agent
 from kongming_server.nodes.registry import Agent, aliases
 from kongming_server.quality.closed_loop import ClosedLoop
+from kongming_server.running.turns import Turns
 from kongming_server.services.node_access import NodeAccess
 from kongming_server.state import SharedState
-from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import get_args
 from kongming.engine.engine import Engine
 from kongming.records.answers import Basis, Forecast
 from kongming.records.errors import KongmingError
-from kongming_server.metrics import Metrics
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.services.predictor import PredictorService
 
 

@@ -35,12 +35,12 @@ from kongming_server.nodes.ownership import (
 from kongming_server.nodes.profile_requests import OPERATOR
 from kongming_server.nodes.registry import Agent, allowed
 from kongming_server.quality.closed_loop import ClosedLoop
+from kongming_server.running.turns import Turns
 from kongming_server.security.admission import current_call
 from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.node_access import NodeAccess
 from kongming_server.services.node_messages import node_message
 from kongming_server.state import SharedState
-from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
 

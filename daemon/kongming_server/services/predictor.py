@@ -19,7 +19,7 @@ from kongming.rpc import predictor_codec as codec
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2, predictor_pb2_grpc
 from kongming.steps import Steps
-from kongming_server.services.pauses import Pauses, with_pauses
+from kongming_server.running.pauses import Pauses, with_pauses
 
 if TYPE_CHECKING:  # Its types take parameters only for a checker.
     Context = grpc.aio.ServicerContext[object, object]

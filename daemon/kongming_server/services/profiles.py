@@ -29,11 +29,11 @@ from kongming.rpc.v1 import profiles_pb2, profiles_pb2_grpc
 from kongming.store import Store
 from kongming.store.service_entries import Reported
 from kongming_server.ingest.decode import plain_name
-from kongming_server.operations import Operation
+from kongming_server.operations.operation import Operation
+from kongming_server.operations.tasks import Outcome
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.security.admission import ANYBODY, current_call
 from kongming_server.training.queue import Training
-from kongming_server.training_records import Outcome
 
 if TYPE_CHECKING:
     import grpc

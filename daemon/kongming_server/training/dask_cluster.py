@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from kongming.records.errors import InputError, MissingExtraError, UnavailableError
+from kongming_server.configuration.settings import Training
 from kongming_server.security.binding import is_loopback
-from kongming_server.settings import Training
 
 _FILES = ("dask_ca", "dask_cert", "dask_key")
 

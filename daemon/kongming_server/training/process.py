@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from kongming.records.errors import KongmingError, ServiceError
-from kongming_server.training_records import Task
+from kongming_server.operations.tasks import Task
 
 if TYPE_CHECKING:
     from kongming_server.training.dask_cluster import Cluster

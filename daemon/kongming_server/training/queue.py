@@ -28,7 +28,8 @@ from kongming.records.errors import (
 )
 from kongming.store import Store
 from kongming.store.service_entries import StoredOperation
-from kongming_server.operations import (
+from kongming_server.configuration.settings import Training as Settings
+from kongming_server.operations.operation import (
     CANCELLED,
     DONE,
     FAILED,
@@ -38,14 +39,13 @@ from kongming_server.operations import (
     Operation,
     Operations,
 )
-from kongming_server.settings import Training as Settings
+from kongming_server.operations.tasks import Outcome, Task
 from kongming_server.training.dask_cluster import cluster_of
 from kongming_server.training.process import Event, TrainingProcess
 from kongming_server.training.task_progress import TaskProgress
-from kongming_server.training_records import Outcome, Task
 
 if TYPE_CHECKING:
-    from kongming_server.metrics import Metrics
+    from kongming_server.monitoring.metrics import Metrics
 
 TOLD_EVERY_S = 0.5
 """How often the store is given how far an operation is, and asked whether it shall be cancelled."""

@@ -18,9 +18,9 @@ from kongming.records.moments import unix
 from kongming.records.run import Run
 from kongming.store import Store
 from kongming_server.nodes.profile_requests import SERVER
+from kongming_server.operations.tasks import Outcome, Task
 from kongming_server.quality.acceptance import Decision
 from kongming_server.quality.judging import judge
-from kongming_server.training_records import Outcome, Task
 
 Report = Callable[[float, str], None]
 """Called with how far a task is (0 to 1) and what it does."""

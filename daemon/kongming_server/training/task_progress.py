@@ -6,8 +6,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from kongming_server.operations.tasks import Task
 from kongming_server.training.process import TrainingProcess
-from kongming_server.training_records import Task
 
 
 class TaskProgress:

@@ -8,10 +8,10 @@ import math
 from typing import Any
 
 import pytest
-from kongming_server.limits import Limits
-from kongming_server.metrics import Metrics
-from kongming_server.node_loads import NodeLoads
-from kongming_server.settings import Security, Series
+from kongming_server.configuration.limits import Limits
+from kongming_server.configuration.settings import Security, Series
+from kongming_server.monitoring.metrics import Metrics
+from kongming_server.monitoring.node_loads import NodeLoads
 
 from kongming.engine.engine import Engine
 from kongming.records.judgement import Judgement, Reason

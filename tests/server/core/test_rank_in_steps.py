@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from kongming_server.services import pauses
+from kongming_server.running import pauses
 from kongming_server.services.predictor import PredictorService, ranking_message
 
 from kongming.engine.engine import Engine

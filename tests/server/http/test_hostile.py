@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from kongming_server.limits import Limits
+from kongming_server.configuration.limits import Limits
+from kongming_server.configuration.settings import Security
 from kongming_server.security.tokens import issue
-from kongming_server.settings import Security
 
 from kongming.records.errors import StoreError
 from kongming.rpc.v1 import predictor_pb2

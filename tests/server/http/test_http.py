@@ -17,12 +17,12 @@ import pytest
 from google.protobuf import json_format
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kongming_server.configuration.limits import Limits
+from kongming_server.configuration.settings import Security
 from kongming_server.http import openapi
 from kongming_server.http.bodies import message_of
-from kongming_server.limits import Limits
 from kongming_server.security import Role
 from kongming_server.security.tokens import Issued, issue
-from kongming_server.settings import Security
 
 from kongming.records.errors import InputError, UnknownNameError, UntrainedError
 from kongming.rpc.errors import from_rpc_error

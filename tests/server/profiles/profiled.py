@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from kongming_server.settings import Training as Settings
+from kongming_server.configuration.settings import Training as Settings
 
 from kongming.learning.model_file import ModelFile
 from kongming.records.run import Run

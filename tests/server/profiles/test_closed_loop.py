@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kongming_server.operations import Operation
+from kongming_server.configuration.settings import ClosedLoop as Settings
+from kongming_server.operations.operation import Operation
 from kongming_server.quality.closed_loop import ClosedLoop
-from kongming_server.settings import ClosedLoop as Settings
 
 from kongming.learning.training import train_application
 from kongming.records.answers import Forecast

@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 import pytest
-from kongming_server import server_config as config
-from kongming_server.settings import Training as Settings
+from kongming_server.commands import server_config as config
+from kongming_server.configuration.settings import Training as Settings
 from kongming_server.training.dask_cluster import Cluster, DaskFitting, cluster_of
 from kongming_server.training.process import TrainingProcess, WorkerDiedError
 from kongming_server.training.queue import Training

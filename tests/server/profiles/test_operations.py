@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.operations import ENDS, Operation
+from kongming_server.operations.operation import ENDS, Operation
+from kongming_server.operations.tasks import Outcome
 from kongming_server.services.profiles import _operation
-from kongming_server.training_records import Outcome
 
 
 def queued() -> Operation:

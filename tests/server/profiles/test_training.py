@@ -15,11 +15,11 @@ from typing import Any
 
 import psutil
 import pytest
-from kongming_server.operations import Operation
-from kongming_server.settings import Training as Settings
+from kongming_server.configuration.settings import Training as Settings
+from kongming_server.operations.operation import Operation
+from kongming_server.operations.tasks import Outcome, Task
 from kongming_server.training.process import NICE, TrainingProcess, WorkerDiedError
 from kongming_server.training.queue import Training
-from kongming_server.training_records import Outcome, Task
 
 from kongming.records.errors import InputError, OverloadedError, UnknownNameError
 from kongming.store import Store

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kongming_server.commands.server_config import load
+from kongming_server.configuration.settings import Security
 from kongming_server.security import check_bind
 from kongming_server.security.binding import is_loopback
-from kongming_server.server_config import load
-from kongming_server.settings import Security
 
 from kongming.records.errors import InputError
 

@@ -18,11 +18,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from kongming_server.configuration.settings import Security
 from kongming_server.security import Role
 from kongming_server.security.certificates import holder, init_tls, names_of
 from kongming_server.security.credentials import http_ssl
 from kongming_server.security.tokens import issue
-from kongming_server.settings import Security
 
 from kongming.records.errors import AccessError, InputError
 from kongming.rpc.errors import from_rpc_error

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from kongming_server.commands.security_commands import init_tls, token
 from kongming_server.security import TokenBook
 from kongming_server.security.roles import Role
-from kongming_server.security_commands import init_tls, token
 
 from kongming.records.errors import AccessError, InputError, UnknownNameError
 from kongming.store import Store

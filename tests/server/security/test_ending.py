@@ -11,13 +11,13 @@ from typing import Any
 import grpc
 import pytest
 from click.testing import CliRunner
-from kongming_server.limits import Limits
-from kongming_server.metrics import Metrics
+from kongming_server.commands.security_commands import token
+from kongming_server.configuration.limits import Limits
+from kongming_server.configuration.settings import Security
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.certificates import holder, init_tls
 from kongming_server.security.tokens import CERTIFICATE, issue
-from kongming_server.security_commands import token
-from kongming_server.settings import Security
 
 from kongming.records.errors import AccessError, InputError, OverloadedError, UnavailableError
 from kongming.rpc import client

@@ -15,6 +15,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from kongming_server.commands.server_command import log_limits
 from kongming_server.security.descriptors import (
     AcceptedConnections,
     PortDescriptors,
@@ -23,7 +24,6 @@ from kongming_server.security.descriptors import (
 from kongming_server.security.flood_watch import FloodWatch
 from kongming_server.security.floods import FIRST, HOLD_S
 from kongming_server.security.packet_filter import address_filter, admission_filter
-from kongming_server.server_command import log_limits
 
 from kongming.rpc.connections import Connections
 from tests.server.process import eventually

@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import pytest
 from kongming_server.calls.request_ids import RequestIds
+from kongming_server.configuration.settings import Security
 from kongming_server.security import current_call
 from kongming_server.security.tokens import issue
-from kongming_server.settings import Security
 
 from benchmarks.service.echo_server import METHOD, SERVICE, EchoServer, echo_call, echo_request
 from kongming.records.errors import (

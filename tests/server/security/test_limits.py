@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kongming_server.calls import interceptors
-from kongming_server.limits import Limits
-from kongming_server.metrics import Metrics
+from kongming_server.configuration.limits import Limits
+from kongming_server.configuration.settings import Security
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.rates import Rates
 from kongming_server.security.refusals import MOST_OF_ONE, FailedOftenError, Refusals
 from kongming_server.security.tokens import issue
-from kongming_server.settings import Security
 
 from kongming.records.errors import AccessError, InputError, OverloadedError
 from kongming.rpc.errors import from_rpc_error

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 from kongming_server.calls import call_errors
-from kongming_server.server_command import log_limits
+from kongming_server.commands.server_command import log_limits
 
 from kongming.rpc.log_limits import LogLimits
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import grpc
 import pytest
-from kongming_server.limits import Limits
+from kongming_server.configuration.limits import Limits
+from kongming_server.configuration.settings import Security
 from kongming_server.security.addresses import Addresses
 from kongming_server.security.pacing import Pacing
 from kongming_server.security.tokens import issue
-from kongming_server.settings import Security
 
 from kongming.rpc.v1 import fleet_pb2
 from kongming.store.service_entries import StoredToken

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kongming_server.commands.security_commands import token
+from kongming_server.commands.server_command import run
 from kongming_server.security.certificates import init_tls
-from kongming_server.security_commands import token
-from kongming_server.server_command import run
 
 from tests.docs.tables import ROOT
 from tests.server.fleet import FakeAgent

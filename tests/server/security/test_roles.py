@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from kongming_server.configuration.settings import Security
 from kongming_server.security import PERMISSIONS, PUBLIC, Role, permit
 from kongming_server.security.tokens import Issued, issue
-from kongming_server.settings import Security
 
 from kongming.records.errors import AccessError
 from kongming.rpc.errors import from_rpc_error

@@ -16,8 +16,8 @@ from pathlib import Path
 import grpc
 import pytest
 from click.testing import CliRunner
+from kongming_server.commands.security_commands import token
 from kongming_server.security.certificates import init_tls
-from kongming_server.security_commands import token
 
 from kongming.rpc.channel import Connection
 from tests import warm_start

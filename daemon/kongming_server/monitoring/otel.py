@@ -19,8 +19,8 @@ from prometheus_client.samples import Sample
 
 from kongming import __version__
 from kongming.records.errors import InputError
-from kongming_server.metrics import DECLARED, FLEET_FAMILIES, Metrics
-from kongming_server.settings import Otel
+from kongming_server.configuration.settings import Otel
+from kongming_server.monitoring.metrics import DECLARED, FLEET_FAMILIES, Metrics
 
 __all__ = ["Pusher", "metrics_data"]
 

@@ -18,10 +18,10 @@ from kongming.records import moments
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.store import Store, StoredToken
 from kongming.store.urls import shown_url
+from kongming_server.commands.server_config import load
+from kongming_server.configuration.settings import Server as ServerSettings
 from kongming_server.security.roles import Role
 from kongming_server.security.tokens import CERTIFICATE, FINGERPRINT_DIGITS, duration_s, issue
-from kongming_server.server_config import load
-from kongming_server.settings import Server as ServerSettings
 
 __all__ = ["init_tls", "token"]
 

@@ -26,19 +26,19 @@ from kongming.processes import entry
 from kongming.processes.systemd import Notifier
 from kongming.setting_options import setting_options
 from kongming.settings import as_file
-from kongming_server import server_config as settings
-from kongming_server.settings import Config
+from kongming_server.commands import server_config as settings
+from kongming_server.configuration.settings import Config
 
 if TYPE_CHECKING:
     from kongming.rpc.log_limits import LogLimits
 
 _COMMANDS = {
     "init-tls": Entry(
-        "kongming_server.security_commands:init_tls",
+        "kongming_server.commands.security_commands:init_tls",
         "Make a private authority and certificates in DIRECTORY.",
     ),
     "token": Entry(
-        "kongming_server.security_commands:token",
+        "kongming_server.commands.security_commands:token",
         "Make, list and revoke the tokens by which callers are known.",
     ),
 }
@@ -186,8 +186,8 @@ def log_limits() -> LogLimits:
     """Return the bound of what others can make the server write to its log."""
     from kongming.rpc.log_limits import LogLimits
     from kongming.store import watching
-    from kongming_server import outage
     from kongming_server.calls import call_errors
+    from kongming_server.running import outage
     from kongming_server.security import credentials, flood_watch, sockets
 
     # The first has a line for each call that fails, while the disk is full that the log is on; the

@@ -80,7 +80,7 @@ FLEET_FAMILIES: tuple[Declared, ...] = tuple(
         ),
     )
 )
-"""Those by node and by application, which kongming_server.node_loads makes for each scrape."""
+"""Those by node and by application, which ``node_loads`` makes for each scrape."""
 
 DECLARED: tuple[Declared, ...] = tuple(
     Declared(*line)

@@ -15,9 +15,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from kongming.engine.engine import Engine
 from kongming.records.judgement import NOT_JUDGED, Verdict
 from kongming.records.node_load import AppSlowdown, NodeLoad
-from kongming_server.metrics import FLEET_FAMILIES, Declared, Metrics
-from kongming_server.services.pauses import with_pauses
-from kongming_server.settings import Series
+from kongming_server.configuration.settings import Series
+from kongming_server.monitoring.metrics import FLEET_FAMILIES, Declared, Metrics
+from kongming_server.running.pauses import with_pauses
 
 __all__ = ["WINDOW_S", "FleetSeries", "NodeLoads", "Watched"]
 

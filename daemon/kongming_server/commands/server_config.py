@@ -8,7 +8,7 @@ from typing import Any
 
 from kongming import settings as declared
 from kongming.records.errors import InputError
-from kongming_server.settings import Config
+from kongming_server.configuration.settings import Config
 from kongming_server.training.dask_cluster import check_cluster
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kongming.settings import setting, url_in_file
-from kongming_server.limits import Limits, Quotas
+from kongming_server.configuration.limits import Limits, Quotas
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kongming.store.service_entries import StoredOperation
-from kongming_server.training_records import Outcome
+from kongming_server.operations.tasks import Outcome
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 ENDS = (DONE, FAILED, CANCELLED)

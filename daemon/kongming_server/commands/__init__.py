@@ -1,0 +1,1 @@
+"""``kongming-server`` and its commands."""

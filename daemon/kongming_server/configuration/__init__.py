@@ -1,0 +1,1 @@
+"""Settings of the server: what they are, and how they are read."""

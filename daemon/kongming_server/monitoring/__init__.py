@@ -1,0 +1,1 @@
+"""Metrics of the server, and loads of nodes for those who monitor them."""

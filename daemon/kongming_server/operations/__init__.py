@@ -1,0 +1,1 @@
+"""Long-running operations and the tasks that they consist of."""

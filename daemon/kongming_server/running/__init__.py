@@ -1,0 +1,1 @@
+"""The process itself: its clock, its background work, and what it does where that fails."""
