@@ -16,6 +16,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.explore import settings
+from kongming.explore.choice import FEWEST
 from kongming.explore.cost import REPORTED, CostFunction, by_expression, learned, within_means
 from kongming.explore.errors import ExploreError
 from kongming.explore.features import Features
@@ -108,6 +109,7 @@ class DecisionTreeProfiler:
         self.batch = settings.integer(batch, "batch", 1)
         self.policy = settings.one_of(policy, "policy", POLICIES)
         self.model = settings.one_of(model, "model", ("auto", "paper", *LEARNERS))
+        self._refuse_small_budget()
         self.weights = settings.three_weights(weights)
         if cost is not None and not isinstance(cost, str):
             raise ExploreError(
@@ -142,6 +144,18 @@ class DecisionTreeProfiler:
         self._drawn = 0
         self._models: dict[str, SpaceModel] = {}
         self.stopped = False
+
+    def _refuse_small_budget(self) -> None:
+        """Lines would stand in for the model that was named, throughout."""
+        needed = FEWEST.get(self.model, FEWEST_RUNS)
+        if self.budget_in == "runs" and self.budget < needed:
+            raise ExploreError(
+                f"is too small for the model {self.model!r}.",
+                field="budget",
+                value=self.budget,
+                allowed=f"{needed} or more",
+                hint="Or let the kind of model be chosen (auto).",
+            )
 
     # The loop
 

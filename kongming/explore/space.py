@@ -209,9 +209,16 @@ class Space:
 
         Raises:
             ExploreError: a parameter is unknown or missing, a value is none of its dimension, or a
-                point is forbidden (the clause is named).
+                point is forbidden (the clause is named). Of several points, the error has the
+                number of the wrong one, from 0.
         """
-        rows = [self._encode(point) for point in points]
+        points = list(points)
+        rows = []
+        for number, point in enumerate(points):
+            try:
+                rows.append(self._encode(point))
+            except ExploreError as error:
+                raise error.in_list(number, len(points)) from error
         codes = np.array(rows, dtype=np.float64).reshape(len(rows), len(self.names))
         columns = self.columns(codes)
         for place, dimension in enumerate(self.dimensions):
@@ -221,7 +228,7 @@ class Space:
             wrong = exists == np.isnan(codes[:, place])
             if wrong.any():
                 row = int(np.argmax(wrong))
-                raise ExploreError(
+                error = ExploreError(
                     "is missing."
                     if exists[row]
                     else "exists only under a condition, which does not hold.",
@@ -229,10 +236,11 @@ class Space:
                     value=self.decode(codes[[row]])[0],
                     allowed=dimension.allowed if exists[row] else dimension.when,
                 )
+                raise error.in_list(row, len(points))
         _, allowed = self.judged(codes)
         if not allowed.all():
             row = int(np.argmin(allowed))
-            raise self._forbidden(codes[row])
+            raise self._forbidden(codes[row]).in_list(row, len(points))
         return codes
 
     def _encode(self, point: Point) -> list[float]:

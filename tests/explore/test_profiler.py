@@ -589,3 +589,11 @@ def test_least_squares_stand_in_until_there_are_points_enough() -> None:
     for at in (1, 2, 3):
         profiler.tell({"a": at}, float(at))
     assert profiler.report()["model"] == "lines"
+
+
+@pytest.mark.parametrize(("model", "fewest"), [("perceptrons", 6), ("boosting", 20), ("lines", 2)])
+def test_a_budget_that_is_too_small_for_a_named_model_is_refused(model: str, fewest: int) -> None:
+    space = Space.from_dict({"x": {"from": 0.0, "to": 1.0}})
+    DecisionTreeProfiler(space, budget=fewest, model=model)
+    with pytest.raises(ExploreError, match=f"^budget: .*Allowed: .*{fewest}"):
+        DecisionTreeProfiler(space, budget=fewest - 1, model=model)

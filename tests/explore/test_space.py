@@ -175,6 +175,11 @@ def test_points_that_are_refused(point: Any, words: list[str]) -> None:
         space.encode([point])
     for word in words:
         assert word in str(refused.value)
+    right = {"nodes": 2, "mem_gb": 1, "codec": "gz"}
+    with pytest.raises(ExploreError, match=r"^points\[1\]: ") as among_others:
+        space.encode([right, point, point])
+    for word in words:
+        assert word in str(among_others.value)
 
 
 def test_tables_that_are_refused(tmp_path: Path) -> None:
