@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kongming.addresses import is_address
 from kongming.records.errors import InputError, UnknownNameError
 
 Config = TypeVar("Config")
@@ -33,37 +34,6 @@ _KINDS: dict[type, str] = {
     bool: "true, false",
     tuple: '["NAME", ...]',
 }
-
-
-def split_address(text: str, field_name: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT`` or ``[HOST]:PORT``; raises InputError naming the field."""
-    host, colon, port = text.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InputError(
-            "is not an address.", field=field_name, value=text, allowed="HOST:PORT, port 0 to 65535"
-        )
-    return host, int(port)
-
-
-def is_address(value: str, *, least_port: int = 0) -> bool:
-    try:
-        _, port = split_address(value, "")
-    except InputError:
-        return False
-    return port >= least_port
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address, or the name localhost, is of this machine alone."""
-    import ipaddress
-
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def url_in_file(path: Path) -> str:
@@ -91,7 +61,8 @@ def url_in_file(path: Path) -> str:
 ABOVE_ZERO: Check = (lambda value: 0.0 < value < math.inf, "above 0")
 NOT_NEGATIVE: Check = (lambda value: 0.0 <= value < math.inf, "0 or more")
 ANY: Check = (lambda value: True, "any text")
-ADDRESS: Check = (is_address, "HOST:PORT")
+REMOTE_ADDRESS: Check = (lambda value: is_address(value, least_port=1), "HOST:PORT, port from 1")
+"""Of what is connected to: at port 0 nothing can be reached."""
 
 
 def setting(

@@ -9,18 +9,11 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kongming.addresses import is_address
 from kongming.probes.folders import state_folder
 from kongming.records.fingerprint import PLACEMENTS, NodeFacts
 from kongming.records.questions import DEFAULT_PLACEMENT
-from kongming.settings import (
-    ABOVE_ZERO,
-    ADDRESS,
-    ANY,
-    NOT_NEGATIVE,
-    Check,
-    is_address,
-    setting,
-)
+from kongming.settings import ABOVE_ZERO, ANY, NOT_NEGATIVE, REMOTE_ADDRESS, Check, setting
 
 _SHARE: Check = (lambda value: 0.0 < value <= 1.0, "above 0, up to 1")
 _JITTER: Check = (lambda value: 0.0 <= value < 1.0, "0 or more, below 1")
@@ -32,7 +25,7 @@ _ADDRESS_OR_NONE: Check = (lambda value: not value or is_address(value), 'HOST:P
 class Server:
     """The server that receives reports."""
 
-    address: str = setting("127.0.0.1:7400", "The server's gRPC address.", ADDRESS)
+    address: str = setting("127.0.0.1:7400", "The server's gRPC address.", REMOTE_ADDRESS)
     ca: str = setting("", "File of the certificate authority of the server.", ANY)
     cert: str = setting("", "File of the agent's certificate, for mutual TLS.", ANY)
     key: str = setting("", "File of the key of the agent's certificate.", ANY)

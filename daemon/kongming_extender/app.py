@@ -23,11 +23,11 @@ from aiohttp import web
 from kongming_scheduling.async_client import AsyncClient
 from kongming_scheduling.ranking_cache import RankingCache
 
+from kongming.addresses import split_address
 from kongming.records.errors import AccessError, InputError, KongmingError
 from kongming.rpc.channel import connection_from_settings
 from kongming.rpc.connections import Connections
 from kongming.rpc.listener import Listener, connections_allowed, peer_of
-from kongming.settings import split_address
 from kongming_extender import tls
 from kongming_extender.extender_config import Config
 from kongming_extender.handlers import Handlers

@@ -26,7 +26,7 @@ def context(security: Security) -> ssl.SSLContext | None:
 
 
 def check_caller(security: Security, certificate: Any, now: float) -> None:
-    """Return where this caller is allowed at ``now`` (Unix time); ``certificate`` is the caller's,
+    """Check that this caller is allowed at ``now`` (Unix time); ``certificate`` is the caller's,
     as ``getpeercert`` has it.
 
     Raises:

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 
 # Loaded here, because the first question about a job must not wait for SciPy.
 import kongming.scale.decide.combination  # noqa: F401
+from kongming.addresses import split_address
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
 from kongming.processes.systemd import Notifier
@@ -31,7 +32,6 @@ from kongming.rpc.v1 import (
     profiles_pb2,
     profiles_pb2_grpc,
 )
-from kongming.settings import split_address
 from kongming.store import Change, Store, default_url
 from kongming.store.integrity import check_file, refuse_empty_file, serve_alone
 from kongming_server.calls.interceptors import interceptors, server_options

@@ -6,9 +6,9 @@ import errno
 import socket
 from contextlib import ExitStack
 
+from kongming.addresses import split_address
 from kongming.records.errors import KongmingError
 from kongming.rpc.listener import listening
-from kongming.settings import split_address
 from kongming_server.configuration.settings import Config
 from kongming_server.security.credentials import http_ssl
 
@@ -16,7 +16,7 @@ __all__ = ["cannot_listen", "check_ports"]
 
 
 async def check_ports(config: Config) -> None:
-    """Return where each address can be listened on, and certificate and key can be read.
+    """Check that each address can be listened on, and certificate and key can be read.
 
     All are taken for a moment at the same time, so that two settings of one port are found too. Who
     takes one of them meanwhile is met when the server listens.

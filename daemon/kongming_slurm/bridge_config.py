@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from kongming.records.errors import InputError
-from kongming.settings import ABOVE_ZERO, ANY, NOT_NEGATIVE, Check, is_address, setting
+from kongming.settings import ABOVE_ZERO, ANY, NOT_NEGATIVE, REMOTE_ADDRESS, Check, setting
 
 _RATIO: Check = (lambda value: 1.0 <= value < math.inf, "1 or more")
 _RATIO_OR_NONE: Check = (
@@ -26,14 +26,11 @@ _RUNS: Check = (lambda value: 1 <= value <= 1000000, "1 to 1000000")
 _FILE: Check = (lambda value: bool(value), "a path")
 
 
-_ADDRESS: Check = (lambda value: is_address(value, least_port=1), "HOST:PORT")
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """Server that is asked."""
 
-    address: str = setting("127.0.0.1:7400", "The server's gRPC address.", _ADDRESS)
+    address: str = setting("127.0.0.1:7400", "The server's gRPC address.", REMOTE_ADDRESS)
     ca: str = setting("", "File of the authority that signed the server's certificate.", ANY)
     cert: str = setting("", "File of the bridge's own certificate, for mutual TLS.", ANY)
     key: str = setting("", "File of that certificate's key.", ANY)

@@ -10,8 +10,8 @@ from typing import Protocol
 import grpc
 import grpc.aio
 
+from kongming.addresses import is_loopback
 from kongming.records.errors import InputError
-from kongming.settings import is_loopback
 
 _log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def _host(target: str) -> str:
     if target.startswith("unix:"):
         return "unix"
     host, colon, port = target.rpartition(":")
-    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise InputError(
             "is not an address.",
             field="server",

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from kongming.addresses import is_loopback
 from kongming.records.errors import InputError, UnavailableError
 from kongming.rpc.channel import Connection, read_token
 from kongming.rpc.client import RemoteService
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc
-from kongming.settings import is_loopback
 from tests.rpc.scripted import Answers, serving
 
 NO_NODES: Answers = {"ListNodes": lambda request: fleet_pb2.ListNodesResponse()}

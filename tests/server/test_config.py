@@ -8,8 +8,8 @@ import pytest
 from kongming_server.commands import server_config as config
 
 from kongming import settings as declared
+from kongming.addresses import split_address
 from kongming.records.errors import InputError, UnknownNameError
-from kongming.settings import split_address
 
 
 def test_without_a_file_every_setting_has_its_default() -> None:
@@ -86,7 +86,9 @@ def test_a_file_that_is_no_toml_or_is_not_there_is_refused(tmp_path: Path) -> No
         config.load(path)
 
 
-@pytest.mark.parametrize("text", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1"])
+@pytest.mark.parametrize(
+    "text", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1", "host:²"]
+)
 def test_an_address_needs_a_host_and_a_port(text: str) -> None:
     with pytest.raises(InputError) as refused:
         split_address(text, "server.listen")

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kongming.addresses import listens_on_loopback
 from kongming.records.errors import InputError, MissingExtraError, UnavailableError
 from kongming_server.configuration.settings import Training
-from kongming_server.security.binding import is_loopback
 
 _FILES = ("dask_ca", "dask_cert", "dask_key")
 
@@ -49,7 +49,7 @@ class Cluster:
 
 
 def check_cluster(settings: Training) -> None:
-    """Return where ``training.dask`` and its files fit together.
+    """Check that ``training.dask`` and its files fit together.
 
     Raises:
         InputError: an address that is none, plain TCP to another machine, or a file is missing.
@@ -65,7 +65,7 @@ def check_cluster(settings: Training) -> None:
             value=settings.dask,
             allowed="tls://HOST:PORT, or tcp://HOST:PORT on loopback",
         )
-    if scheme == "tcp" and not is_loopback(host):
+    if scheme == "tcp" and not listens_on_loopback(host):
         raise InputError(
             "is on another machine, and nothing says that it is the cluster which answers.",
             field="training.dask",
