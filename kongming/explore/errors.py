@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from kongming.records.errors import InputError
 
 
@@ -12,15 +14,10 @@ class ExploreError(InputError, ValueError):
     dimensions: tuple[str, ...] = ()
     """Of a point that is forbidden: those that make it so."""
 
-    def in_list(self, number: int, count: int) -> ExploreError:
+    def in_list(self, number: int, count: int) -> Self:
         """The same error, of the point with this number (from 0) among ``count`` points; one that
         stands alone needs no number."""
         if count == 1:
             return self
         field = f"points[{number}]" + ("" if self.field == "point" else f": {self.field}")
-        error = ExploreError(
-            self.message.removeprefix(f"{self.field}: "), field=field, hint=self.hint
-        )
-        error.value, error.allowed = self.value, self.allowed
-        error.dimensions = self.dimensions
-        return error
+        return self.at(field)

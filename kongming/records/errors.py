@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
-from typing import Literal
+from typing import Literal, Self
 
 AccessReason = Literal["unauthenticated", "forbidden"]
 
@@ -54,7 +54,8 @@ class KongmingError(Exception):
 
 
 class InputError(KongmingError):
-    """Error in what the caller gave: says which field, what was found and what is allowed."""
+    """Error in what the caller gave: says which field, what was found and what is allowed.
+    ``problem`` is the message without the field."""
 
     exit_status = 2
 
@@ -67,21 +68,25 @@ class InputError(KongmingError):
         allowed: str | None = None,
         hint: str | None = None,
     ) -> None:
-        text = message if field is None else f"{field}: {message}"
+        self.problem = message
         if value is not None:
-            text += f" Found {value!r}."
+            self.problem += f" Found {value!r}."
         if allowed is not None:
-            text += f" Allowed: {allowed}."
-        super().__init__(text, hint=hint)
+            self.problem += f" Allowed: {allowed}."
+        super().__init__(self._text(field), hint=hint)
         self.field = field
         self.value = value
         self.allowed = allowed
 
-    def at(self, field: str) -> InputError:
+    def _text(self, field: str | None) -> str:
+        return self.problem if field is None else f"{field}: {self.problem}"
+
+    def at(self, field: str) -> Self:
         """The same error for another path of its field: that of what the record was read from."""
-        kind = ImplausibleError if isinstance(self, ImplausibleError) else InputError
-        error = kind(self.message.removeprefix(f"{self.field}: "), field=field, hint=self.hint)
-        error.value, error.allowed = self.value, self.allowed
+        error = type(self).__new__(type(self))
+        error.__dict__.update(self.__dict__)
+        error.field, error.message = field, self._text(field)
+        error.args = (error.message,)
         return error
 
 

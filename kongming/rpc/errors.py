@@ -240,7 +240,10 @@ def _error_of(
     KongmingError.__init__(error, message, hint=held.get("hint"))
     attributes: dict[str, Any] = {}
     if isinstance(error, InputError):
-        attributes = {"field": field, "value": None, "allowed": held.get("allowed")}
+        attributes = {
+            "problem": message.removeprefix(f"{field}: "),
+            **{"field": field, "value": None, "allowed": held.get("allowed")},
+        }
     if isinstance(error, errors.UnknownNameError):
         attributes |= {
             "kind": held.get("kind", ""),
