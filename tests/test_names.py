@@ -169,3 +169,17 @@ def test_public_docstrings_begin_with_a_verb_or_a_noun(sources: dict[Path, str])
         if docstring.split(maxsplit=1)[0].lower() in OPENINGS
     ]
     assert others == []
+
+
+def test_what_returns_nothing_does_not_say_that_it_returns(sources: dict[Path, str]) -> None:
+    empty = [
+        f"{path}:{node.lineno} {node.name}"
+        for path, source in sources.items()
+        if path.parts[0] in ("kongming", "daemon") and "_pb2" not in path.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and isinstance(node.returns, ast.Constant)
+        and node.returns.value is None
+        and (ast.get_docstring(node) or "").startswith("Return")
+    ]
+    assert empty == []

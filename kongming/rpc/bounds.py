@@ -21,7 +21,7 @@ _STRUCT = "google.protobuf.Struct"
 
 
 def check(message: Any) -> None:
-    """Return where all of a message is within its bounds.
+    """Check that all of a message is within its bounds.
 
     Raises:
         InputError: a text, a list or a map is too large; the field is named by its path.

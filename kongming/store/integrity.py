@@ -22,7 +22,7 @@ _STEPS = 10_000
 
 
 def refuse_empty_file(url: str) -> None:
-    """Return where ``url`` is not a SQLite file that is there and has 0 bytes.
+    """Check that ``url`` is not a SQLite file that is there and has 0 bytes.
 
     Such a file is what a full disk or a copy that failed leaves behind; a new store in its place
     would be without tokens, models and runs, and say nothing.

@@ -40,7 +40,7 @@ def stays_empty(path: Path) -> bool:
 
 
 def refuse_special_file(path: Path) -> None:
-    """Return where ``path`` is a regular file, a folder, a link to one, or does not exist.
+    """Check that ``path`` is a regular file, a folder, a link to one, or does not exist.
 
     SQLite waits, reads for ever or fails obscurely on anything else, and creates files next to it.
 
@@ -97,7 +97,7 @@ class StoreFile:
         event.listen(engine, "do_connect", self._before_connecting)
 
     def check(self) -> None:
-        """Return where the path still names the file that is open.
+        """Check that the path still names the file that is open.
 
         Raises:
             StoreError: the file was deleted, moved or replaced.
@@ -119,7 +119,7 @@ class StoreFile:
             )
 
     def check_commit(self, connection: sa.Connection) -> None:
-        """Return where what was just committed on this connection can be read by others.
+        """Check that what was just committed on this connection can be read by others.
 
         Raises:
             StoreError: the file, or its write-ahead log, was deleted, moved or replaced.

@@ -27,7 +27,7 @@ _HINT = "Restore it from a copy that you trust, or name another with --store or 
 
 
 def refuse_computed(connection: sa.Connection) -> None:
-    """Return where nothing runs but the statements of this program, at any revision.
+    """Check that nothing runs but the statements of this program, at any revision.
 
     Views by other names are of no consequence: an operator may have some for reports.
 
@@ -68,7 +68,7 @@ def _columns(connection: sa.Connection) -> Iterable[tuple[str, str, int]]:
 
 
 def refuse_incomplete(connection: sa.Connection) -> None:
-    """Return where a store of the newest revision has its tables, with their columns alone.
+    """Check that a store of the newest revision has its tables, with their columns alone.
 
     Raises:
         StoreError: it has not.

@@ -26,7 +26,7 @@ def keep(given: _Headers | None) -> None:
 
 
 def check(guard: Guard, peer: str, flooded: Callable[[str], None]) -> None:
-    """Return where the call has no more than it may; else ``flooded`` is called with its
+    """Check that the call has no more than it may; else ``flooded`` is called with its
     connection.
 
     Raises:

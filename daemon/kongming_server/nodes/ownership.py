@@ -66,7 +66,7 @@ class Ownership:
         return True
 
     def admit(self, facts: NodeFacts, agents: Agents) -> None:
-        """Return where the caller may register a node of this id and this name.
+        """Check that the caller may register a node of this id and this name.
 
         Raises:
             AccessError: its token names other nodes, or another token names this one.

@@ -219,7 +219,7 @@ class Guard:
             raise self.full("unread_answers", "Read the answers that you asked for.")
 
     def check(self, ticket: Ticket) -> None:
-        """Return where what the caller has shown is still in force.
+        """Check that what the caller has shown is still in force.
 
         Raises:
             AccessError: it was revoked or has expired since the call was let in.

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kongming.records import moments
 from kongming.records.errors import AccessError, InputError
 from kongming_server.security.roles import Role
 from kongming_server.security.tokens import FINGERPRINT_DIGITS
@@ -200,7 +201,7 @@ def init_tls(
     for agent in agents:
         pair = _leaf(authority, _common_name(agent), Role.AGENT, [x509.DNSName(agent)], until)
         written += _write(directory, f"agent-{agent}", pair)
-    return Written(directory, tuple(written), wanted, until.isoformat(timespec="seconds"))
+    return Written(directory, tuple(written), wanted, moments.format(until, "seconds"))
 
 
 def _authority(days: int) -> _Pair:

@@ -88,7 +88,7 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
 
 
 def permit(method: str, role: Role) -> None:
-    """Return where ``role`` may call ``method``.
+    """Check that ``role`` may call ``method``.
 
     Raises:
         AccessError: it may not; the message names the roles that may.

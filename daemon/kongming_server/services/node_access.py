@@ -21,7 +21,7 @@ class NodeAccess:
         self._ownership = ownership
 
     async def speak_for(self, agent: Agent) -> None:
-        """Return where the caller may speak for this node.
+        """Check that the caller may speak for this node.
 
         Raises:
             AccessError: it is another agent's.
