@@ -101,18 +101,21 @@ class Expression:
 
 
 def parse(
-    text: str, *, field: str = "--terms", variables: Collection[str] = VARIABLES
+    text: str,
+    *,
+    field: str = "--terms",
+    variables: Collection[str] = VARIABLES,
+    constant: str = "is a constant, which the intercept already covers.",
 ) -> Expression:
     """Parse an arithmetic expression in some variables; by default scale, machines and n.
+    ``constant`` is what is wrong with one in none of them.
 
     Raises:
         InputError: the text is not an expression, or uses more than arithmetic.
     """
     expression = _parse(_Grammar(field, text.strip(), variables, {}))
     if not expression.names:
-        raise InputError(
-            "is a constant, which the intercept already covers.", field=field, value=text.strip()
-        )
+        raise InputError(constant, field=field, value=text.strip())
     return expression
 
 

@@ -31,7 +31,9 @@ def by_expression(space: Space, text: str) -> CostFunction:
     """
     names = [dimension.name for dimension in space.dimensions if not dimension.is_text]
     try:
-        expression = parse(text, field="cost", variables=names)
+        expression = parse(
+            text, field="cost", variables=names, constant="makes all runs cost the same."
+        )
     except InputError as error:
         raise ExploreError(error.message) from error
 
@@ -69,7 +71,8 @@ def learned(
     if len(costs) < _ENOUGH:
         return None
     features = Features(space.dimensions, "both")
-    known = np.log(np.maximum(costs, 1e-9 * max(max(costs), 1e-300)))
+    # A run that cost nothing, as from a cache, has no logarithm: it counts as the cheapest.
+    known = np.log(np.maximum(costs, min((cost for cost in costs if cost > 0.0), default=1.0)))
     X = features(np.array(codes))
     # Runs come in any order, which tells nothing.
     order = np.lexsort((known, *X.T))

@@ -93,6 +93,25 @@ class Dimension:
             drawn = np.rint(drawn)
         return np.clip(drawn, self.low, self.high)
 
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest code of a range, the first and the last of a list."""
+        if not self.values:
+            return self.low, self.high
+        grid = self.grid()
+        return float(grid[0]), float(grid[-1])
+
+    def middle(self, first: float, second: float) -> float:
+        """The code of the value nearest to the middle of two, on the dimension's scale; of choices
+        without an order the first, and of two of which one is absent the other."""
+        if math.isnan(first) or math.isnan(second) or self.unordered:
+            return second if math.isnan(first) else first
+        middle = math.sqrt(first) * math.sqrt(second) if self.log else first / 2.0 + second / 2.0
+        if self.values:
+            grid = self.grid()
+            return float(grid[np.argmin(np.abs(grid - middle))])
+        middle = min(max(middle, self.low), self.high)
+        return float(np.rint(middle)) if self.kind == "integer" else middle
+
     def encode(self, value: object) -> float:
         """The code of a value.
 
@@ -236,7 +255,7 @@ def read(name: str, spec: object) -> Dimension:
                 value=True,
                 allowed='with "from" and "to"',
             )
-        if isinstance(values, str) or not isinstance(values, Sequence):
+        if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
             raise ExploreError("is not a list.", field=name, value=values, allowed=_FORMS)
         if not kind and "choices" in spec:
             kind = "choice"
@@ -267,6 +286,13 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
         raise ExploreError(
             "mixes kinds of values.", field=name, value=repr(values[:5]), allowed="one kind"
         )
+    for value in values:
+        if kind == "boolean" and not isinstance(value, bool):
+            raise ExploreError(
+                "is no boolean.", field=name, value=_shown(value), allowed="false, true"
+            )
+        if isinstance(value, str) and unicode_text(value) != value:
+            raise ExploreError("is no Unicode text.", field=name, value=_shown(value))
     if booleans:
         return Dimension(name, "boolean", tuple(sorted(values)), when=when)
     if texts:
@@ -276,6 +302,11 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
     if kind in ("ordered", "choice"):
         return Dimension(name, kind, tuple(values), when=when)  # type: ignore[arg-type]
     return Dimension(name, "numbers", tuple(sorted(values)), when=when)
+
+
+def unicode_text(text: str) -> str:
+    """Return a text as it can be saved: bytes that were no text become ``?``."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _is_finite(value: int | float) -> bool:

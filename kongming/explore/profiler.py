@@ -18,6 +18,7 @@ from kongming.arrays import Floats
 from kongming.explore import settings
 from kongming.explore.choice import FEWEST
 from kongming.explore.cost import REPORTED, CostFunction, by_expression, learned, within_means
+from kongming.explore.dimensions import unicode_text
 from kongming.explore.errors import ExploreError
 from kongming.explore.features import Features
 from kongming.explore.learners import LEARNERS, PAPER
@@ -57,7 +58,8 @@ class DecisionTreeProfiler:
             ``paper``: the best of the paper's.
         weights: of error, size and cost in the score of a leaf.
         cost: an expression in the dimensions, ``told`` (learned from the costs told), or None:
-            points are chosen as if all cost the same. A budget in costs counts what was told for a
+            points are chosen as if all cost the same, but for the costs told of a leaf where
+            ``weights`` counts them. A budget in costs counts what was told for a
             run, else the expression, else its value.
         level: of the intervals.
         stop_pct: stop once 90% of the space is known within so many per cent; where the noise
@@ -102,7 +104,11 @@ class DecisionTreeProfiler:
         self.space = space
         self.budget_in = settings.one_of(budget_in, "budget_in", ("runs", "cost"))
         self.budget: float = (
-            settings.integer(budget, "budget", FEWEST_RUNS)
+            settings.integer(
+                int(budget) if isinstance(budget, float) and budget.is_integer() else budget,
+                "budget",
+                FEWEST_RUNS,
+            )
             if budget_in == "runs"
             else settings.within(budget, "budget", 0.0, open_=True)
         )
@@ -126,7 +132,9 @@ class DecisionTreeProfiler:
         )
         seed = secrets.randbelow(2**31) if random_state is None else random_state
         self.random_state = settings.integer(seed, "random_state", 0)
-        if metric is not None and (not isinstance(metric, str) or not metric):
+        if metric is not None and (
+            not isinstance(metric, str) or not metric or unicode_text(metric) != metric
+        ):
             raise ExploreError(
                 "is not a name.", field="metric", value=repr(metric), allowed="a text, or None"
             )
@@ -210,9 +218,11 @@ class DecisionTreeProfiler:
             measured = value if isinstance(value, Mapping) else {self.metric or VALUE: value}
             if not measured:
                 raise ExploreError("has no metric.", field="value", value="{}")
-            values = {
-                str(name): settings.summable(each, str(name)) for name, each in measured.items()
-            }
+            values = {}
+            for name, each in measured.items():
+                if not isinstance(name, str) or unicode_text(name) != name:
+                    raise ExploreError("is no name of a metric.", field="value", value=repr(name))
+                values[name] = settings.summable(each, name)
         elif error is None and at_least is None:
             error = "failed"
         if error is not None and not isinstance(error, str):
@@ -220,7 +230,7 @@ class DecisionTreeProfiler:
         run = Run(
             codes,
             values,
-            error,
+            None if error is None else unicode_text(error),
             None if cost is None else settings.within(cost, "cost", 0.0, settings.LARGEST),
             None if at_least is None else settings.summable(at_least, "at_least"),
         )

@@ -196,6 +196,11 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
         raise CannotAnswerError(
             f"All {len(failures)} runs failed ({profile}): {named}", hint=way_out
         )
+    if way_out is None:
+        raise CannotAnswerError(
+            f"No row of {table.path} has a value of {table.target!r}: the runs failed or were "
+            "ended at their time limit."
+        )
     if len(profiler.observations.means) < FEWEST_RUNS:
         raise CannotAnswerError(
             f"Fewer than {FEWEST_RUNS} points have a value of {table.target!r} ({profile}): "

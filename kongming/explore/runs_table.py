@@ -27,6 +27,7 @@ from kongming.explore.measured_table import (
     RECORD,
     SECONDS,
     finite,
+    loses_digits,
     number,
     target_of,
 )
@@ -107,7 +108,11 @@ def value_of(dimension: Dimension, text: str, field: str) -> Value:
                 value=text,
                 allowed=dimension.allowed,
             )
-        value = int(parsed) if parsed == int(parsed) else parsed
+        # Choices may be whole numbers of more digits than a float keeps.
+        if loses_digits(text):
+            value = int(text)
+        else:
+            value = int(parsed) if parsed == int(parsed) else parsed
     try:
         dimension.encode(value)
     except InputError as error:
@@ -166,17 +171,22 @@ def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
         raise error.at(row.where(*(there or missing or space.names[:1]))) from error
     measured = target_of(row, target)
     value = None if math.isnan(measured) else measured
-    timed_out = value is None and row.text("status") == "timeout"
+
+    def written(column: str) -> str:
+        """A cell of what ``explore run`` writes; none where a parameter has that name."""
+        return "" if column in space.names else row.text(column)
+
+    timed_out = value is None and written("status") == "timeout"
     # Who keeps no time limit has it in what the run cost, with the set-up.
-    bound = "at_least" if row.text("at_least") else "cost"
+    bound = "at_least" if written("at_least") else "cost"
     return PointRun(
         point=point,
         value=value,
-        cost=_cost(row, cost),
-        error=None if value is not None else row.text("error") or "no value",
-        limit=row.optional(bound) if timed_out else None,
-        how=row.text("how"),
-        started_at=row.text("started_at"),
+        cost=_cost(row, cost) if written(cost) else None,
+        error=None if value is not None else written("error") or "no value",
+        limit=row.optional(bound) if timed_out and written(bound) else None,
+        how=written("how"),
+        started_at=written("started_at"),
     )
 
 

@@ -7,6 +7,7 @@ the forbidden ones rejected.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,8 +51,7 @@ class Group:
         product = self.product
         if product is None or product > MOST_LISTED:
             return None
-        grids = [dimension.grid() for dimension in self.dimensions]
-        codes = np.stack([axis.ravel() for axis in np.meshgrid(*grids, indexing="ij")], axis=1)
+        codes = combined([dimension.grid()[:, None] for dimension in self.dimensions])
         weights = np.ones(1)
         for dimension in self.dimensions:
             weights = np.multiply.outer(weights, dimension.weights()).ravel()
@@ -117,6 +117,22 @@ def groups(
         )
         for places in members.values()
     ]
+
+
+def combined(parts: Sequence[Floats]) -> Floats:
+    """Each row of each (n, g) part with each of all others, the last varying fastest.
+
+    Grids of numpy have at most 64 axes.
+    """
+    count = repeats = math.prod(len(part) for part in parts)
+    codes = np.empty((count, sum(part.shape[1] for part in parts)))
+    at = 0
+    for part in parts if count else ():
+        repeats //= len(part)
+        rows = np.tile(np.repeat(np.arange(len(part)), repeats), count // (repeats * len(part)))
+        codes[:, at : at + part.shape[1]] = part[rows]
+        at += part.shape[1]
+    return codes
 
 
 def first_of_each(codes: Floats) -> np.ndarray:

@@ -15,7 +15,7 @@ from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension, Value, read
 from kongming.explore.errors import ExploreError
 from kongming.explore.refusals import refuse_absent, refuse_inexact, refuse_unwritable
-from kongming.explore.sampling import MOST_LISTED, Group, Judge, first_of_each, groups
+from kongming.explore.sampling import MOST_LISTED, Group, Judge, combined, first_of_each, groups
 from kongming.explore.table_columns import read_columns
 from kongming.expressions import Expression, parse_condition
 from kongming.files.missing_file import did_you_mean
@@ -95,12 +95,12 @@ class Space:
                 "is not a table of dimensions.", field="space", value=repr(dimensions)
             )
         for name in dimensions:
-            if not isinstance(name, str) or not name.isidentifier():
+            if not isinstance(name, str) or not (name.isascii() and name.isidentifier()):
                 raise ExploreError(
                     "is not a name.",
                     field="space",
                     value=repr(name),
-                    allowed="letters, digits and _",
+                    allowed="letters a to z and A to Z, digits and _, as a placeholder has",
                 )
             if name == "forbid":
                 # Below a header TOML puts it there, and forbidden points would be run.
@@ -228,7 +228,7 @@ class Space:
             wrong = exists == np.isnan(codes[:, place])
             if wrong.any():
                 row = int(np.argmax(wrong))
-                error = ExploreError(
+                refused = ExploreError(
                     "is missing."
                     if exists[row]
                     else "exists only under a condition, which does not hold.",
@@ -236,7 +236,7 @@ class Space:
                     value=self.decode(codes[[row]])[0],
                     allowed=dimension.allowed if exists[row] else dimension.when,
                 )
-                raise error.in_list(row, len(points))
+                raise refused.in_list(row, len(points))
         _, allowed = self.judged(codes)
         if not allowed.all():
             row = int(np.argmin(allowed))
@@ -361,10 +361,9 @@ class Space:
             if group.listed is None:
                 return None
             parts.append(group.listed[0])
-        places = np.meshgrid(*(np.arange(len(part)) for part in parts), indexing="ij")
-        codes = np.empty((places[0].size, len(self.names)))
-        for group, part, at in zip(self._groups, parts, places, strict=True):
-            codes[:, group.places] = part[at.ravel()]
+        codes = combined(parts)
+        columns = [place for group in self._groups for place in group.places]
+        codes[:, columns] = codes.copy()
         return codes
 
     # Construction

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kongming.explore.dimensions import unicode_text
 from kongming.explore.errors import ExploreError
 from kongming.explore.measured_table import finite, loses_digits
 from kongming.files.csv_rows import read_rows
@@ -90,6 +91,11 @@ def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any
                 "is no row.", field=f"table: row {number}", value=repr(row), allowed="a dict"
             )
     names = list(columns or (rows[0] if rows else ()))
+    for name in names:
+        if not isinstance(name, str) or unicode_text(name) != name:
+            raise ExploreError(
+                "is no name of a column.", field="table", value=repr(name), allowed="a text"
+            )
     for number, row in enumerate(rows, start=1):
         for name in names:
             if name not in row:

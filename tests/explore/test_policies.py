@@ -66,6 +66,45 @@ def test_the_first_points_of_panic_are_corners() -> None:
     assert {(point["x"], point["y"]) for point in profiler.suggest()} == corners
 
 
+RANGES = {
+    "x": {"from": 0.0, "to": 1.0},
+    "n": {"from": 1, "to": 10_000_001, "log": True},
+    "codec": {"choices": ["gz", "xz"]},
+    "size": [2, 4, 8],
+}
+
+
+def test_panic_runs_corners_and_middles_of_a_space_that_is_not_listed() -> None:
+    profiler = DecisionTreeProfiler(
+        Space.from_dict(RANGES, forbid=["x > 0.9 and size == 8"]), batch=16, policy="panic"
+    )
+    corners = profiler.suggest()
+    ends = {"x": (0.0, 1.0), "n": (1, 10_000_001), "codec": ("gz", "xz"), "size": (2, 8)}
+    exact = [all(point[name] in ends[name] for name in ends) for point in corners]
+    # A quarter of them is forbidden: the nearest points of the pool stand for those.
+    assert sum(exact) == 12
+    assert all(map(profiler.space.contains, corners))
+    free = DecisionTreeProfiler(Space.from_dict(RANGES), batch=16, policy="panic")
+    for point in free.suggest():
+        free.tell(point, point["x"] * np.log(point["n"]))
+    middles = free.suggest(3)
+    assert {point["x"] for point in middles} <= {0.0, 0.5, 1.0}
+    assert {point["n"] for point in middles} <= {1, 3162, 10_000_001}
+    assert any(point["x"] == 0.5 or point["n"] == 3162 for point in middles)
+
+
+def test_panic_runs_no_point_twice_in_a_large_space_of_few_values() -> None:
+    space = Space.from_dict({name: list(range(3)) for name in "abcdefghijklmn"})
+    assert space.size == 3**14
+    profiler = DecisionTreeProfiler(space, budget=90, batch=30, policy="panic", model="lines")
+    seen = set()
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, sum(point.values()) + point["a"] * point["b"])
+            seen.add(tuple(point.values()))
+    assert len(seen) == 90
+
+
 @pytest.mark.thorough
 def test_the_tree_samples_where_the_function_is_hard() -> None:
     profiler = DecisionTreeProfiler(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kongming.explore import DecisionTreeProfiler, ExploreError, Space
-from kongming.explore.cost import within_means
+from kongming.explore.cost import learned, within_means
 from kongming.explore.learners import LEARNERS
 from kongming.explore.policies import POLICIES
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
@@ -595,5 +595,28 @@ def test_least_squares_stand_in_until_there_are_points_enough() -> None:
 def test_a_budget_that_is_too_small_for_a_named_model_is_refused(model: str, fewest: int) -> None:
     space = Space.from_dict({"x": {"from": 0.0, "to": 1.0}})
     DecisionTreeProfiler(space, budget=fewest, model=model)
-    with pytest.raises(ExploreError, match=f"^budget: .*Allowed: .*{fewest}"):
+    with pytest.raises(ExploreError, match=rf"^budget: .*Allowed: .*{fewest}"):
         DecisionTreeProfiler(space, budget=fewest - 1, model=model)
+
+
+def test_a_reason_that_is_no_unicode_does_not_spoil_what_is_saved() -> None:
+    profiler = DecisionTreeProfiler(Space.from_dict({"x": [1, 2, 3]}), budget=3)
+    profiler.tell({"x": 1}, None, error="cannot open \udcff")
+    assert DecisionTreeProfiler.from_json(profiler.to_json()).to_json() == profiler.to_json()
+    with pytest.raises(ExploreError, match="name of a metric"):
+        profiler.tell({"x": 2}, {"\udcff": 1.0})
+
+
+def test_a_budget_of_runs_may_be_written_as_a_float() -> None:
+    space = Space.from_dict({"x": [1, 2, 3]})
+    assert DecisionTreeProfiler(space, budget=3.0).budget == 3
+    with pytest.raises(ExploreError, match=r"^budget: "):
+        DecisionTreeProfiler(space, budget=2.5)
+
+
+def test_a_run_that_cost_nothing_does_not_decide_what_the_others_cost() -> None:
+    space = Space.from_dict({"x": {"from": 0.0, "to": 1.0}})
+    codes = [(place / 15.0,) for place in range(16)]
+    price = learned(space, codes, [0.0] + [10.0] * 15)
+    assert price is not None
+    assert price(np.array([[0.2], [0.9]])) == pytest.approx([10.0, 10.0])

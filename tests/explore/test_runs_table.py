@@ -269,3 +269,23 @@ def test_runs_of_one_point_are_told_as_that() -> None:
     runs = [PointRun({"n": 1}, seconds) for seconds in (1.0, 1.1, 1.2)]
     with pytest.raises(InputError, match="has no parameter that varies"):
         fit_runs(Space.from_dict({"n": [1, 2]}), runs, "seconds", "runs.csv")
+
+
+def test_choices_of_more_digits_than_a_float_keeps_are_read_as_they_were(tmp_path: Path) -> None:
+    seeds = [9007199254740993, 9007199254740992, 7]
+    space = Space.from_dict({"seed": {"choices": seeds}})
+    path = tmp_path / "runs.csv"
+    table = RunsTable(path, space, "seconds", identity="a program")
+    for seed in seeds:
+        table.add(PointRun({"seed": seed}, 0.5))
+    table.close()
+    assert [run.point["seed"] for run in read_runs(path, space)] == seeds
+
+
+def test_a_parameter_may_have_the_name_of_what_explore_run_writes(tmp_path: Path) -> None:
+    space = Space.from_dict({"cost": [-1, 2], "status": {"choices": ["timeout", "ok"]}})
+    path = tmp_path / "runs.csv"
+    path.write_text("cost,status,seconds\n-1,ok,3\n2,timeout,\n")
+    first, second = read_runs(path, space)
+    assert (first.point, first.cost, first.value) == ({"cost": -1, "status": "ok"}, None, 3.0)
+    assert (second.status, second.limit) == ("failed", None)

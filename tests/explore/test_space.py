@@ -299,3 +299,34 @@ def test_choices_may_look_like_what_is_no_number(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("limit,n\n1,1\ninf,2\n2,3\n")
     space = Space.from_table(tmp_path / "t.csv", choices=["limit"])
     assert space.dimensions[0].values == ("1", "inf", "2")
+
+
+def test_a_space_may_have_more_dimensions_than_numpy_has_axes() -> None:
+    dimensions: dict[str, Any] = {f"c{place}": [7] for place in range(70)}
+    space = Space.from_dict({**dimensions, "n": [1, 2], "m": [3, 4, 5]})
+    codes, complete = space.pool(np.random.default_rng(0))
+    assert complete
+    assert {tuple(point.values())[70:] for point in space.decode(codes)} == {
+        (n, m) for n in (1, 2) for m in (3, 4, 5)
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"b": {"type": "boolean", "values": [0, 1]}}, ["b", "no boolean", "false, true"]),
+        ({"t": {"choices": ["a", "\udcff"]}}, ["t", "Unicode"]),
+        ({"größe": [1, 2]}, ["größe", "a to z"]),
+    ],
+)
+def test_what_could_not_be_run_or_saved_is_refused(spec: Any, words: list[str]) -> None:
+    with pytest.raises(ExploreError) as refused:
+        Space.from_dict(spec)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_choices_may_be_an_array_and_columns_need_names() -> None:
+    assert Space.from_dict({"n": {"choices": np.array([4, 2, 8])}}).size == 3
+    with pytest.raises(ExploreError, match="name of a column"):
+        Space.from_table([{0: 1, 1: 2}, {0: 2, 1: 3}])  # type: ignore[dict-item]
