@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,9 @@ from kongming.records.answers import (
     NodeReport,
     Ranking,
 )
+from kongming.records.application import registered
 from kongming.records.errors import InputError, KongmingError, UntrainedError
+from kongming.records.fingerprint import PLACEMENTS
 from kongming.records.moments import unix
 from kongming.records.questions import (
     ColocationQuestion,
@@ -104,18 +107,45 @@ class LocalService:
     def register_application(
         self, name: str, identity: str, document: Mapping[str, Any]
     ) -> ApplicationReport:
-        """Make an application known. Raises InputError without a name or an identity."""
+        """Make an application known. Raises InputError without a name or an identity, and for what
+        is no table of an application."""
         for field, value in (("name", name), ("identity", identity)):
             if not value:
                 raise InputError("is missing.", field=field)
-        self._store.put_application(name, identity, document)
+        self._store.put_application(name, identity, registered(name, document))
+        return self.application(name, identity)
+
+    def application(self, name: str, identity: str) -> ApplicationReport:
+        """Report on an application. ``identity`` is that of its runs, which counts unless another
+        was registered."""
+        stored = self._store.application(name)
         return ApplicationReport(
             name=name,
-            identity=identity,
-            document=dict(document),
+            identity=identity if stored is None else stored.identity,
+            document={} if stored is None else dict(stored.document),
             runs=self._store.count_runs(app=name),
-            trained=tuple(sorted(self._trained(name))),
+            trained=_in_order(self._trained(name)),
         )
+
+    def applications_of(
+        self, names: Sequence[str], identities: Mapping[str, str]
+    ) -> dict[str, ApplicationReport]:
+        """Report on many as ``application`` does, with one query of each kind for all of them."""
+        stored = {entry.name: entry for entry in self._store.stored_applications()}
+        counts = self._store.count_runs_by_app()
+        trained: dict[str, set[str]] = defaultdict(set)
+        for entry in self._store.models():
+            trained[entry.app].add(entry.placement)
+        return {
+            name: ApplicationReport(
+                name,
+                stored[name].identity if name in stored else identities[name],
+                dict(stored[name].document) if name in stored else {},
+                counts.get(name, 0),
+                _in_order(trained[name]),
+            )
+            for name in names
+        }
 
     def promote_model(
         self, app: str, placement: str | None = None, version: int = 0
@@ -213,3 +243,7 @@ class LocalService:
         from kongming.scale.fit.tracked_files import changes
 
         return tuple(changes(file.tracked)[1])
+
+
+def _in_order(placements: Collection[str]) -> tuple[str, ...]:
+    return tuple(placement for placement in PLACEMENTS if placement in placements)

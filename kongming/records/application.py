@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from kongming.records.errors import MALFORMED, InputError
+from kongming.records.errors import MALFORMED, IncompatibleError, InputError
 
 Command = str | tuple[str, ...]
 """A shell line, or an argv that no shell sees."""
 
 SCHEMA = 1
 """Version of the JSON form of an application."""
+
+DOCUMENT_BYTES = 64 << 10
+"""The largest table of an application that is stored, as JSON."""
 
 SCRATCH = "{dir}"
 """What stands for the scratch folder in a command; every other brace is left as it is."""
@@ -56,6 +61,31 @@ class Application:
     load: Command | None = None
     load_cpu: int | None = None
 
+    def __post_init__(self) -> None:
+        """Raises InputError for a value that no application can have; the key is its field."""
+        for name in ("command", "setup", "prepare", "cleanup", "ready", "load"):
+            command = getattr(self, name)
+            if command is None and name != "command":
+                continue
+            parts = (command,) if isinstance(command, str) else command
+            if not isinstance(parts, tuple) or not all(isinstance(part, str) for part in parts):
+                raise _wrong(name, command, "a shell line, or texts of an argv")
+        for name, options in (("kind", ("batch", "service")), ("cache", ("warm", "cold"))):
+            if (value := getattr(self, name)) not in options:
+                raise _wrong(name, value, " or ".join(options))
+        for name, least in (("cpus", 1), ("load_cpu", 0)):
+            value = getattr(self, name)
+            if value is None and name == "load_cpu":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise _wrong(name, value, f"a whole number from {least}")
+        for name, least_s in (("timeout_s", math.ulp(0.0)), ("warmup_s", 0.0)):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not least_s <= value < math.inf:
+                limit = "from 0" if least_s == 0.0 else "above 0"
+                raise _wrong(name, value, f"a number of seconds {limit}")
+
     @property
     def metric_unit(self) -> str:
         return "s" if self.metric is None else self.metric.unit
@@ -95,6 +125,33 @@ class Application:
             return cls(**values)
         except MALFORMED as error:
             raise InputError(f"The application is not valid ({error!r}).", field="app") from error
+
+
+def _wrong(name: str, value: object, allowed: str) -> InputError:
+    return InputError("is not valid.", field=name, value=value, allowed=allowed)
+
+
+def registered(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """An application's table as a store has it. An empty one says nothing but the name.
+
+    Raises:
+        InputError: it is none, is another application's, or is too large.
+    """
+    if not document:
+        return {}
+    if document.get("name", name) != name:
+        raise InputError("is another name.", field="document.name", value=document["name"])
+    if len(json.dumps(document)) > DOCUMENT_BYTES:
+        raise InputError("is too large.", field="document", allowed=f"{DOCUMENT_BYTES} bytes")
+    try:
+        known = Application.from_dict({"schema": SCHEMA, "name": name, **document})
+    except IncompatibleError:
+        raise
+    except (InputError, TypeError) as error:
+        if isinstance(error, InputError) and error.field in {f.name for f in fields(Application)}:
+            raise error.at(f"document.{error.field}") from error
+        raise InputError("is not a table of an application.", field="document") from error
+    return known.to_dict()
 
 
 def fill(command: Command, scratch: str) -> Command:

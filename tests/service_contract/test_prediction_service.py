@@ -277,7 +277,35 @@ def test_registering_twice_is_harmless(service: PredictionService) -> None:
     first = service.register_application("sorter", "abc123", document)
     assert first == service.register_application("sorter", "abc123", document)
     assert (first.name, first.identity, first.runs) == ("sorter", "abc123", 0)
-    assert first.document["command"] == ["sort", "-n"]
+    assert (first.document["command"], first.document["timeout_s"]) == (["sort", "-n"], 600.0)
+
+
+def test_registering_answers_the_same_at_a_server_and_at_a_store(
+    local: PredictionService, remote: PredictionService
+) -> None:
+    document = {"command": ["sort", "-n"], "cpus": 2}
+    assert local.register_application("sorter", "abc123", document) == (
+        remote.register_application("sorter", "abc123", document)
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"command": "x", "cpus": -3}, "document.cpus"),
+        ({"command": "x", "timeout_s": 0}, "document.timeout_s"),
+        ({"command": 7}, "document.command"),
+        ({"command": "x", "kind": "daemon"}, "document.kind"),
+        ({"command": "x", "name": "other"}, "document.name"),
+        ({"cpus": 1}, "document"),
+    ],
+)
+def test_what_is_no_table_of_an_application_is_refused(
+    service: PredictionService, document: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        service.register_application("sorter", "abc123", document)
+    assert refused.value.field == field
 
 
 def test_name_that_is_no_name_is_refused(service: PredictionService) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -15,10 +13,7 @@ from kongming.learning import model_file as persist
 from kongming.learning.registry import AUTO
 from kongming.local_service import LocalService
 from kongming.records.answers import ApplicationReport, OperationReport, Realised, TrainedModel
-from kongming.records.application import SCHEMA
-from kongming.records.application import Application as ApplicationRecord
-from kongming.records.errors import MALFORMED, IncompatibleError, InputError, UnknownNameError
-from kongming.records.fingerprint import PLACEMENTS
+from kongming.records.errors import MALFORMED, InputError, UnknownNameError
 from kongming.records.judgement import Judgement
 from kongming.records.questions import placement_or_default
 from kongming.records.run import Run, Signature
@@ -56,9 +51,6 @@ DEFAULT_OPERATIONS = 100
 MOST_OPERATIONS = 1000
 """The greatest number of operations in a list."""
 
-DOCUMENT_BYTES = 64 << 10
-"""The greatest application table that is kept."""
-
 
 class Catalog(Protocol):
     """Methods of the engine that the service needs."""
@@ -86,8 +78,8 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         self, request: profiles_pb2.RegisterApplicationRequest, context: Context
     ) -> profiles_pb2.RegisterApplicationResponse:
         name, identity = plain_name(request.name, "name"), _named(request.identity, "identity")
-        document = _table(name, values.json_object(request.document, "document"))
-        await _stored(lambda: self._store.put_application(name, identity, document))
+        document = values.json_object(request.document, "document")
+        await _stored(lambda: self._records.register_application(name, identity, document))
         application = await self._application(name)
         return profiles_pb2.RegisterApplicationResponse(application=application)
 
@@ -250,44 +242,10 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
                     name: ApplicationReport(name, identities[name], {}) for name in identities
                 }
             if only is not None:
-                return names, {only: self._known(only, identities[only])}
-            return names, self._known_all(names, identities)
+                return names, {only: self._records.application(only, identities[only])}
+            return names, self._records.applications_of(names, identities)
 
         return read
-
-    def _known_all(
-        self, names: list[str], identities: dict[str, str]
-    ) -> dict[str, ApplicationReport]:
-        """Report on a page of names, with one query of each kind for all of them."""
-        stored = {entry.name: entry for entry in self._store.stored_applications()}
-        counts = self._store.count_runs_by_app()
-        trained: dict[str, set[str]] = defaultdict(set)
-        for entry in self._store.models():
-            trained[entry.app].add(entry.placement)
-        return {
-            name: ApplicationReport(
-                name,
-                stored[name].identity if name in stored else identities[name],
-                dict(stored[name].document) if name in stored else {},
-                counts.get(name, 0),
-                tuple(placement for placement in PLACEMENTS if placement in trained[name]),
-            )
-            for name in names
-        }
-
-    def _known(self, name: str, identity: str) -> ApplicationReport:
-        stored = self._store.application(name)
-        trained = {entry.placement for entry in self._store.models(app=name)}
-        document = {} if stored is None else dict(stored.document)
-        # What was registered last is what the application is now.
-        now = identity if stored is None else stored.identity
-        return ApplicationReport(
-            name,
-            now,
-            document,
-            self._store.count_runs(app=name),
-            tuple(placement for placement in PLACEMENTS if placement in trained),
-        )
 
     async def _import(
         self, batch: list[Run | Signature], counted: profiles_pb2.ImportRunsResponse
@@ -372,27 +330,6 @@ def _version(value: int) -> int:
     if value < 0:
         raise InputError("is negative.", field="version", value=value, allowed="0 or more")
     return value
-
-
-def _table(name: str, document: dict[str, Any]) -> dict[str, Any]:
-    """An application's table as the store has it. An empty one says nothing but the name.
-
-    Raises:
-        InputError: it is none, is another application's, or is too large.
-    """
-    if not document:
-        return {}
-    if document.get("name", name) != name:
-        raise InputError("is another name.", field="document.name", value=document["name"])
-    if len(json.dumps(document)) > DOCUMENT_BYTES:
-        raise InputError("is too large.", field="document", allowed=f"{DOCUMENT_BYTES} bytes")
-    try:
-        known = ApplicationRecord.from_dict({"schema": SCHEMA, "name": name, **document})
-    except IncompatibleError:
-        raise
-    except (InputError, TypeError) as error:
-        raise InputError("is not a table of an application.", field="document") from error
-    return known.to_dict()
 
 
 def _record(request: profiles_pb2.ImportRunsRequest, number: int) -> Run | Signature:
