@@ -123,7 +123,7 @@ class Ranking:
         unit="nodes",
         minimum=1,
         maximum=10000,
-        help="Nodes in one question to the server, which it works on at one go.",
+        help="Nodes in one question to the server, which it processes in one step.",
     )
     share: float = setting(
         0.25,

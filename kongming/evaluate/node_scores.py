@@ -26,7 +26,6 @@ from kongming.evaluate.records import (
 )
 from kongming.evaluate.skill import ratio
 from kongming.evaluate.summary import (
-    AUTO,
     document,
     geomeans,
     interval_coverage,
@@ -35,6 +34,7 @@ from kongming.evaluate.summary import (
     unpredicted,
 )
 from kongming.evaluate.trivial import MEAN, SOLO, of_others
+from kongming.learning.registry import AUTO
 from kongming.records.errors import InputError
 
 _TRIVIAL = (MEAN, SOLO)

@@ -24,7 +24,6 @@ from kongming.evaluate.records import PairMeasurement, PairPrediction, Scored, o
 from kongming.evaluate.rounds import HEAVY, Rounds, by_rounds
 from kongming.evaluate.skill import resampled_mean
 from kongming.evaluate.summary import (
-    AUTO,
     document,
     geomeans,
     interval_coverage,
@@ -41,6 +40,7 @@ from kongming.evaluate.trivial import (
     TRIVIAL,
     pair_predictors,
 )
+from kongming.learning.registry import AUTO
 from kongming.records.errors import InputError
 from kongming.records.run import geometric_mean, noise_floor_pct
 

@@ -14,8 +14,8 @@ from kongming.evaluate.coverage import coverage
 from kongming.evaluate.excess import excess
 from kongming.evaluate.skill import skill
 from kongming.evaluate.trivial import AWAKE, TRIVIAL
+from kongming.learning.registry import AUTO
 
-AUTO = "auto"
 """The model whose intervals are scored."""
 
 

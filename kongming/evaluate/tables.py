@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kongming.evaluate.summary import AUTO
+from kongming.learning.registry import AUTO
 from kongming.quantities import format_percent, per_cent
 
 Document = Mapping[str, Any]

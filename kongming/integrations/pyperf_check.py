@@ -15,14 +15,12 @@ from typing import Any
 import click
 
 from kongming.gate.comparison import Comparison, compare
+from kongming.gate.exit_status import CANNOT_TELL, SLOWER, UNFIT
 from kongming.gate.noise import LEAST_RUNS, Goal, repetitions_at_most
 from kongming.integrations.pyperf_hook import PREFIX, QUIET
 from kongming.processes import entry
 from kongming.profiling.plans.precision import parse_precision
 from kongming.records.errors import InputError
-
-UNFIT = SLOWER = 4
-CANNOT_TELL = 3
 
 Runs = Sequence[tuple[Sequence[float], Any]]
 """The values and the metadata of each worker process."""

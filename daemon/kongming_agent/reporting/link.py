@@ -130,7 +130,6 @@ class Link:
         self.failures = 0
         self.delivered = {"fingerprint": 0, "run": 0, "signature": 0}
         self.refused = 0
-        self.fingerprint_ttl_s: float | None = None
         self._tries: tuple[str, int] = ("", 0)
 
     def wake(self) -> None:
@@ -228,8 +227,6 @@ class Link:
             response = stub.Register(request, timeout=self._timeout_s)
         if response.HasField("heartbeat_period"):
             self._heartbeat_s = max(self._least_heartbeat_s, seconds(response.heartbeat_period))
-        if response.HasField("fingerprint_ttl"):
-            self.fingerprint_ttl_s = seconds(response.fingerprint_ttl)
         if self._spool.go_on_after(response.acknowledged):
             _log.warning("the server has higher sequence numbers than the spool: renumbered")
         self._registered = registration

@@ -92,28 +92,29 @@ class Fleet:
         unit="s",
         minimum=0.1,
         maximum=3600,
-        help="How often agents say that they live, where they have nothing else to say.",
+        help="Interval of the heartbeats of agents that have nothing else to report.",
     )
     silent_after_s: float = setting(
         200.0,
         unit="s",
         minimum=0.2,
         maximum=86400,
-        help="A node that says nothing for so long is silent, and not ranked.",
+        help="Time without a report after which a node is silent, and not ranked.",
     )
     fingerprint_ttl_s: float = setting(
         180.0,
         unit="s",
         minimum=1,
         maximum=86400,
-        help="A live fingerprint is used without warning for so long.",
+        help="Age up to which a fingerprint is used without warning, while the node has too few to "
+        "learn from how long they are valid (5; then 60 to 1800 s).",
     )
     spread_period_s: float = setting(
         10.0,
         unit="s",
         minimum=0.1,
         maximum=3600,
-        help="How often servers on one store tell each other whose agents have spoken to them.",
+        help="Interval at which servers on one store exchange which agents they serve.",
     )
     watchers: int = setting(
         1000, unit="streams", minimum=1, maximum=100000, help="WatchNode streams at one time."
@@ -275,7 +276,8 @@ class ClosedLoop:
         0.01,
         minimum=1e-6,
         maximum=0.5,
-        help="Probability that a model whose errors stay as validated is ever said to drift.",
+        help="Probability that a model whose errors stay as validated is ever reported as "
+        "drifting.",
     )
     profile: bool = setting(
         True, help="Ask an agent that may to profile an application that drifts."

@@ -155,7 +155,8 @@ DECLARED: tuple[Declared, ...] = tuple(
         ),
         (
             *("fingerprint_ttl", "gauge", "kongming_server_fingerprint_ttl_seconds", "s"),
-            "Age up to which a fingerprint is used without warning: fleet.fingerprint_ttl_s.",
+            "Age up to which a new node's fingerprint is used without warning: "
+            "fleet.fingerprint_ttl_s.",
         ),
         # Predictions.
         (

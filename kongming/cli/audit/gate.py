@@ -10,13 +10,11 @@ from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.shares import FRACTION
+from kongming.gate.exit_status import CANNOT_TELL, SLOWER, UNFIT
 from kongming.quantities import format_percent, per_cent
 
 if TYPE_CHECKING:
     from kongming.gate.fitness import Answer
-
-UNFIT = SLOWER = 4
-CANNOT_TELL = 3
 
 
 @click.command(

@@ -166,7 +166,7 @@ def _draw(document: Document, folder: Path) -> None:
         MissingExtraError: matplotlib is not installed.
     """
     from kongming.evaluate import figures, pressures
-    from kongming.evaluate.summary import AUTO
+    from kongming.learning.registry import AUTO
 
     figures.error_cdf(document, folder)
     for model, selections in document["selected"].items():

@@ -11,9 +11,8 @@ import numpy as np
 from kongming.evaluate.cases import Floats
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
-from kongming.evaluate.summary import AUTO
 from kongming.evaluate.trivial import AWAKE, TRIVIAL
-from kongming.learning.registry import KINDS, STACK
+from kongming.learning.registry import AUTO, KINDS, STACK
 from kongming.quantities import per_cent
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from kongming.evaluate.cases import Floats
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
-from kongming.evaluate.summary import AUTO
+from kongming.learning.registry import AUTO
 from kongming.records.errors import UnknownNameError
 
 if TYPE_CHECKING:

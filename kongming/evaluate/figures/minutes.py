@@ -10,8 +10,8 @@ import numpy as np
 
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
-from kongming.evaluate.summary import AUTO
 from kongming.evaluate.trivial import AWAKE, BUBBLE_UP, PAIRMEAN, ROWCOL, SOLO
+from kongming.learning.registry import AUTO
 from kongming.records.errors import InputError
 
 if TYPE_CHECKING:

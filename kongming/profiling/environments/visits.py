@@ -18,7 +18,7 @@ from kongming.profiling.environments.memory_need import RAISE, Peak, limit_bytes
 from kongming.profiling.environments.tasks import Task
 from kongming.profiling.events import Doing, Dropped, Event, Measured
 from kongming.profiling.plans.placement import Seats, choose
-from kongming.profiling.runs.load_loop import LoadLoop, loop
+from kongming.profiling.runs.load_loop import WARM_UP_LIMIT_S, LoadLoop, loop
 from kongming.profiling.runs.page_cache import evict
 from kongming.profiling.runs.runner import AnyRunner, Outcome, ServiceRunner, open_runner
 from kongming.profiling.runs.settle import settle
@@ -28,9 +28,6 @@ from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError, MeasurementError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run
-
-WARM_UP_LIMIT_S = 120.0
-"""Time limit for a neighbour's first iteration; after it the neighbour counts as warm."""
 
 STALE_S = 1.0
 """A fingerprint is stale, and taken again, after a longer wait for the disk."""

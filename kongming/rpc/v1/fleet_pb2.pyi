@@ -143,7 +143,7 @@ class RegisterResponse(_message.Message):
 
     @_builtins.property
     def fingerprint_ttl(self) -> _duration_pb2.Duration:
-        """A live fingerprint is used without warning for so long."""
+        """A fingerprint of a new node is used without warning for so long."""
 
     def __init__(
         self,
