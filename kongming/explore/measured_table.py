@@ -26,6 +26,9 @@ SECONDS = "seconds"
 MEASURED = (SECONDS, "metric")
 """Columns of what ``explore run`` measures: the time of a run, and its metric where it has one."""
 
+_MOST_INDICATORS = 1 << 25
+"""Rows times different names of a column: models have an indicator for each name (256 MiB)."""
+
 NO_RUN = "the table has no value for it"
 """Reason of a failed run of which the table says no more."""
 
@@ -93,10 +96,14 @@ def read_measured(
             value=", ".join(header),
             hint="Every column besides the target and the cost is a parameter.",
         )
+    for name in names:
+        _refuse_empty(rows, name)
     columns: dict[str, list[float] | list[str]] = {
         name: _texts(rows, name) if name in choices else _cells(rows, name) for name in names
     }
     numbers = tuple(n for n in names if isinstance(columns[n][0], float))
+    for name in set(names) - set(numbers):
+        _refuse_identifiers(rows, name)
     values = np.array([target_of(row, target) for row in rows])
     failed = np.isnan(values)
     return MeasuredTable(
@@ -115,6 +122,32 @@ def read_measured(
         ),
         limits=np.array([_limit(row) for row in rows]) if written else None,
     )
+
+
+def _refuse_empty(rows: Sequence[Row], name: str) -> None:
+    for row in rows:
+        if not row.text(name):
+            raise InputError(
+                "is empty.",
+                field=row.where(name),
+                value="",
+                allowed="a value in each row",
+                hint="A parameter that exists under a condition cannot be replayed: leave it out "
+                f"with --ignore {name}.",
+            )
+
+
+def _refuse_identifiers(rows: Sequence[Row], name: str) -> None:
+    """Refuse a column of names of which models would have more indicators than fit into memory."""
+    different = len({row.text(name) for row in rows})
+    if different * len(rows) > _MOST_INDICATORS:
+        raise InputError(
+            "has too many different names to be a parameter.",
+            field=f"{rows[0].where(name).partition(': row')[0]}: column {name!r}",
+            value=f"{different} in {len(rows)} rows",
+            allowed=f"{_MOST_INDICATORS // len(rows)}",
+            hint=f"Leave it out with --ignore {name}.",
+        )
 
 
 def _limit(row: Row) -> float:

@@ -306,3 +306,23 @@ def test_dta_counts_costs_where_they_are_given(kongming: Kongming, tmp_path: Pat
     blind = replay(kongming, *common, "--ignore", "euros")["policies"]
     assert counted["uni"]["all"] == blind["uni"]["all"]
     assert counted["dta"]["all"] != blind["dta"]["all"]
+
+
+def test_columns_that_can_be_no_parameter(kongming: Kongming, tmp_path: Path) -> None:
+    rows = [(n, f"run-{n}", "" if n == 3 else 1, n * n) for n in range(6000)]
+    table = write(tmp_path / "t.csv", ("n", "id", "level", "seconds"), rows)
+    options = ("--target", "seconds", "--repeats", "1", "--policy", "uni")
+    empty = replay(kongming, table, *options, status=2)["error"]
+    assert "row 4 (line 5), column 'level': is empty" in empty["message"]
+    assert "--ignore level" in empty["hint"]
+    names = replay(kongming, table, *options, "--ignore", "level", status=2)["error"]
+    assert "column 'id': has too many different names" in names["message"]
+    assert "--ignore id" in names["hint"]
+
+
+def test_a_table_of_runs_that_were_all_ended(kongming: Kongming, tmp_path: Path) -> None:
+    header = ("n", "seconds", "cost", "status", "error", "identity", "space", "at_least")
+    rows = [(n, "", 1.0, "timeout", "ended", "i", "s", 30) for n in range(20)]
+    table = write(tmp_path / "t.csv", header, rows)
+    options = ("--target", "seconds", "--repeats", "1", "--policy", "uni")
+    assert "No row of" in replay(kongming, table, *options, status=3)["error"]["message"]
