@@ -322,7 +322,6 @@ class App:
         upkeep = Upkeep(state, ingest, self._metrics)
         self._metrics.ready.set_function(lambda: float(self._not_ready() is None))
         self._metrics.ingest_limit.set(config.ingest.queue_records)
-        self._metrics.fingerprint_ttl.set(config.fleet.fingerprint_ttl_s)
         self._metrics.models.set_function(lambda: float(restore.models_in_service))
         self._metrics.matrix_cells.set_function(
             lambda: float(restore.models_in_service * sum(agent.domains for agent in state.agents))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.resident import Resident
@@ -191,12 +191,27 @@ class Upkeep:
         assignments = Counter(assignment.state for assignment in state.book.all())
         for name in ("reserved", "bound"):
             self._metrics.assignments.labels(name).set(assignments[name])
-        taken = [
-            agent.last_fingerprint
+        ages = {
+            agent.facts.id: now - agent.last_fingerprint
             for agent in state.agents
             if agent.state == "ready" and agent.last_fingerprint is not None
-        ]
-        self._metrics.oldest_fingerprint.set(now - min(taken) if taken else 0.0)
+        }
+        age, ttl = oldest(ages, state.engine.ttl_s, state.engine.least_ttl_s)
+        self._metrics.oldest_fingerprint.set(age)
+        self._metrics.fingerprint_ttl.set(ttl)
+
+
+def oldest(
+    ages: Mapping[str, float], ttl_of: Callable[[str], float], least_ttl_s: float
+) -> tuple[float, float]:
+    """Age and time to live of the fingerprint that is oldest for its time to live, by node: a busy
+    node's is old after a minute, a quiet one's after half an hour. None is (0, ``least_ttl_s``)."""
+    worst = (0.0, least_ttl_s)
+    for node_id, age in sorted(ages.items(), key=lambda item: -item[1]):
+        if age / least_ttl_s <= worst[0] / worst[1]:
+            break
+        worst = max(worst, (age, ttl_of(node_id)), key=lambda pair: pair[0] / pair[1])
+    return worst
 
 
 _BETWEEN_SLICES_S = 0.25

@@ -287,6 +287,11 @@ class Engine:
         settings = self._fleet.settings
         return settings.ttl_s if slot is None else float(self._fleet.slots.ttl_s[slot])
 
+    @property
+    def least_ttl_s(self) -> float:
+        """The shortest time to live that a fingerprint may have."""
+        return self._fleet.settings.least_ttl_s
+
     def node_loads(
         self, now: float, window_s: float = 0.0, most: int | None = None
     ) -> Steps[list[NodeLoad]]:

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kongming_server.configuration.settings import Config
 from kongming_server.configuration.settings import Retention as Settings
 from kongming_server.monitoring.metrics import Metrics
-from kongming_server.upkeep import Upkeep
+from kongming_server.upkeep import Upkeep, oldest
 
 from kongming.store import Retained, Retention
 
@@ -93,3 +95,19 @@ def test_retention_that_is_behind_is_reported_once(
     assert len(caplog.messages) == 1
     assert lag_s(Retained(complete_at=state.time)) == 0.0
     assert "caught up" in caplog.messages[1]
+
+
+AGES = st.dictionaries(
+    st.integers(0, 99).map(str),
+    st.tuples(st.floats(0.0, 5000.0), st.floats(60.0, 1800.0)),
+    max_size=20,
+)
+
+
+@given(nodes=AGES)
+def test_the_oldest_fingerprint_is_that_which_is_oldest_for_its_time_to_live(
+    nodes: dict[str, tuple[float, float]],
+) -> None:
+    ages = {node: age for node, (age, _) in nodes.items()}
+    age, ttl = oldest(ages, lambda node: nodes[node][1], 60.0)
+    assert age / ttl == max((age / ttl for age, ttl in nodes.values()), default=0.0)

@@ -151,12 +151,11 @@ DECLARED: tuple[Declared, ...] = tuple(
         ),
         (
             *("oldest_fingerprint", "gauge", "kongming_server_oldest_fingerprint_seconds", "s"),
-            "Age of the oldest fingerprint among those of ready nodes.",
+            "Age of the fingerprint of a ready node that is oldest for its time to live.",
         ),
         (
             *("fingerprint_ttl", "gauge", "kongming_server_fingerprint_ttl_seconds", "s"),
-            "Age up to which a new node's fingerprint is used without warning: "
-            "fleet.fingerprint_ttl_s.",
+            "Time to live of that fingerprint, which is learned from how its node changes.",
         ),
         # Predictions.
         (
