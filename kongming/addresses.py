@@ -1,5 +1,5 @@
-"""Addresses ``HOST:PORT``, and whether they are of this machine alone. Only the standard library is
-imported here."""
+"""Addresses ``HOST:PORT``, and whether they are of this machine alone. No other library is imported
+here: what runs before every job of a scheduler reads addresses too."""
 
 from __future__ import annotations
 
@@ -36,27 +36,29 @@ def is_address(value: str, *, least_port: int = 0) -> bool:
 def is_loopback(host: str) -> bool:
     """Return whether an address, or the name localhost, is of this machine alone.
 
-    No other name is: where credentials are sent, whoever answers for names could take them.
+    No other name is: where credentials are sent, whoever answers for names could take them, and a
+    name may be another address the next time.
     """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or _is_loopback_address(host)
 
 
-def listens_on_loopback(host: str) -> bool:
-    """Return whether what listens at ``host`` can be reached from this machine alone.
+def resolves_to_loopback(host: str) -> bool:
+    """Return whether a name, or an address, is of this machine alone by what it resolves to now.
 
-    Another name is loopback where each of its addresses is, for it is resolved once, here; an empty
-    host is every interface.
+    An empty host is every interface.
     """
     text = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not text or is_loopback(text):
+    if not text or _is_loopback_address(text):
         return bool(text)
     try:
         addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(text, None)}
     except (OSError, UnicodeError):
         return False
-    return bool(addresses) and all(map(is_loopback, addresses))
+    return bool(addresses) and all(map(_is_loopback_address, addresses))
+
+
+def _is_loopback_address(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

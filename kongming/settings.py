@@ -61,7 +61,10 @@ def url_in_file(path: Path) -> str:
 ABOVE_ZERO: Check = (lambda value: 0.0 < value < math.inf, "above 0")
 NOT_NEGATIVE: Check = (lambda value: 0.0 <= value < math.inf, "0 or more")
 ANY: Check = (lambda value: True, "any text")
-REMOTE_ADDRESS: Check = (lambda value: is_address(value, least_port=1), "HOST:PORT, port from 1")
+REMOTE_ADDRESS: Check = (
+    lambda value: value.startswith("unix:") or is_address(value, least_port=1),
+    "HOST:PORT, port from 1, or unix:PATH",
+)
 """Of what is connected to: at port 0 nothing can be reached."""
 
 

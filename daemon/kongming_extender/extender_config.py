@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kongming.addresses import listens_on_loopback, split_address
+from kongming.addresses import is_loopback, split_address
 from kongming.records.errors import InputError
 from kongming.settings import REMOTE_ADDRESS, setting
 
@@ -253,14 +253,14 @@ def _check_together(config: Config) -> None:
             field="security.client_names",
             hint="Set security.client_ca too.",
         )
-    if not (security.tls or security.insecure or listens_on_loopback(host)):
+    if not (security.tls or security.insecure or is_loopback(host)):
         raise InputError(
             f"{config.extender.listen} can be reached from other machines, and TLS is off.",
             field="extender.listen",
             allowed="an address of loopback, or any with TLS",
             hint="Give --certificate and --key; or say --insecure.",
         )
-    if not (security.client_ca or security.insecure or listens_on_loopback(host)):
+    if not (security.client_ca or security.insecure or is_loopback(host)):
         raise InputError(
             "is missing: anybody who reaches it could ask, and have nodes reserved.",
             field="security.client_ca",

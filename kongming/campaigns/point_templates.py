@@ -17,7 +17,7 @@ from kongming.profiling.plans.identity import first_word, identity
 from kongming.records.application import Application, Command
 from kongming.records.errors import InputError
 
-_PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACEHOLDER = re.compile(r"(?<!\$)\{([^\W\d]\w*)\}")
 """A name in braces; ``${name}`` is the shell's."""
 
 OWN = ("dir", "rank")

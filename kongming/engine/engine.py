@@ -289,8 +289,9 @@ class Engine:
 
     @property
     def least_ttl_s(self) -> float:
-        """The shortest time to live that a fingerprint may have."""
-        return self._fleet.settings.least_ttl_s
+        """The shortest time to live that a fingerprint may have, learned or not."""
+        settings = self._fleet.settings
+        return min(settings.least_ttl_s, settings.ttl_s)
 
     def node_loads(
         self, now: float, window_s: float = 0.0, most: int | None = None

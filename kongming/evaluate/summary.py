@@ -16,8 +16,6 @@ from kongming.evaluate.skill import skill
 from kongming.evaluate.trivial import AWAKE, TRIVIAL
 from kongming.learning.registry import AUTO
 
-"""The model whose intervals are scored."""
-
 
 def model_order(names: Sequence[str], trivial: Sequence[str]) -> tuple[str, ...]:
     """Order the models: trivial ones first, then the others as given, ``auto`` last.

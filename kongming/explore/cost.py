@@ -16,6 +16,8 @@ from kongming.expressions import parse
 from kongming.records.errors import InputError
 
 REPORTED = "told"
+CONSTANT_COST = "makes all runs cost the same."
+"""What is wrong with a cost in no parameter."""
 _ENOUGH = 4
 """Told costs from which costs are predicted."""
 
@@ -31,9 +33,7 @@ def by_expression(space: Space, text: str) -> CostFunction:
     """
     names = [dimension.name for dimension in space.dimensions if not dimension.is_text]
     try:
-        expression = parse(
-            text, field="cost", variables=names, constant="makes all runs cost the same."
-        )
+        expression = parse(text, field="cost", variables=names, constant=CONSTANT_COST)
     except InputError as error:
         raise ExploreError(error.message) from error
 

@@ -101,8 +101,12 @@ class Dimension:
         return float(grid[0]), float(grid[-1])
 
     def middle(self, first: float, second: float) -> float:
-        """The code of the value nearest to the middle of two, on the dimension's scale; of choices
-        without an order the first, and of two of which one is absent the other."""
+        """The code of the value nearest to the middle of two, on the dimension's scale: of choices
+        without an order the first, of two of which one is absent the other, and of two that are
+        both absent that of the whole dimension."""
+        if math.isnan(first) and math.isnan(second):
+            # It may exist in between.
+            return self.middle(*self.ends())
         if math.isnan(first) or math.isnan(second) or self.unordered:
             return second if math.isnan(first) else first
         middle = math.sqrt(first) * math.sqrt(second) if self.log else first / 2.0 + second / 2.0

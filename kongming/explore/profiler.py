@@ -40,6 +40,7 @@ KIND = DocumentKind(
     "kongming-explore-profiler", 1, "profiler's document", "fit it again", "kongming explore fit"
 )
 FEWEST_RUNS = 2
+MODELS = ("auto", "paper", *LEARNERS)
 """The least budget: one run is no model."""
 _UNKNOWN_COSTS = 20
 """Runs that a budget of costs pays for while no run's cost is known."""
@@ -114,7 +115,7 @@ class DecisionTreeProfiler:
         )
         self.batch = settings.integer(batch, "batch", 1)
         self.policy = settings.one_of(policy, "policy", POLICIES)
-        self.model = settings.one_of(model, "model", ("auto", "paper", *LEARNERS))
+        self.model = settings.one_of(model, "model", MODELS)
         self._refuse_small_budget()
         self.weights = settings.three_weights(weights)
         if cost is not None and not isinstance(cost, str):
@@ -292,7 +293,9 @@ class DecisionTreeProfiler:
         pool = situation.pool[prices(situation.pool) <= left]
         if not len(pool):
             return paid
-        codes = self._choice(replace(situation, pool=pool), count, repeats=0)
+        # No other point may be chosen, as if these were all.
+        situation = replace(situation, pool=pool, complete=True)
+        codes = self._choice(situation, count, repeats=0)
         return codes[within_means(prices(codes), left)] if len(codes) else codes
 
     def _choice(self, situation: Situation, count: int, repeats: int) -> Floats:
@@ -525,7 +528,9 @@ class DecisionTreeProfiler:
     def _from_document(cls, document: Mapping[str, Any]) -> Self:
         # What was begun before there was a choice goes on as it began.
         given = {"draws": 1} | document["settings"]
-        profiler = cls(Space.from_document(document["space"]), **given)
+        profiler = cls(Space.from_document(document["space"]), **given | {"model": "auto"})
+        # One that was saved may have been given a budget that is too small for its model.
+        profiler.model = settings.one_of(given["model"], "model", MODELS)
         outcomes = profiler._outcomes
         outcomes.runs = [Run.from_dict(run) for run in document["runs"]]
         outcomes.pending = [coded(row) for row in document["pending"]]

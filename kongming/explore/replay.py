@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.explore import DecisionTreeProfiler, Space
+from kongming.explore.cost import CONSTANT_COST
 from kongming.explore.fitting import refuse_one_point
 from kongming.explore.measured_table import MeasuredTable, Point
 from kongming.explore.profiler import FEWEST_RUNS
@@ -129,7 +130,7 @@ def costs_of(table: MeasuredTable, cost: str) -> Floats:
         InputError: it is no expression, or is no finite number above 0 at a row (with the row).
     """
     numbers = {name: [point[name] for point in table.points] for name in sorted(table.numbers)}
-    expression = parse(cost, field="--cost", variables=list(numbers))
+    expression = parse(cost, field="--cost", variables=list(numbers), constant=CONSTANT_COST)
     costs = expression({name: np.array(each, dtype=np.float64) for name, each in numbers.items()})
     wrong = ~(np.isfinite(costs) & (costs > 0.0))
     if wrong.any():

@@ -95,12 +95,12 @@ class Space:
                 "is not a table of dimensions.", field="space", value=repr(dimensions)
             )
         for name in dimensions:
-            if not isinstance(name, str) or not (name.isascii() and name.isidentifier()):
+            if not isinstance(name, str) or not name.isidentifier():
                 raise ExploreError(
                     "is not a name.",
                     field="space",
                     value=repr(name),
-                    allowed="letters a to z and A to Z, digits and _, as a placeholder has",
+                    allowed="letters, digits and _",
                 )
             if name == "forbid":
                 # Below a header TOML puts it there, and forbidden points would be run.

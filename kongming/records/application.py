@@ -68,7 +68,7 @@ class Application:
             if command is None and name != "command":
                 continue
             parts = (command,) if isinstance(command, str) else command
-            if not isinstance(parts, tuple) or not all(isinstance(part, str) for part in parts):
+            if not isinstance(parts, tuple) or not parts or not all(map(_is_text, parts)):
                 raise _wrong(name, command, "a shell line, or texts of an argv")
         for name, options in (("kind", ("batch", "service")), ("cache", ("warm", "cold"))):
             if (value := getattr(self, name)) not in options:
@@ -79,6 +79,13 @@ class Application:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise _wrong(name, value, f"a whole number from {least}")
+        for name in ("workdir", "check"):
+            if not (getattr(self, name) is None or _is_text(getattr(self, name))):
+                raise _wrong(name, getattr(self, name), "a text")
+        if not isinstance(self.env, Mapping) or not all(
+            _is_text(text) for pair in self.env.items() for text in pair
+        ):
+            raise _wrong("env", self.env, "texts by name")
         for name, least_s in (("timeout_s", math.ulp(0.0)), ("warmup_s", 0.0)):
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -125,6 +132,10 @@ class Application:
             return cls(**values)
         except MALFORMED as error:
             raise InputError(f"The application is not valid ({error!r}).", field="app") from error
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _wrong(name: str, value: object, allowed: str) -> InputError:

@@ -93,6 +93,23 @@ def test_panic_runs_corners_and_middles_of_a_space_that_is_not_listed() -> None:
     assert any(point["x"] == 0.5 or point["n"] == 3162 for point in middles)
 
 
+def test_a_middle_has_the_parameters_that_exist_there() -> None:
+    space = Space.from_dict(
+        {
+            "x": {"from": 0.0, "to": 1.0},
+            "n": [1, 2, 3],
+            "level": {"from": 1, "to": 9, "when": "n == 2"},
+        }
+    )
+    profiler = DecisionTreeProfiler(space, budget=40, batch=8, policy="panic", model="lines")
+    levels = []
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, point["x"] * point["n"])
+            levels.append(point.get("level"))
+    assert 5 in levels
+
+
 def test_panic_runs_no_point_twice_in_a_large_space_of_few_values() -> None:
     space = Space.from_dict({name: list(range(3)) for name in "abcdefghijklmn"})
     assert space.size == 3**14

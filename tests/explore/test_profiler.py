@@ -14,6 +14,7 @@ from kongming.explore import DecisionTreeProfiler, ExploreError, Space
 from kongming.explore.cost import learned, within_means
 from kongming.explore.learners import LEARNERS
 from kongming.explore.policies import POLICIES
+from kongming.explore.profiler import KIND
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
 
 SPACE = Space.from_dict(
@@ -308,6 +309,17 @@ def test_a_budget_in_costs_is_used_up(policy: str) -> None:
     assert 150.0 - least < profiler.spent <= 150.0
 
 
+def test_a_budget_in_costs_is_used_up_in_a_space_that_is_not_listed() -> None:
+    space = Space.from_dict({name: {"from": 0.0, "to": 1.0} for name in "abcd"})
+    profiler = DecisionTreeProfiler(
+        space, budget=50, budget_in="cost", batch=4, cost="1 + 100*a", model="lines", policy="panic"
+    )
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, point["a"] + point["b"])
+    assert profiler.spent > 40.0
+
+
 @given(prices=st.lists(st.floats(0.01, 10.0), max_size=12), left=st.floats(-1.0, 30.0))
 def test_what_is_not_paid_for_is_passed_over(prices: list[float], left: float) -> None:
     paid = within_means(np.array(prices), left)
@@ -597,6 +609,16 @@ def test_a_budget_that_is_too_small_for_a_named_model_is_refused(model: str, few
     DecisionTreeProfiler(space, budget=fewest, model=model)
     with pytest.raises(ExploreError, match=rf"^budget: .*Allowed: .*{fewest}"):
         DecisionTreeProfiler(space, budget=fewest - 1, model=model)
+
+
+def test_a_saved_profiler_with_too_small_a_budget_for_its_model_is_read() -> None:
+    space = Space.from_dict({"x": {"from": 0.0, "to": 1.0}})
+    saved = json.loads(DecisionTreeProfiler(space, budget=6, model="perceptrons").to_json())
+    payload = {k: v for k, v in saved.items() if k not in ("format", "version", "checksum")}
+    assert payload["settings"]["budget"] == 6
+    payload["settings"]["budget"] = 3
+    read = DecisionTreeProfiler.from_json(json.dumps(KIND.seal(payload)))
+    assert (read.model, read.budget) == ("perceptrons", 3)
 
 
 def test_a_reason_that_is_no_unicode_does_not_spoil_what_is_saved() -> None:

@@ -316,7 +316,6 @@ def test_a_space_may_have_more_dimensions_than_numpy_has_axes() -> None:
     [
         ({"b": {"type": "boolean", "values": [0, 1]}}, ["b", "no boolean", "false, true"]),
         ({"t": {"choices": ["a", "\udcff"]}}, ["t", "Unicode"]),
-        ({"größe": [1, 2]}, ["größe", "a to z"]),
     ],
 )
 def test_what_could_not_be_run_or_saved_is_refused(spec: Any, words: list[str]) -> None:

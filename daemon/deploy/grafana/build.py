@@ -55,11 +55,11 @@ DASHBOARDS: Mapping[str, tuple[str, tuple[tuple[str, str, str], ...], tuple[Pane
                 {"{{state}}": "max by (state) (kongming_server_assignments)"},
             ),
             (
-                "Oldest fingerprint",
-                "s",
+                "Oldest fingerprint, in times to live of its node",
+                "short",
                 {
-                    "oldest": "max(kongming_server_oldest_fingerprint_seconds)",
-                    "time to live": "max(kongming_server_fingerprint_ttl_seconds)",
+                    "oldest": "max(kongming_server_oldest_fingerprint_seconds"
+                    " / kongming_server_fingerprint_ttl_seconds)",
                 },
             ),
             (

@@ -3,7 +3,7 @@ said."""
 
 from __future__ import annotations
 
-from kongming.addresses import listens_on_loopback, split_address
+from kongming.addresses import resolves_to_loopback, split_address
 from kongming.records.errors import InputError
 from kongming_server.configuration.settings import Security
 
@@ -20,7 +20,7 @@ def check_bind(address: str, security: Security, field: str) -> None:
     host, colon, _ = address.rpartition(":")
     if not colon or (host and not address.startswith("unix:")):
         split_address(address, field)
-    if listens_on_loopback(host):
+    if resolves_to_loopback(host):
         return
     raise InputError(
         f"{address} can be reached from other machines, and TLS is off.",

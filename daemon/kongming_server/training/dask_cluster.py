@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kongming.addresses import listens_on_loopback
+from kongming.addresses import resolves_to_loopback
 from kongming.records.errors import InputError, MissingExtraError, UnavailableError
 from kongming_server.configuration.settings import Training
 
@@ -65,7 +65,7 @@ def check_cluster(settings: Training) -> None:
             value=settings.dask,
             allowed="tls://HOST:PORT, or tcp://HOST:PORT on loopback",
         )
-    if scheme == "tcp" and not listens_on_loopback(host):
+    if scheme == "tcp" and not resolves_to_loopback(host):
         raise InputError(
             "is on another machine, and nothing says that it is the cluster which answers.",
             field="training.dask",

@@ -7,7 +7,7 @@ from kongming_server.commands.server_config import load
 from kongming_server.configuration.settings import Security
 from kongming_server.security import check_bind
 
-from kongming.addresses import listens_on_loopback
+from kongming.addresses import resolves_to_loopback
 from kongming.records.errors import InputError
 
 LOCAL = ["127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1"]
@@ -64,5 +64,5 @@ def test_half_of_tls_is_refused(options: dict[str, str], field: str) -> None:
 
 
 def test_an_ipv6_zone_is_no_address_of_its_own() -> None:
-    assert listens_on_loopback("::1%lo")
-    assert not listens_on_loopback("fe80::1%eth0")
+    assert resolves_to_loopback("::1%lo")
+    assert not resolves_to_loopback("fe80::1%eth0")
