@@ -77,7 +77,7 @@ def campaign(
     plan: Plan,
     takes: Takes,
     *,
-    timeout_s: float | None = None,
+    timeout_s: float = 1e9,
     disturbed: Callable[[int], bool] = lambda _: False,
     load_s: float = math.inf,
     fingerprint_s: float = 0.0,

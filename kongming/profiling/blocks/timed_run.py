@@ -71,7 +71,7 @@ def _cut_off_s(state: CampaignState, step: Step, load_left_s: float) -> float | 
         return None
     limit = limit_s(alone, state.overtime_s.get(step.app, 0.0), load_left_s)
     # Alone it ends within its timeout: where it does not under a load, that is how slow it is.
-    return limit if app.timeout_s is None else min(limit, app.timeout_s)
+    return min(limit, app.timeout_s)
 
 
 def unmeasured(state: CampaignState, site: Site, step: Step, reason: str) -> Run:
