@@ -1,10 +1,10 @@
-"""Addresses ``HOST:PORT``, and whether they are of this machine alone. No other library is imported
-here: what runs before every job of a scheduler reads addresses too."""
+"""Addresses ``HOST:PORT``, and whether they are of this machine alone.
+
+Only the standard library is imported here, and its larger modules where they are needed: what runs
+before every job of a scheduler reads addresses too.
+"""
 
 from __future__ import annotations
-
-import ipaddress
-import socket
 
 from kongming.records.errors import InputError
 
@@ -47,6 +47,8 @@ def resolves_to_loopback(host: str) -> bool:
 
     An empty host is every interface.
     """
+    import socket
+
     text = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not text or _is_loopback_address(text):
         return bool(text)
@@ -58,6 +60,8 @@ def resolves_to_loopback(host: str) -> bool:
 
 
 def _is_loopback_address(text: str) -> bool:
+    import ipaddress
+
     try:
         return ipaddress.ip_address(text.partition("%")[0]).is_loopback
     except ValueError:
