@@ -17,6 +17,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.explore.errors import ExploreError
+from kongming.files.sealed_document import is_unicode
 
 Kind = Literal["numbers", "integer", "real", "ordered", "choice", "boolean"]
 Value = bool | int | float | str
@@ -295,7 +296,7 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
             raise ExploreError(
                 "is no boolean.", field=name, value=_shown(value), allowed="false, true"
             )
-        if isinstance(value, str) and unicode_text(value) != value:
+        if isinstance(value, str) and not is_unicode(value):
             raise ExploreError("is no Unicode text.", field=name, value=_shown(value))
     if booleans:
         return Dimension(name, "boolean", tuple(sorted(values)), when=when)
@@ -306,11 +307,6 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
     if kind in ("ordered", "choice"):
         return Dimension(name, kind, tuple(values), when=when)  # type: ignore[arg-type]
     return Dimension(name, "numbers", tuple(sorted(values)), when=when)
-
-
-def unicode_text(text: str) -> str:
-    """Return a text as it can be saved: bytes that were no text become ``?``."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _is_finite(value: int | float) -> bool:

@@ -18,7 +18,6 @@ from kongming.arrays import Floats
 from kongming.explore import settings
 from kongming.explore.choice import FEWEST
 from kongming.explore.cost import REPORTED, CostFunction, by_expression, learned, within_means
-from kongming.explore.dimensions import unicode_text
 from kongming.explore.errors import ExploreError
 from kongming.explore.features import Features
 from kongming.explore.learners import LEARNERS, PAPER
@@ -33,7 +32,7 @@ from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough, wanted_repeats
 from kongming.explore.tree import ObliqueModelTree
 from kongming.explore.tree.online_tree import OnlineTree
-from kongming.files.sealed_document import DocumentKind
+from kongming.files.sealed_document import DocumentKind, is_unicode
 from kongming.records.errors import UntrainedError
 
 KIND = DocumentKind(
@@ -134,7 +133,7 @@ class DecisionTreeProfiler:
         seed = secrets.randbelow(2**31) if random_state is None else random_state
         self.random_state = settings.integer(seed, "random_state", 0)
         if metric is not None and (
-            not isinstance(metric, str) or not metric or unicode_text(metric) != metric
+            not isinstance(metric, str) or not metric or not is_unicode(metric)
         ):
             raise ExploreError(
                 "is not a name.", field="metric", value=repr(metric), allowed="a text, or None"
@@ -221,7 +220,7 @@ class DecisionTreeProfiler:
                 raise ExploreError("has no metric.", field="value", value="{}")
             values = {}
             for name, each in measured.items():
-                if not isinstance(name, str) or unicode_text(name) != name:
+                if not isinstance(name, str) or not is_unicode(name):
                     raise ExploreError("is no name of a metric.", field="value", value=repr(name))
                 values[name] = settings.summable(each, name)
         elif error is None and at_least is None:
@@ -231,7 +230,8 @@ class DecisionTreeProfiler:
         run = Run(
             codes,
             values,
-            None if error is None else unicode_text(error),
+            # Bytes that were no text, as of a file's name, become "?": it has to be saved.
+            None if error is None else error.encode("utf-8", "replace").decode(),
             None if cost is None else settings.within(cost, "cost", 0.0, settings.LARGEST),
             None if at_least is None else settings.summable(at_least, "at_least"),
         )

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from kongming.explore.dimensions import unicode_text
 from kongming.explore.errors import ExploreError
 from kongming.explore.measured_table import finite, loses_digits
 from kongming.files.csv_rows import read_rows
+from kongming.files.sealed_document import is_unicode
 from kongming.records.errors import InputError
 
 
@@ -92,7 +92,7 @@ def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any
             )
     names = list(columns or (rows[0] if rows else ()))
     for name in names:
-        if not isinstance(name, str) or unicode_text(name) != name:
+        if not isinstance(name, str) or not is_unicode(name):
             raise ExploreError(
                 "is no name of a column.", field="table", value=repr(name), allowed="a text"
             )

@@ -80,7 +80,7 @@ class DocumentKind:
             intact = False
         if not intact:
             raise self.damaged("its checksum does not match")
-        if "\\ud" in text and not _is_unicode(payload):
+        if "\\ud" in text and not is_unicode(payload):
             raise self.damaged("a text in it is no Unicode")
         try:
             return parse(document)
@@ -140,11 +140,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _is_unicode(document: Mapping[str, Any]) -> bool:
-    """Return whether no text has half a surrogate pair, which JSON can write and no message can
-    hold."""
+def is_unicode(value: object) -> bool:
+    """Return whether no text of a JSON value has half a surrogate pair, which JSON can write and no
+    message can hold."""
     try:
-        json.dumps(document, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return False
     return True

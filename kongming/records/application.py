@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -89,7 +90,8 @@ class Application:
         for name, least_s in (("timeout_s", math.ulp(0.0)), ("warmup_s", 0.0)):
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not least_s <= value < math.inf:
+            # JSON and TOML have whole numbers that no float holds.
+            if not is_number or not least_s <= value <= sys.float_info.max:
                 limit = "from 0" if least_s == 0.0 else "above 0"
                 raise _wrong(name, value, f"a number of seconds {limit}")
 

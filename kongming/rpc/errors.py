@@ -242,7 +242,9 @@ def _error_of(
     if isinstance(error, InputError):
         attributes = {
             "problem": message.removeprefix(f"{field}: "),
-            **{"field": field, "value": None, "allowed": held.get("allowed")},
+            "field": field,
+            "value": None,
+            "allowed": held.get("allowed"),
         }
     if isinstance(error, errors.UnknownNameError):
         attributes |= {

@@ -79,8 +79,8 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
     ) -> profiles_pb2.RegisterApplicationResponse:
         name, identity = plain_name(request.name, "name"), _named(request.identity, "identity")
         document = values.json_object(request.document, "document")
-        await _stored(lambda: self._records.register_application(name, identity, document))
-        application = await self._application(name)
+        known = await _stored(lambda: self._records.register_application(name, identity, document))
+        application = _application(known, await self._loop.realised(name))
         return profiles_pb2.RegisterApplicationResponse(application=application)
 
     async def GetApplication(

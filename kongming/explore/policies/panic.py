@@ -13,8 +13,6 @@ from kongming.explore.situation import Situation, keys, without
 
 _LIMIT = 1 << 14
 _CORNERS = 32
-_LISTED = 6
-"""Columns of which no more is known than that their corners are too many to be listed."""
 
 
 def choose(situation: Situation, count: int) -> Floats:
@@ -65,7 +63,7 @@ def _ends_of_ranges(situation: Situation) -> Floats:
 
 def _subsets(columns: int, seed: int) -> NDArray[np.bool_]:
     """(n, columns) ends of the corners: all corners, or 32 random ones where there are more."""
-    if 2 ** min(columns, _LISTED) <= _CORNERS:
+    if 2**columns <= _CORNERS:
         return np.array(list(product((False, True), repeat=columns)))
     return np.random.default_rng(seed).integers(2, size=(_CORNERS, columns)).astype(bool)
 
