@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kongming.probes.cgroups import cgroup_facts, read_int, read_text
+from kongming.probes.kernel_counters import devices, is_layer, stalled_us
 
 _SYSTEM = Path("/")
-
-# Count only the lowest of layered devices, and no memory-backed devices.
-_NOT_A_DISK = re.compile(r"^(loop|ram|zram|dm-|md|sr|fd|nbd)")
-_PARTITION = re.compile(r"^((s|h|v|xv)d[a-z]+\d+|(nvme\d+n\d+|mmcblk\d+)p\d+)$")
-_SECTOR_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +125,12 @@ def difference(before: Snapshot, after: Snapshot) -> dict[str, float]:
 
 def _pressure(root: Path, resource: str) -> dict[str, float]:
     """Read stalled microseconds; empty if the kernel was built or booted without PSI."""
-    stalled_us: dict[str, float] = {}
-    for line in (read_text(root / "proc/pressure" / resource) or "").splitlines():
-        kind, *fields = line.split()
+    return {
+        f"psi_{resource}_{kind}": value
+        for kind, value in stalled_us(root / "proc/pressure" / resource).items()
         # System-wide "full" CPU pressure is undefined and always 0.
-        if resource == "cpu" and kind == "full":
-            continue
-        for field in fields:
-            key, _, value = field.partition("=")
-            if key == "total" and value.isdigit():
-                stalled_us[f"psi_{resource}_{kind}"] = float(value)
-    return stalled_us
+        if (resource, kind) != ("cpu", "full")
+    }
 
 
 def _ticks(values: Sequence[str]) -> CpuTicks:
@@ -207,14 +197,7 @@ def _meminfo(root: Path, levels: dict[str, float]) -> None:
 
 
 def _disks(root: Path, counters: dict[str, float]) -> None:
-    lines = [line.split() for line in (read_text(root / "proc/diskstats") or "").splitlines()]
-    disks = [
-        fields
-        for fields in lines
-        if len(fields) >= 14
-        and not _NOT_A_DISK.match(fields[2])
-        and not _PARTITION.match(fields[2])
-    ]
+    disks = [device for name, device in devices(root).items() if not is_layer(name)]
     if disks:
-        counters["disk_read_bytes"] = sum(float(disk[5]) for disk in disks) * _SECTOR_BYTES
-        counters["disk_write_bytes"] = sum(float(disk[9]) for disk in disks) * _SECTOR_BYTES
+        counters["disk_read_bytes"] = sum(disk.read_bytes for disk in disks)
+        counters["disk_write_bytes"] = sum(disk.written_bytes for disk in disks)

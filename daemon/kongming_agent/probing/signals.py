@@ -8,9 +8,11 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from kongming.probes.cgroups import membership, read_text
+from kongming.probes.kernel_counters import Device, devices, stalled_us
 from kongming.probes.passive import (
     CpuTicks,
     Snapshot,
@@ -24,18 +26,8 @@ _SYSTEM = Path("/")
 _MOST_GROUPS = 32
 _MOST_DEVICES = 64
 _LONGEST_NAME = 100
-_SECTOR_BYTES = 512
 _LEAST_FREE_BYTES = 2 << 30
 _LEAST_FREE_SHARE = 0.10
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """Counters of one block device: bytes, and milliseconds with work in flight."""
-
-    read_bytes: float
-    written_bytes: float
-    busy_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +78,7 @@ def sample(root: Path = _SYSTEM) -> Sample:
         at=time.monotonic(),
         system=snapshot(root),
         cpus=cpu_ticks(root),
-        devices=_devices(root),
+        devices=dict(islice(devices(root).items(), _MOST_DEVICES)),
         groups=_groups(root),
         oom_kills=_oom_kills(root),
     )
@@ -201,23 +193,6 @@ def idlest(cpus: tuple[int, ...], busy: Mapping[int, float]) -> int:
     return min(cpus, key=lambda cpu: (round(busy.get(cpu, 0.0), 2), cpu))
 
 
-def _devices(root: Path) -> dict[str, Device]:
-    devices: dict[str, Device] = {}
-    for line in (read_text(root / "proc/diskstats") or "").splitlines():
-        fields = line.split()
-        if len(fields) < 14 or fields[2].startswith(("loop", "ram", "zram", "sr", "fd")):
-            continue
-        # Partitions repeat the counters of their disk.
-        if (root / "sys/class/block" / fields[2] / "partition").exists():
-            continue
-        devices[fields[2]] = Device(
-            float(fields[5]) * _SECTOR_BYTES, float(fields[9]) * _SECTOR_BYTES, float(fields[12])
-        )
-        if len(devices) == _MOST_DEVICES:
-            break
-    return devices
-
-
 def _groups(root: Path) -> dict[str, dict[str, float]]:
     """Return the stalled microseconds of this process's group and of the top-level groups (version
     2).
@@ -238,12 +213,8 @@ def _groups(root: Path) -> dict[str, dict[str, float]]:
     for name, folder in folders.items():
         stalled: dict[str, float] = {}
         for resource in ("cpu", "memory", "io"):
-            for line in (read_text(folder / f"{resource}.pressure") or "").splitlines():
-                kind, *fields = line.split()
-                for each in fields:
-                    key, _, value = each.partition("=")
-                    if key == "total" and value.isdigit():
-                        stalled[f"psi_{resource}_{kind}"] = float(value)
+            for kind, value in stalled_us(folder / f"{resource}.pressure").items():
+                stalled[f"psi_{resource}_{kind}"] = value
         if stalled:
             by_group[name] = stalled
     return by_group
