@@ -68,21 +68,13 @@ def export_runs(
     return dict(Counter(row["record"] for row in exported_rows))
 
 
-def import_runs(store: Store, path: str | Path) -> dict[str, int]:
-    """Import an export into a store atomically; return the number of new records.
+def read_export(path: str | Path) -> dict[str, list[Any]]:
+    """Read the records of an export by kind, keyed as ``Store.add_all`` takes them.
 
     Raises:
         InputError: the file is not an export, or a record in it is not valid (named by row).
         IncompatibleError: a newer KONGMING wrote it.
         MissingExtraError: pyarrow is not installed.
-    """
-    return store.add_all(**read_export(path))
-
-
-def read_export(path: str | Path) -> dict[str, list[Any]]:
-    """Read the records of an export by kind, keyed as ``Store.add_all`` takes them.
-
-    Raises: as ``import_runs``.
     """
     return rows.to_records(_read(Path(path)), str(path))
 

@@ -22,7 +22,7 @@ pytest.importorskip("pyarrow")
 import pyarrow
 import pyarrow.parquet
 
-from kongming.store.parquet import export_runs, import_runs
+from kongming.store.parquet import export_runs, read_export
 
 TIMES = {"memory.random.1K": 1.2e-9, "stream.triad": 3e-9}
 
@@ -71,10 +71,10 @@ def test_everything_arrives_and_a_second_time_changes_nothing(
     path = tmp_path / "all.parquet"
     written = export_runs(store, path)
     assert written["run"] == 7
-    new = import_runs(other, path)
+    new = other.add_all(**read_export(path))
     assert new == written
     assert content(other) == content(store)
-    assert set(import_runs(other, path).values()) == {0}
+    assert set(other.add_all(**read_export(path)).values()) == {0}
     assert content(other) == content(store)
 
 
@@ -85,7 +85,7 @@ def test_records_of_two_nodes_with_one_id(store: Store, other: Store, tmp_path: 
         store.add_run(replace(run, node_id="node-2", fingerprint=twin, before=None))
     assert len(store.runs()) == 11
     export_runs(store, tmp_path / "all.parquet")
-    import_runs(other, tmp_path / "all.parquet")
+    other.add_all(**read_export(tmp_path / "all.parquet"))
     for node_id in ("node-1", "node-2"):
         assert other.runs(node_id=node_id) == store.runs(node_id=node_id)
     assert sorted(other.fingerprint_purposes()) == sorted(store.fingerprint_purposes())
@@ -97,7 +97,7 @@ def test_what_nobody_requested_stays_so(store: Store, other: Store, tmp_path: Pa
         store.add_reported([Reported("node-1", 1, record, requested=False)])
     requested = store.runs(requested=True)
     export_runs(store, tmp_path / "all.parquet")
-    import_runs(other, tmp_path / "all.parquet")
+    other.add_all(**read_export(tmp_path / "all.parquet"))
     assert other.runs(requested=True) == requested
     assert other.runs(requested=False) == [run]
     assert other.signatures(requested=False) == [signature]
@@ -126,7 +126,7 @@ def test_an_export_of_a_store_that_changes(
 
 def test_export_of_one_application(store: Store, other: Store, tmp_path: Path) -> None:
     export_runs(store, tmp_path / "one.parquet", apps=["sort"])
-    import_runs(other, tmp_path / "one.parquet")
+    other.add_all(**read_export(tmp_path / "one.parquet"))
     assert other.runs() == store.runs(app="sort")
     assert other.signatures() == store.signatures(app="sort")
     assert [node.id for node in other.nodes()] == ["node-1"]
@@ -145,7 +145,7 @@ def test_columns_for_people(store: Store, tmp_path: Path) -> None:
 
 def test_empty_store(other: Store, tmp_path: Path) -> None:
     assert export_runs(other, tmp_path / "empty.parquet") == {}
-    assert set(import_runs(other, tmp_path / "empty.parquet").values()) == {0}
+    assert set(other.add_all(**read_export(tmp_path / "empty.parquet")).values()) == {0}
 
 
 def test_unknown_application_and_unwritable_file(store: Store, tmp_path: Path) -> None:
@@ -168,22 +168,22 @@ def rewrite(path: Path, *, format_version: bytes | None, **columns: list[Any]) -
 def test_files_that_are_refused(store: Store, other: Store, tmp_path: Path) -> None:
     path = tmp_path / "all.parquet"
     with pytest.raises(InputError, match="no file"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     path.write_text("not parquet at all")
     with pytest.raises(InputError, match="not a Parquet file"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     export_runs(store, path)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match="damaged"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     export_runs(store, path)
     rewrite(path, format_version=b"2")
     with pytest.raises(IncompatibleError, match="Upgrade"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     for version in (None, b"", b"9" * 5000, "\N{ARABIC-INDIC DIGIT ONE}".encode()):
         rewrite(path, format_version=version)
         with pytest.raises(InputError, match="not an export"):
-            import_runs(other, path)
+            other.add_all(**read_export(path))
 
 
 def test_columns_that_are_no_text_are_refused(store: Store, other: Store, tmp_path: Path) -> None:
@@ -193,18 +193,18 @@ def test_columns_that_are_no_text_are_refused(store: Store, other: Store, tmp_pa
         count = pyarrow.parquet.read_metadata(path).num_rows
         rewrite(path, format_version=b"1", kind=wrong * count)
         with pytest.raises(InputError, match="not an export"):
-            import_runs(other, path)
+            other.add_all(**read_export(path))
     alone = pyarrow.table({"record": ["node"]})
     pyarrow.parquet.write_table(alone.replace_schema_metadata({b"kongming.format": b"1"}), path)
     with pytest.raises(InputError, match="not an export"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), path)
     with pytest.raises(InputError, match="not an export"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     twice = pyarrow.table([["node"]] * 4, names=["record", "kind", "document", "document"])
     pyarrow.parquet.write_table(twice.replace_schema_metadata({b"kongming.format": b"1"}), path)
     with pytest.raises(InputError, match="not an export"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
 
 
 def test_text_that_is_no_unicode_is_refused(store: Store, other: Store, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_text_that_is_no_unicode_is_refused(store: Store, other: Store, tmp_path
     assert b"node-1" in packed
     path.write_bytes(packed.replace(b"node-1", b"node\xff1"))
     with pytest.raises(InputError, match="damaged"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     assert other.runs() == []
 
 
@@ -231,7 +231,7 @@ def test_text_as_other_tools_write_it(
         if field.type == pyarrow.string():
             table = table.set_column(number, field.name, table[field.name].cast(text))
     pyarrow.parquet.write_table(table, path)
-    import_runs(other, path)
+    other.add_all(**read_export(path))
     assert content(other) == content(store)
 
 
@@ -242,7 +242,7 @@ def test_a_few_bytes_that_claim_millions_of_rows(other: Store, tmp_path: Path) -
     pyarrow.parquet.write_table(table.replace_schema_metadata({b"kongming.format": b"1"}), path)
     assert path.stat().st_size < 100_000
     with pytest.raises(InputError, match="more rows than bytes"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
 
 
 def test_one_document_that_is_said_over_and_over(
@@ -265,7 +265,7 @@ def test_one_document_that_is_said_over_and_over(
     pyarrow.parquet.write_table(table.replace_schema_metadata({b"kongming.format": b"1"}), path)
     before = pyarrow.default_memory_pool().max_memory()
     with pytest.raises(InputError, match="more text than a file of its size"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     assert pyarrow.default_memory_pool().max_memory() - before < 100 * 2**20
     assert other.nodes() == []
 
@@ -280,7 +280,7 @@ def test_one_wrong_row_and_nothing_is_read(
     documents[-1] = wrong
     rewrite(path, format_version=b"1", document=documents)
     with pytest.raises(InputError, match=f"Row {len(documents) - 1} of"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     assert other.runs() == []
     assert other.nodes() == []
 
@@ -305,14 +305,14 @@ def test_half_a_surrogate_pair_is_refused(
     documents[place] = json.dumps(changed)
     rewrite(path, format_version=b"1", document=documents)
     with pytest.raises(InputError, match=f"Row {place} of"):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
     assert other.nodes() == []
     # Whole pairs are text as any other.
     documents[place] = json.dumps(
         json.loads(rows[place]["document"]) | {"hypervisor": "\U0001f600"}
     )
     rewrite(path, format_version=b"1", document=documents)
-    import_runs(other, path)
+    other.add_all(**read_export(path))
 
 
 def test_newer_record_is_refused(store: Store, other: Store, tmp_path: Path) -> None:
@@ -322,4 +322,4 @@ def test_newer_record_is_refused(store: Store, other: Store, tmp_path: Path) -> 
     documents[-1] = documents[-1].replace('"schema": 1', '"schema": 2', 1)
     rewrite(path, format_version=b"1", document=documents)
     with pytest.raises(IncompatibleError):
-        import_runs(other, path)
+        other.add_all(**read_export(path))
