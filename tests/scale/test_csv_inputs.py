@@ -156,7 +156,7 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
             with pytest.raises(InputError, match=r"other\.json is not a"):
                 read(path)
     path.write_text("{}")
-    with pytest.raises(InputError, match=r"other\.json is not a fingerprint"):
+    with pytest.raises(InputError, match=r"other\.json holds no fingerprint"):
         readings([path], "memory")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kongming.learning.model_file import ModelFile
-    from kongming.records.errors import InputError
     from kongming.records.fingerprint import Fingerprint
 
 
@@ -172,6 +169,7 @@ def command(
         show_here,
     )
     from kongming.cli.trained import model_of, placement_for
+    from kongming.files.fingerprint_file import read_fingerprint
     from kongming.records.errors import InputError
     from kongming.records.questions import ColocationQuestion, Question
     from kongming.store import Store
@@ -189,7 +187,7 @@ def command(
         trained = model_of(store, app, where)
         live: Fingerprint | None = None
         if file is not None:
-            live = _read_fingerprint(file)
+            live = read_fingerprint(file, field="--fingerprint")
         elif now or not others:
             live = measure(trained, model, directory)
         if others:
@@ -291,34 +289,6 @@ def _this_node() -> str:
     from kongming.probes.node import node_facts
 
     return node_facts().id
-
-
-def _read_fingerprint(file: Path) -> Fingerprint:
-    from kongming.records.fingerprint import Fingerprint
-
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise _no_fingerprint(file, "is not UTF-8 text") from error
-    if not text.strip():
-        raise _no_fingerprint(file, "is empty")
-    try:
-        document: Any = json.loads(text)
-    except ValueError as error:
-        raise _no_fingerprint(file, f"is not JSON ({error})") from error
-    if not isinstance(document, dict) or "surrogates" not in document:
-        raise _no_fingerprint(file, "holds no fingerprint")
-    return Fingerprint.from_dict(document)
-
-
-def _no_fingerprint(file: Path, what: str) -> InputError:
-    from kongming.records.errors import InputError
-
-    return InputError(
-        f"{file} {what}.",
-        field="--fingerprint",
-        hint="Write one with: kongming fingerprint --json > FILE",
-    )
 
 
 def measure(file: ModelFile, model: str | None, directory: Path | None) -> Fingerprint:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from kongming.files.csv_rows import read_rows
-from kongming.files.missing_file import unreadable
 from kongming.records.errors import InputError, nearest_names
 
 FAMILIES = ("memory", "network")
@@ -46,23 +44,9 @@ def readings(files: Sequence[Path], families: str | None = None) -> dict[str, di
 
 
 def _fingerprint(file: Path, requested: set[str]) -> dict[str, dict[str, float]]:
-    from kongming.records.fingerprint import Fingerprint
+    from kongming.files.fingerprint_file import read_fingerprint
 
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise unreadable(file, error) from error
-    except ValueError as error:
-        raise InputError(
-            f"{file} is not JSON.", hint="Use the output of 'kongming fingerprint --json'."
-        ) from error
-    try:
-        fingerprint = Fingerprint.from_dict(document)
-    except InputError as error:
-        raise InputError(
-            f"{file} is not a fingerprint ({error.message.rstrip('.')}).",
-            hint="Use the output of 'kongming fingerprint --json'.",
-        ) from error
+    fingerprint = read_fingerprint(file)
     values = {
         name: float(reading.seconds_per_op)
         for name, reading in fingerprint.surrogates.items()
