@@ -34,11 +34,25 @@ MOST_S = 3600.0
 """No operation of a surrogate takes longer: probes are stopped long before."""
 
 
+LARGEST = 1e30
+"""No quantity of a program or a machine is larger, whatever its unit, nor smaller than its inverse
+unless it is 0: what is computed from such numbers is finite, and above 0 where it ought to be."""
+
+
+def is_quantity(value: float) -> bool:
+    """Return whether a program or a machine can have it: 0, or a number that is neither too large
+    nor too close to 0 to be computed with."""
+    return value == 0.0 or 1.0 / LARGEST <= abs(value) <= LARGEST
+
+
 def check_number(
-    value: float | None, field: str, least: float = -math.inf, allowed: str = "a finite number"
+    value: float | None,
+    field: str,
+    least: float = -LARGEST,
+    allowed: str = f"-{LARGEST:g} to {LARGEST:g}",
 ) -> None:
-    """Raises ImplausibleError for what is not finite, below ``least``, or None."""
-    if value is None or not least <= value < math.inf or value == -math.inf:
+    """Raises ImplausibleError for what is not a number from ``least`` to ``LARGEST``."""
+    if value is None or not least <= value <= LARGEST:
         raise ImplausibleError("is implausible.", field=field, value=value, allowed=allowed)
 
 
@@ -92,10 +106,10 @@ class Reading:
         if not (
             LEAST_S <= mean <= MOST_S
             and median is not None
-            and 0.0 < median < math.inf
+            and 0.0 < median <= LARGEST
             and p90 is not None
-            and 0.0 < p90 < math.inf
-            and 0.0 <= self.elapsed_s < math.inf
+            and 0.0 < p90 <= LARGEST
+            and 0.0 <= self.elapsed_s <= LARGEST
             and self.n >= 0
             and self.ops >= 0
             and (size is None or size >= 0)
@@ -107,7 +121,7 @@ class Reading:
         field = f"surrogates.{self.name}"
         for key in ("seconds_per_op", "median", "p90"):
             value = getattr(self, key)
-            if value is None or not 0.0 < value < math.inf:
+            if value is None or not 0.0 < value <= LARGEST:
                 raise ImplausibleError(
                     "is implausible.",
                     field=f"{field}.{key}",
@@ -286,7 +300,10 @@ class Fingerprint:
         unix(self.started_at)
         check_number(self.elapsed_s, "elapsed_s", 0.0, "a finite time")
         check_number(self.cpu, "cpu", 0, "0 or more")
-        if not all(map(math.isfinite, self.passive.values())):
+        signals = self.passive.values()
+        if not (
+            all(map(math.isfinite, signals)) and max(map(abs, signals), default=0.0) <= LARGEST
+        ):
             for name, value in self.passive.items():
                 check_number(value, f"passive.{name}")
 

@@ -12,8 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kongming.records.errors import MALFORMED, InputError
-from kongming.records.fingerprint import SCHEMA, Fingerprint, check_number, check_schema
+from kongming.records.errors import MALFORMED, ImplausibleError, InputError
+from kongming.records.fingerprint import (
+    LARGEST,
+    SCHEMA,
+    Fingerprint,
+    check_number,
+    check_schema,
+    is_quantity,
+)
 from kongming.records.moments import unix
 
 RUN_KINDS = ("solo", "induced", "corun", "signature", "environment")
@@ -173,10 +180,17 @@ class Run:
             )
         check_number(self.wall_s, "wall_s", 0.0, "a finite time")
         # A metric of 0 or less is kept: the run is not ok.
-        if self.metric is not None:
-            check_number(self.metric, "metric")
-        _check_finite(self.passive, "passive")
-        _check_finite(self.parts, "parts")
+        if self.metric is not None and not is_quantity(self.metric):
+            raise ImplausibleError(
+                "is implausible.",
+                field="metric",
+                value=self.metric,
+                allowed=f"0, or {1 / LARGEST:g} to {LARGEST:g} on either side of it",
+            )
+        for field_name in ("passive", "parts"):
+            _check_finite(values := getattr(self, field_name), field_name)
+            for name, value in values.items():
+                check_number(value, f"{field_name}.{name}")
         _check_finite(self.config, "config")
 
     @property

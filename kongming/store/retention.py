@@ -7,6 +7,7 @@ done in short transactions.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import defaultdict
@@ -17,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, StoreError
 from kongming.records.fingerprint import Fingerprint
 from kongming.store import compact, schema
 from kongming.store import service_schema as tables
@@ -26,6 +27,8 @@ from kongming.store.row_ids import record_id
 from kongming.store.service_entries import HourlyFingerprint
 from kongming.store.unpacking import COLUMNS, Unpacking
 from kongming.store.writing import batches, insert, put_parts
+
+log = logging.getLogger(__name__)
 
 RETENTION_LOCK = 4_716_533_891
 """Key of PostgreSQL's advisory lock: one server at a time runs retention."""
@@ -128,14 +131,21 @@ class Retaining(Unpacking):
         begun_at, nodes = self._round
         while nodes:
             node_id = nodes[-1]
-            while self._has_older(node_id, hour):
-                if time.monotonic() > deadline:
-                    return result(False)
-                rows, hours_written = self._roll_up(node_id, hour)
-                if not rows:
-                    return result(False)
-                rolled_up, hours = rolled_up + rows, hours + hours_written
-                deleted["fingerprint"] += rows
+            try:
+                while self._has_older(node_id, hour):
+                    if time.monotonic() > deadline:
+                        return result(False)
+                    rows, hours_written = self._roll_up(node_id, hour)
+                    if not rows:
+                        return result(False)
+                    rolled_up, hours = rolled_up + rows, hours + hours_written
+                    deleted["fingerprint"] += rows
+            except StoreError:
+                raise
+            except Exception:
+                # The rows of all others are thinned nevertheless.
+                everything = False
+                log.exception("Fingerprints of node %s could not be aggregated.", node_id)
             table = tables.fingerprint_hour
             old = (table.c.node_id == node_id) & (table.c.hour_at < hourly_limit)
             while count := self._delete(table, old):

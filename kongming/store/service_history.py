@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from kongming.records.errors import InputError, StoreError
+from kongming.records.fingerprint import LARGEST, is_quantity
 from kongming.store import service_schema as tables
 from kongming.store.feed import Feed
 from kongming.store.row_ids import record_id, row_id
@@ -50,9 +50,12 @@ class ServiceHistory(Feed):
         """
         for name in ("predicted", "measured"):
             value = getattr(realised, name)
-            if not 0.0 < value < math.inf:
+            if value <= 0.0 or not is_quantity(value):
                 raise InputError(
-                    "is implausible.", field=name, value=value, allowed="a finite number above 0"
+                    "is implausible.",
+                    field=name,
+                    value=value,
+                    allowed=f"{1 / LARGEST:g} to {LARGEST:g}",
                 )
         with self._writing() as connection:
             key = row_id(realised.node_id, realised.run_id)

@@ -22,6 +22,7 @@ from kongming.store import (
     Store,
     StoredForecast,
     StoredOperation,
+    retention,
     schema,
 )
 from kongming.store.retention import DAY_S
@@ -95,6 +96,29 @@ def test_late_ones_are_weighed_in(store: Store) -> None:
     [hour] = store.hourly_fingerprints("node-1")
     assert hour.count == 4
     assert hour.surrogates["stream.triad"][0] == pytest.approx(2e-9)
+
+
+def test_a_node_that_cannot_be_aggregated_keeps_no_other_from_being(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ("node-1", "node-2", "node-3")
+    for name in names:
+        node = builders.node(id=name, name=name)
+        prints = [live(0, node=node), live(200, node=node)]
+        store.add_reported([Reported(name, 1, each) for each in prints])
+    summary = retention._summary
+
+    def broken(prints: list[Fingerprint]) -> Any:
+        if prints[0].node.id == "node-2":
+            raise OverflowError("intermediate overflow in fsum")
+        return summary(prints)
+
+    monkeypatch.setattr(retention, "_summary", broken)
+    done = retain(store, 3.0)
+    # It says that not all was done.
+    assert (done.rolled_up, done.complete_at) == (2, None)
+    assert [len(store.hourly_fingerprints(name)) for name in names] == [1, 0, 1]
+    assert "Fingerprints of node node-2 could not be aggregated." in caplog.text
 
 
 def test_an_hour_with_more_than_one_transaction_takes(

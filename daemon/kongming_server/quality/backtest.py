@@ -33,7 +33,7 @@ def error(run: StoredRealised, better: str = "lower") -> float:
     said."""
     if run.within_open_end:
         return 0.0
-    missed = math.log(run.measured / run.predicted)
+    missed = math.log(run.measured) - math.log(run.predicted)
     return missed if better == "lower" else -missed
 
 
@@ -45,7 +45,7 @@ def score(run: StoredRealised, better: str = "lower") -> float:
         return 0.0
     end = run.upper if run.measured >= run.predicted else run.lower
     # An interval without width promised the very value.
-    half = max(abs(math.log(end / run.predicted)), 1e-9) if end > 0.0 else math.inf
+    half = max(abs(math.log(end) - math.log(run.predicted)), 1e-9) if end > 0.0 else math.inf
     return error(run, better) / half
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kongming.records.answers import Forecast, Realised
-from kongming.records.errors import KongmingError
+from kongming.records.errors import KongmingError, StoreError
 from kongming.records.moments import unix
 from kongming.records.resident import Resident
 from kongming.records.run import Run
@@ -113,8 +113,7 @@ class ClosedLoop:
 
     async def start(self) -> None:
         """Look at what has finished so far, and go on looking."""
-        await self._sweep()
-        await self.check()
+        await self._guarded(sweep=True)
         self._checking = asyncio.create_task(self._go_on())
 
     async def close(self) -> None:
@@ -203,17 +202,23 @@ class ClosedLoop:
         swept_at = self._now()
         while True:
             began = time.monotonic()
-            try:
-                if abs(self._now() - swept_at) > SWEEP_S:
-                    swept_at = self._now()
-                    await self._sweep()
-                await self.check()
-            except KongmingError as error:
-                log.warning("Finished runs could not be looked at: %s", error)
-            except Exception:
-                log.exception("Finished runs could not be looked at.")
+            sweep = abs(self._now() - swept_at) > SWEEP_S
+            if sweep:
+                swept_at = self._now()
+            await self._guarded(sweep=sweep)
             took = time.monotonic() - began
             await asyncio.sleep(max(self._settings.check_period_s, took / DUTY))
+
+    async def _guarded(self, *, sweep: bool) -> None:
+        """Look, whatever is wrong with what is looked at: the server answers all the same."""
+        try:
+            if sweep:
+                await self._sweep()
+            await self.check()
+        except KongmingError as error:
+            log.warning("Finished runs could not be looked at: %s", error)
+        except Exception:
+            log.exception("Finished runs could not be looked at.")
 
     async def _sweep(self) -> None:
         self._dirty |= await asyncio.to_thread(self._tests.changed, dict(self._states))
@@ -221,26 +226,36 @@ class ClosedLoop:
         self._dirty |= {key for key, state in self._states.items() if self._may_ask(key, state)}
 
     async def _look_at(self, keys: set[Key]) -> None:
+        """What cannot be looked at is looked at again later, and keeps nothing else from being."""
         async with self._lock:
             for key in sorted(keys):
-                with self._working("Looking at finished runs"):
-                    state = await asyncio.to_thread(self._tests.state, key)
-                if state is None:
-                    continue
-                before = self._states.get(key)
-                self._states[key] = state
-                if before is None or before.version != state.version or not state.verdict.drifted:
-                    # Runs are counted from the change on: the next one begins at none.
-                    self._tried_with.pop(key, None)
-                self._export(key[0])
-                if state.verdict.drifted and (
-                    before is None or not before.verdict.drifted or before.version != state.version
-                ):
-                    log.warning("%s", state.reason)
-                    self.on_drift(*key, state.reason)
-                if state.verdict.drifted:
-                    await self._profile_again(key, state)
-                    await self._train_again(key, state)
+                try:
+                    await self._look_at_one(key)
+                except StoreError:
+                    self._dirty |= keys
+                    raise
+                except Exception:
+                    self._dirty.add(key)
+                    log.exception("Finished runs of %s at %s could not be looked at.", *key)
+
+    async def _look_at_one(self, key: Key) -> None:
+        with self._working("Looking at finished runs"):
+            state = await asyncio.to_thread(self._tests.state, key)
+        if state is None:
+            return
+        before = self._states.get(key)
+        self._states[key] = state
+        if before is None or before.version != state.version or not state.verdict.drifted:
+            # Runs are counted from the change on: the next one begins at none.
+            self._tried_with.pop(key, None)
+        self._export(key[0])
+        if not state.verdict.drifted:
+            return
+        if before is None or not before.verdict.drifted or before.version != state.version:
+            log.warning("%s", state.reason)
+            self.on_drift(*key, state.reason)
+        await self._profile_again(key, state)
+        await self._train_again(key, state)
 
     def _may_ask(self, key: Key, state: State) -> bool:
         settings = self._settings

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kongming.profiling.runs.execution import Iteration, Output
 from kongming.records import moments
 from kongming.records.application import Application
+from kongming.records.fingerprint import is_quantity
 from kongming.records.run import Usage
 
 
@@ -134,6 +135,9 @@ def _metric(
         return None, f"its metric matched {number_text!r}, which is not a number."
     if not math.isfinite(value):
         return None, f"its metric is {value:g}, which is not finite."
+    if not is_quantity(value):
+        end = "large" if abs(value) > 1.0 else "close to 0"
+        return None, f"its metric is {value:g}, too {end} to be computed with."
     if value <= 0 and not any_metric:
         return None, f"its metric is {value:g}, which is not above 0."
     return value, None

@@ -13,6 +13,7 @@ import pytest
 from kongming_server.configuration.settings import ClosedLoop as Settings
 from kongming_server.operations.operation import Operation
 from kongming_server.quality.closed_loop import ClosedLoop
+from kongming_server.quality.model_tests import ModelTests
 
 from kongming.learning.training import train_application
 from kongming.records.answers import Forecast
@@ -342,6 +343,42 @@ def test_what_cannot_be_compared_is_left_out(store: Store) -> None:
         assert await world.loop.realised("prog") is None
 
     run(World(store), body)
+
+
+def test_what_cannot_be_looked_at_keeps_nothing_else_from_being(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looked_at: list[tuple[str, str]] = []
+    state = ModelTests.state
+
+    def broken(self: ModelTests, key: tuple[str, str]) -> Any:
+        looked_at.append(key)
+        if key[0] == "a-broken-one":
+            raise ValueError("math domain error")
+        return state(self, key)
+
+    monkeypatch.setattr(ModelTests, "state", broken)
+    keys = {("a-broken-one", "cross-core"), ("prog", "cross-core")}
+
+    async def body(world: World) -> None:
+        await world.finish(3.0)
+        monkeypatch.setattr(ModelTests, "changed", lambda self, states: keys)
+        # It starts, and says what it can.
+        await world.loop.start()
+        try:
+            assert looked_at == sorted(keys)
+            realised = world.loop.realised_lately("prog")
+            assert realised is not None
+            assert realised.runs == 1
+            # What could not be looked at is looked at again.
+            del looked_at[:]
+            await world.loop.check()
+            assert looked_at == [("a-broken-one", "cross-core")]
+        finally:
+            await world.loop.close()
+
+    run(World(store), body)
+    assert "Finished runs of a-broken-one at cross-core could not be looked at." in caplog.text
 
 
 def test_drift_is_reported_once_and_trained_once_there_are_new_runs(store: Store) -> None:

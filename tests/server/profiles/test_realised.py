@@ -56,6 +56,16 @@ def test_an_interval_holds_a_run_just_where_the_score_is_within_one(measured: fl
     assert (abs(score(run)) <= 1.0 + 1e-9) == run.covered or math.isclose(abs(score(run)), 1.0)
 
 
+@pytest.mark.parametrize("measured", [5e-324, 1e-30, 1e30, 1.7e308])
+@pytest.mark.parametrize("predicted", [1e-30, 3.0, 1e30])
+def test_whatever_was_reported_has_an_error_and_a_score(measured: float, predicted: float) -> None:
+    ends = {"lower": 0.9 * predicted, "upper": 1.1 * predicted}
+    run = finished(measured, predicted=predicted, **ends)
+    assert math.isfinite(error(run))
+    assert math.isfinite(score(run))
+    assert (error(run) > 0.0) == (measured > predicted)
+
+
 def test_slower_is_above_zero_whichever_way_the_metric_counts() -> None:
     assert score(finished(4.0)) == pytest.approx(1.0)
     assert score(finished(2.5)) == pytest.approx(-1.0)
