@@ -278,7 +278,7 @@ class Engine:
         return [self._status(view, now) for view in views]
 
     def reference(self, node_id: str, domain: int = 0) -> Mapping[str, float] | None:
-        """Seconds per operation on the idle node; None without a reference."""
+        """Seconds per operation on the idle node; None without a reference of its own."""
         return self._fleet.reference(node_id, domain)
 
     def ttl_s(self, node_id: str, domain: int = 0) -> float:

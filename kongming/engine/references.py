@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 
@@ -12,8 +12,14 @@ from kongming.engine.columns import Columns
 from kongming.engine.nodes import Hardware, NodeView, hardware
 from kongming.engine.slots import ANY_SUITE, Slots
 
-_MOST_LENDERS = 32
-"""Like nodes whose references are taken for that of a node without one, at the most."""
+_MOST_HOLDERS = 32
+"""Holders of credentials whose like nodes lend a reference to a node without one, at the most."""
+_MOST_OF_ONE = 8
+"""Nodes of one of them that do."""
+_LOOKED_AT = 256
+"""Cache domains of one of them that are looked at for these."""
+
+_Kind = tuple[Hardware, int]
 
 
 class References:
@@ -23,20 +29,30 @@ class References:
         self._slots = slots
         self._columns = columns
         self._times: dict[int, tuple[bytes, dict[str, float] | None]] = {}
-        self._lenders: dict[tuple[Hardware, int], dict[int, None]] = {}
+        self._lenders: dict[_Kind, dict[str, dict[int, NodeView]]] = {}
+        self._held: dict[int, dict[_Kind, str]] = {}
 
     def put(self, view: NodeView, slot: int, logs: Floats, suite: int) -> None:
         """Put (C,) ``logs`` of the idle node, by a suite version (code, or ``ANY_SUITE``)."""
         self._slots.put_reference(slot, logs, suite)
-        self._lenders.setdefault((hardware(view.facts), suite), {})[slot] = None
+        kind = hardware(view.facts), suite
+        holder = view.by or view.facts.id
+        held = self._held.setdefault(slot, {})
+        if (before := held.get(kind, holder)) != holder:
+            self._withdraw(slot, kind, before)
+        held[kind] = holder
+        self._lenders.setdefault(kind, {}).setdefault(holder, {})[slot] = view
 
     def drop(self, slot: int) -> None:
         self._times.pop(slot, None)
-        for lenders in self._lenders.values():
-            lenders.pop(slot, None)
+        for kind, holder in self._held.pop(slot, {}).items():
+            self._withdraw(slot, kind, holder)
 
     def times(self, view: NodeView, slot: int) -> Mapping[str, float] | None:
-        """Seconds per operation on the idle node; None without a reference."""
+        """Seconds per operation on the idle node; None without a reference of its own: one that
+        others lent says nothing of what this node can have measured."""
+        if self._slots.lenders.item(slot):
+            return None
         idle = self._slots.idle[slot]
         # It is asked for with every fingerprint, and hardly ever another one.
         content = idle.tobytes()
@@ -51,14 +67,33 @@ class References:
         suite = int(self._slots.suite[slot])
         if self._slots.reference(slot, suite) is not None:
             return
-        kind = hardware(view.facts)
-        lenders = chain.from_iterable(
-            self._lenders.get((kind, code), {}) for code in (suite, ANY_SUITE)
-        )
-        references = [
-            self._slots.reference(lender, suite) for lender in islice(lenders, _MOST_LENDERS)
-        ]
-        self._slots.lend(slot, [reference for reference in references if reference is not None])
+        votes: dict[str, dict[int, Floats]] = {}
+        for code in (suite, ANY_SUITE):
+            for holder, lenders in self._lenders.get((hardware(view.facts), code), {}).items():
+                if holder in votes or len(votes) < _MOST_HOLDERS:
+                    votes.setdefault(holder, {}).update(self._readings(lenders, suite, view.by))
+        self._slots.lend(slot, [list(vote.values()) for vote in votes.values() if vote])
+
+    def _readings(self, lenders: Mapping[int, NodeView], suite: int, by: str) -> dict[int, Floats]:
+        """(C,) references of one holder's nodes, by their numbers."""
+        readings: dict[int, Floats] = {}
+        for slot, view in islice(lenders.items(), _LOOKED_AT):
+            if view.suspect or view.number in readings or len(readings) == _MOST_OF_ONE:
+                continue
+            reference = self._slots.reference(slot, suite)
+            if reference is not None:
+                if view.by != by and (own := self._columns.own_places()):
+                    # What stands there is of other surrogates than the borrower's.
+                    reference = reference.copy()
+                    reference[[place for place in own if place < len(reference)]] = np.nan
+                readings[view.number] = reference
+        return readings
+
+    def _withdraw(self, slot: int, kind: _Kind, holder: str) -> None:
+        lenders = self._lenders[kind]
+        lenders[holder].pop(slot, None)
+        if not lenders[holder]:
+            del lenders[holder]
 
     def of_node(self, view: NodeView, suite: int) -> Floats | None:
         """(C,) of the first of the node's domains that has one."""

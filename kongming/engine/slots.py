@@ -32,7 +32,7 @@ class Slots:
     of columns that every vector here has.
 
     ``idle`` is NaN where there is no reference of the suite that the newest fingerprint is of;
-    where ``lenders`` is above 0 it is the median of so many like nodes' references.
+    where ``lenders`` is above 0 it was taken from so many like nodes' references.
     ``met`` is what a newcomer would meet, ``slowed`` the same over ``idle``. ``taken_at`` is NaN
     where ``latest`` is the idle reference itself. ``version`` counts every change.
     """
@@ -139,14 +139,22 @@ class Slots:
         reference = references.get(suite, references.get(ANY_SUITE))
         return None if reference is None else fitted(reference, self.width)
 
-    def lend(self, slot: int, references: Sequence[Floats]) -> None:
-        """Take the median of other nodes' references (C,) for its own, which is not known."""
-        self.lenders[slot] = len(references)
+    def lend(self, slot: int, votes: Sequence[Sequence[Floats]]) -> None:
+        """Take other nodes' references (C,) for its own, which is not known: the median over
+        ``votes``, each the median of one or more nodes of one holder, who has one vote however
+        many nodes he has."""
+        self.lenders[slot] = sum(map(len, votes))
         self.idle[slot] = math.nan
-        if references:
-            known = np.array([fitted(reference, self.width) for reference in references])
-            some = ~np.isnan(known).all(axis=0)
-            self.idle[slot, some] = np.nanmedian(known[:, some], axis=0)
+        if votes:
+            self.idle[slot] = self._median([self._median(vote) for vote in votes])
+
+    def _median(self, vectors: Sequence[Floats]) -> Floats:
+        """(C,) median of what is known of each surrogate."""
+        known = np.array([fitted(vector, self.width) for vector in vectors])
+        some = ~np.isnan(known).all(axis=0)
+        median = np.full(self.width, math.nan)
+        median[some] = np.nanmedian(known[:, some], axis=0)
+        return median
 
     def fastest(self, slot: int) -> Floats | None:
         """(C,) the least of each surrogate over the history; None with fewer than two
@@ -164,11 +172,7 @@ class Slots:
         n = min(int(self.history_count[slot]), self._settings.history)
         if n < 2:
             return None
-        rows = self.history[slot, :n].astype(np.float64)
-        known = ~np.isnan(rows).all(axis=0)
-        median = np.full(self.width, math.nan)
-        median[known] = np.nanmedian(rows[:, known], axis=0)
-        return median
+        return self._median(self.history[slot, :n].astype(np.float64))
 
     def set_met(self, slot: int, met: Floats, awake: float) -> None:
         """The environment that follows for a newcomer, (C,), and the share of time in which

@@ -188,7 +188,7 @@ class FleetState:
     # What is known.
 
     def reference(self, node_id: str, domain: int) -> Mapping[str, float] | None:
-        """Seconds per operation on the idle node; None without a reference."""
+        """Seconds per operation on the idle node; None without a reference of its own."""
         view = self.nodes.get(node_id)
         slot = None if view is None else view.slots.get(domain)
         if view is None or slot is None:
