@@ -46,7 +46,7 @@ from kongming_server.monitoring.otel import Pusher
 from kongming_server.nodes.ownership import Ownership, TokensNow
 from kongming_server.ports import cannot_listen, check_ports
 from kongming_server.quality.closed_loop import ClosedLoop
-from kongming_server.restore import Restore
+from kongming_server.restore import READ_AGAIN, Restore
 from kongming_server.running import garbage_collection as garbage
 from kongming_server.running.clock import SteadyClock
 from kongming_server.running.outage import Outage
@@ -363,8 +363,7 @@ class App:
                 self._metrics.change_lag.set(max(0.0, time.time() - others[0].changed_at))
 
         watch = await state.stored(
-            # Of its own changes, which are in memory already, only models are read again.
-            lambda: state.store.watch_changes(changed, after=since, own=("model",))
+            lambda: state.store.watch_changes(changed, after=since, own=READ_AGAIN)
         )
         # Not on the event loop: closing waits for a turn that may wait for the event loop.
         self._undo.push_async_callback(asyncio.to_thread, watch.close)

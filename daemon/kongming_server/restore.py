@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 ModelKey = tuple[str, str]
 """Application and placement."""
 
+READ_AGAIN = ("model", "calibration")
+"""Kinds of changes that are read though this server made them: what intervals are widened by depends
+on all models, and on who was run beside whom."""
+
 
 class _Loaded(NamedTuple):
     """A version that is in memory, and when it was trained."""
@@ -79,9 +83,8 @@ class Restore:
         return since
 
     def is_own(self, change: Change) -> bool:
-        """Return whether what this server did brought it into memory already. A model is read
-        again: what its intervals are widened by depends on all others."""
-        return change.origin == self._state.store.origin and change.kind != "model"
+        """Return whether what this server did brought it into memory already."""
+        return change.origin == self._state.store.origin and change.kind not in READ_AGAIN
 
     async def changes(self, changes: Sequence[Change]) -> None:
         """Take over what others have changed."""
@@ -108,6 +111,8 @@ class Restore:
             await self.scale_models(scales)
         if owners["signature"]:
             await self.signatures(owners["signature"])
+        if owners["calibration"] and not owners["model"] - scales:
+            await self._widen()
         for change in changes:
             if change.kind == "assignment" and not self.is_own(change):
                 held = await state.stored(lambda key=change.key: state.store.assignment(key))  # type: ignore[misc]

@@ -172,18 +172,6 @@ def predicted_pairs(
     return Predicted(pairs, list(reasons), widenings)
 
 
-def trained_on(profiles: Iterable[Iterable[Run]]) -> set[tuple[str, str]]:
-    """Return the ordered pairs whose second was a load of the first one's profile: to predict them
-    says nothing about neighbours that were not seen."""
-    return {
-        (run.app, other)
-        for runs in profiles
-        for run in runs
-        if run.kind == "induced" and run.ok
-        for other in run.neighbours
-    }
-
-
 def training_mean(profile_runs: Iterable[Run], file: ModelFile, scale: Scale) -> float:
     """The paper's MEAN: the mean over the training runs, on the scale of the scored quantity. One
     that was cut off counts as slow as those that came to their end above it."""

@@ -414,6 +414,17 @@ def median_wall_s(runs: Iterable[Run]) -> float | None:
     return statistics.median(walls) if walls else None
 
 
+def trained_on(runs: Iterable[Run]) -> set[tuple[str, str]]:
+    """Return the ordered pairs whose second was a load of the first one's profile: to predict them
+    says nothing about neighbours that were not seen."""
+    return {
+        (run.app, other)
+        for run in runs
+        if run.kind == "induced" and run.ok
+        for other in run.neighbours
+    }
+
+
 def geometric_mean(costs: Sequence[float]) -> float:
     """Return the geometric mean of costs above 0, by which repeats of one run are combined."""
     return math.exp(statistics.fmean(math.log(cost) for cost in costs))

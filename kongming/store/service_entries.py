@@ -191,10 +191,12 @@ class Change:
     reference   node id    suite version/CPU
     model       app        placement
     signature   app        signature id
+    calibration app        placement
     assignment  node id    assignment id
     reset       (empty)    (empty)
     =========== ========== ======================
 
+    ``calibration``: a requested signature or co-run, by which intervals are widened.
     ``origin`` is the ``Store.origin`` of the writer, so that a server can skip its own changes.
     """
 

@@ -266,6 +266,9 @@ def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[tuple[Run, 
         connection.execute(
             insert(connection, schema.run).on_conflict_do_nothing(index_elements=["id"]), rows
         )
+    for run, requested in new.values():
+        if requested and run.kind == "corun":
+            noted.note("calibration", run.app, run.placement)
     return set(new)
 
 
@@ -320,8 +323,10 @@ def add_signatures(
             insert(connection, schema.signature).on_conflict_do_nothing(index_elements=["id"]),
             rows,
         )
-    for signature, _ in new.values():
+    for signature, requested in new.values():
         noted.note("signature", signature.app, signature.id)
+        if requested:
+            noted.note("calibration", signature.app, signature.placement)
     return set(new)
 
 

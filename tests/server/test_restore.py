@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +22,12 @@ from kongming.engine.settings import Settings
 from kongming.learning.training import train_application
 from kongming.records.errors import StoreError
 from kongming.records.questions import Question
+from kongming.records.run import Run
 from kongming.store import Change, Store
 from tests import builders
 from tests.models import synthetic
 from tests.server.profiles.profiled import campaign
+from tests.service_contract.test_numbers import put_models, put_node
 
 
 class Counted(Store):
@@ -177,5 +180,50 @@ def test_a_model_that_is_loaded_is_not_read_again(
             assert store.read["prog", 4] == 2
             assert version(state) == 3
             assert restore.models_in_service == 1
+
+    asyncio.run(body())
+
+
+def test_who_was_run_beside_whom_widens_intervals_as_soon_as_it_is_known(store: Counted) -> None:
+    def run(number: int, slowdown: float, kind: str, **changes: Any) -> Run:
+        return builders.run(
+            "disk",
+            10.0 * slowdown,
+            id=f"{kind}-later-{number}",
+            kind=kind,
+            node_id="trainer",
+            neighbours=("memory",),
+            campaign="later",
+            **changes,
+        )
+
+    def reach(engine: Engine, now: float) -> float:
+        slowdown = engine.predict(Question("quiet", "fresh"), now).slowdown
+        return math.log(slowdown.upper / slowdown.median)
+
+    async def body() -> None:
+        with state_over(store) as state:
+            now = state.now()
+            for name in ("trainer", "fresh"):
+                put_node(store, name, now)
+            put_models(store, now)
+            restore = Restore(state)
+            since = await restore.everything()
+            before = reach(state.engine, now)
+            for number in range(6):
+                store.add_run(run(number, 3.0, "corun"))
+            changes, since = store.news_since(since)
+            await restore.changes(changes)
+            wider = reach(state.engine, now)
+            assert wider > 1.1 * before
+            with state_over(store) as fresh:
+                await Restore(fresh).everything()
+                assert wider == pytest.approx(reach(fresh.engine, now))
+            # What a model was trained beside says nothing.
+            store.add_run(run(0, 3.0, "induced"))
+            store.add_run(run(6, 3.0, "corun"))
+            changes, since = store.news_since(since)
+            await restore.changes(changes)
+            assert reach(state.engine, now) < before
 
     asyncio.run(body())

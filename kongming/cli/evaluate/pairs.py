@@ -395,6 +395,7 @@ def _score(
     from kongming.evaluate.training import Task
     from kongming.learning.registry import AUTO
     from kongming.records.errors import MeasurementError, UntrainedError
+    from kongming.records.run import trained_on
 
     seed = request.seed or 0
     trained = train_all(
@@ -413,8 +414,8 @@ def _score(
             keep(store, model_document)
     scale = scores.Scale.of(cast("Scored", request.scored), files)
     apps = sorted(files)
-    trained_on = scores.trained_on(held.profiles[app].runs for app in apps)
-    pairs = [p for p in held.pairs if files.keys() >= set(p) and p not in trained_on]
+    seen = trained_on(run for app in apps for run in held.profiles[app].runs)
+    pairs = [p for p in held.pairs if files.keys() >= set(p) and p not in seen]
     measured = scores.measured_pairs(held.runs, pairs, scale)
     if not any(pair.values for pair in measured):
         reasons = sorted({run.error for run in held.runs if run.error})
@@ -469,7 +470,7 @@ def _score(
             held.runs,
         ),
         "profiles": {app: profile.to_dict() for app, profile in sorted(held.profiles.items())},
-        "trained_on": sorted(map(list, trained_on)),
+        "trained_on": sorted(map(list, seen)),
         "dropped": dict(held.dropped) | untrained,
         "not_predicted": predicted.reasons,
         "widening": {

@@ -14,7 +14,7 @@ from kongming.learning.intervals import Widening
 from kongming.learning.model_file import ModelFile, read
 from kongming.learning.repeat_noise import Variance
 from kongming.records.errors import KongmingError, StoreError
-from kongming.records.run import Run, Signature
+from kongming.records.run import Run, Signature, trained_on
 from kongming.store import Store
 from kongming.store.models import SCALE, SCALE_PREFIX, ModelEntry
 
@@ -154,6 +154,9 @@ def calibration(
 
     runs, every_solo = runs_of("corun"), runs_of("solo")
     repeats = solo_repeats(every_solo)
+    if runs:
+        seen = trained_on(runs_of("induced"))
+        runs = [r for r in runs if seen.isdisjoint((r.app, other) for other in r.neighbours)]
     if not runs:
         return Calibration(repeats=repeats)
     files: dict[str, ModelFile] = {}
