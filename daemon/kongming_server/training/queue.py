@@ -27,6 +27,7 @@ from kongming.records.errors import (
     UnknownNameError,
 )
 from kongming.store import Store
+from kongming.store.connection import NOT_READABLE
 from kongming.store.service_entries import StoredOperation
 from kongming_server.configuration.settings import Training as Settings
 from kongming_server.operations.operation import (
@@ -110,9 +111,13 @@ class Training:
             lambda: self._store.operations(states=(QUEUED, RUNNING))
         ):
             if row.kind == KIND and self._is_dead(row.owner):
-                ended = Operation.from_stored(row).finished(
-                    FAILED, "The server that worked on it has ended.", self._now()
-                )
+                try:
+                    operation = Operation.from_stored(row)
+                except NOT_READABLE as error:
+                    log.error("Operation %s cannot be read, and is left out: %r", row.id, error)
+                    continue
+                reason = "The server that worked on it has ended."
+                ended = operation.finished(FAILED, reason, self._now())
                 await asyncio.to_thread(self._store.put_operation, ended.to_stored())
 
     async def close(self) -> None:

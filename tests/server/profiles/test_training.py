@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,10 +20,11 @@ from kongming_server.configuration.settings import Training as Settings
 from kongming_server.operations.operation import Operation
 from kongming_server.operations.tasks import Outcome, Task
 from kongming_server.training.process import NICE, TrainingProcess, WorkerDiedError
-from kongming_server.training.queue import Training
+from kongming_server.training.queue import KIND, Training
 
 from kongming.records.errors import InputError, OverloadedError, UnknownNameError
 from kongming.store import Store
+from kongming.store.service_entries import StoredOperation
 from tests.server.profiles.profiled import FAST, Engine, campaign, eventually, keep
 from tests.warm_subprocess import STARTED, warm_subprocesses
 
@@ -404,7 +406,7 @@ def test_what_a_dead_server_was_training_has_failed(store_url: str, store: Store
     keep(store, campaign("prog"))
     script = f"""
 import asyncio, os, sys
-from kongming_server.training.queue import Training
+from kongming_server.training.queue import KIND, Training
 from tests.server.profiles.profiled import Engine
 from tests.server.profiles.test_training import SLOW, workers
 async def main():
@@ -441,6 +443,21 @@ asyncio.run(main())
         assert "has ended" in operation.message
 
     run(store_url, body)
+
+
+def test_an_operation_that_cannot_be_read_keeps_no_server_from_starting(
+    store_url: str, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = f"{socket.gethostname()}/{2**22}/x"
+    documents: dict[str, Any] = {"damaged": [], "whole-one": {"apps": ["prog"]}}
+    for name, document in documents.items():
+        store.put_operation(StoredOperation(name, KIND, "queued", owner=dead, document=document))
+
+    async def body(training: Training, engine: Engine) -> None:
+        assert (await training.get("whole-one")).state == "failed"
+
+    run(store_url, body)
+    assert "Operation damaged cannot be read" in caplog.text
 
 
 def test_tasks_go_through_json() -> None:
