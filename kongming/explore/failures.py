@@ -49,6 +49,13 @@ class FailureModel:
             self._process.fit(X - 0.5, failed)
         return self
 
+    def fit_runs(self, points: Floats, counts: np.ndarray, failed: Floats) -> Self:
+        """Fit to the (n, p) points that succeeded, (n,) times each, and the (k, p) points of runs
+        that failed, one each."""
+        good = np.repeat(points, counts, axis=0)
+        outcomes = np.concatenate([good, failed])
+        return self.fit(outcomes, np.arange(len(outcomes)) >= len(good))
+
     def probability(self, X: Floats) -> Floats:
         """(n,) probabilities."""
         if self._process is None or not len(X):

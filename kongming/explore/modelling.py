@@ -27,6 +27,8 @@ _FEWEST_EXACT = 3
 """Runs that were not ended, by which those that were can be judged."""
 _ROUNDING = 1e-9
 """Share of a distance that may be rounding: values of a list are equally far from each other."""
+_MEAN_OF_NORMAL = float(np.sqrt(2.0 / np.pi))
+"""Mean absolute value of a normal variable over its standard deviation."""
 _UNJUDGED = 1e-12
 """Share of the space that a run which was ended stands for when learners are judged. Not 0: a fold
 may hold no other runs."""
@@ -88,9 +90,8 @@ class SpaceModel:
             weights[exact],
             level,
         )
-        outcomes = np.concatenate([self._done, self._features(failed)])
-        self.failures = FailureModel(seed, self._features.groups).fit(
-            outcomes, np.arange(len(outcomes)) >= len(self._done)
+        self.failures = FailureModel(seed, self._features.groups).fit_runs(
+            self._done, runs.counts, self._features(failed)
         )
         self._pool = _some(pool, seed)
 
@@ -122,6 +123,8 @@ class SpaceModel:
         away, at = self._near.query(X)
         # Where the nearest run was ended the time is only known to be longer.
         ended = self.runs.censored[at]
+        bound = np.where(ended & (away <= _ROUNDING), self.runs.means[at], -np.inf)
+        median, lower, upper = (np.maximum(each, bound) for each in (median, lower, upper))
         outside = self._outside(X) | (away > self._reach * (1.0 + _ROUNDING)) | ended
         return Forecast(median, lower, upper, outside, self.failures.probability(X), ended)
 
@@ -131,18 +134,22 @@ class SpaceModel:
         return np.asarray(((low > X) | (high < X)).any(axis=1))
 
     def errors(self) -> dict[str, Any]:
-        """Return what runs that were left out were missed by, the noise floor next to it."""
+        """Return what means of points that were left out were missed by, and the noise floor next
+        to it: what the noise in these means alone would leave of that, if it is normal."""
         means, held_out, shares = self.left_out()
         noise, relative = self.runs.noise, self.runs.relative_noise
+        counts = self.runs.counts[_measured(self.runs.censored, 2)]
         nonzero = means != 0.0
+        squares = float(np.average(1.0 / counts, weights=shares))
+        absolute = _MEAN_OF_NORMAL * float(np.average(1.0 / np.sqrt(counts), weights=shares))
         missed = np.abs(held_out[nonzero] / means[nonzero] - 1.0)
         return {
             "rmse": float(np.sqrt(self.chosen.error)),
             "mre_pct": float(100.0 * np.average(missed, weights=shares[nonzero]))
             if nonzero.any()
             else None,
-            "noise_rmse": noise,
-            "noise_pct": None if relative is None else 100.0 * relative,
+            "noise_rmse": None if noise is None else noise * float(np.sqrt(squares)),
+            "noise_pct": None if relative is None else 100.0 * relative * absolute,
             "of_learners_rmse": {
                 name: float(np.sqrt(error)) for name, error in self.chosen.errors.items()
             },
@@ -157,9 +164,17 @@ class SpaceModel:
 
     def certainties(self, percent: float) -> Floats:
         """Return how certain it is that 90% of the space are predicted within ``percent``, at each
-        of (k,) equally likely values of the noise."""
-        left_out = self.left_out()
-        return np.array([certainty(*left_out, percent, each) for each in self._noises()])
+        of (k,) equally likely values of the noise. Where a run was only ended, nothing is."""
+        means, held_out, shares = self.left_out()
+        ended = self.shares[~_measured(self.runs.censored, 2)]
+        means, none = np.append(means, np.ones(len(ended))), np.zeros(len(ended))
+        held_out, shares = np.append(held_out, none + np.inf), np.append(shares, ended)
+        return np.array(
+            [
+                certainty(means, held_out, shares, percent, np.append(each, none))
+                for each in self._noises()
+            ]
+        )
 
     def _noises(self) -> Floats:
         """Return (k, n) standard deviations of the means that were left out, where that of a run

@@ -26,7 +26,7 @@ from kongming.explore.outcomes import Outcomes
 from kongming.explore.policies import POLICIES
 from kongming.explore.pool import Pool
 from kongming.explore.repeats import half, least_run
-from kongming.explore.runs import VALUE, Measured, Run, coded, plain, rows
+from kongming.explore.runs import Measured, Run, coded, plain, rows
 from kongming.explore.situation import Situation
 from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough, wanted_repeats
@@ -215,7 +215,7 @@ class DecisionTreeProfiler:
             for field, other in (("error", error), ("at_least", at_least)):
                 if other is not None:
                     raise ExploreError("was told together with a value.", field=field, value=other)
-            measured = value if isinstance(value, Mapping) else {self.metric or VALUE: value}
+            measured = value if isinstance(value, Mapping) else {self._outcomes.guide: value}
             if not measured:
                 raise ExploreError("has no metric.", field="value", value="{}")
             values = {}
@@ -329,6 +329,7 @@ class DecisionTreeProfiler:
             runs=runs.codes,
             values=runs.means,
             counts=runs.counts,
+            repeatable=runs.repeatable,
             failed=self._outcomes.failed(),
             failures=self._outcomes.failures(self.batch),
             pending=self._outcomes.awaited(),

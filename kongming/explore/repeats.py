@@ -19,8 +19,7 @@ def least_run(
     were all alike. ``known``: the points of all runs, with those that failed or are under way."""
     if seen.noise == 0.0:
         return seen.codes[:0]
-    # A run that was ended is ended again.
-    points = seen.codes[~seen.censored]
+    points = seen.repeatable
     runs = Counter(map(key_of, known))
     counts = [runs[key_of(tuple(row))] for row in points.tolist()]
     order = np.argsort(counts + rng.uniform(size=len(counts)))

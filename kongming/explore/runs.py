@@ -63,6 +63,11 @@ class Measured(NamedTuple):
     censored: np.ndarray
 
     @property
+    def repeatable(self) -> Floats:
+        """The points that were measured: a run that was ended is ended again."""
+        return self.codes[~self.censored]
+
+    @property
     def repeats(self) -> int:
         """Values of points that had another before."""
         return int((self.counts - 1).sum())

@@ -19,8 +19,9 @@ from kongming.explore.tree import ObliqueModelTree
 class Situation:
     """The runs so far. Codes are those of ``Space``.
 
-    ``runs`` (n, d) are the distinct points that succeeded, ``values`` (n,) their means; ``failed``
-    and ``pending`` are further codes, and ``again`` those that the batch repeats already.
+    ``runs`` (n, d) are the distinct points that succeeded, ``values`` (n,) their means, ``counts``
+    (n,) how many runs of each did; ``repeatable`` are those of them that may be run again.
+    ``failed`` and ``pending`` are further codes, ``again`` those that the batch repeats already.
     ``failures`` says of each run, in their order, whether it failed. ``pool`` stands for the space:
     all of it if ``complete``. ``cost_of`` gives (n,) costs of codes, or is None where all cost the
     same. ``noise``: the standard deviation of repeats, None if unknown; ``grow`` fits the policy's
@@ -33,6 +34,7 @@ class Situation:
     runs: Floats
     values: Floats
     counts: np.ndarray
+    repeatable: Floats
     failed: Floats
     failures: np.ndarray
     pending: Floats

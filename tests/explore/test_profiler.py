@@ -96,7 +96,9 @@ def test_points_that_were_not_suggested_and_repeats_are_welcome() -> None:
     for value in (10.0, 11.0, 12.0):
         profiler.tell(point, value)
     profiler.tell({**point, "nodes": 8}, 4.0)
-    assert profiler.report()["error"]["noise_rmse"] == pytest.approx(1.0)
+    assert profiler.observations.noise == pytest.approx(1.0)
+    # That of means, of which one is of three runs.
+    assert 1.0 / np.sqrt(3.0) < profiler.report()["error"]["noise_rmse"] < 1.0
     assert len(profiler.suggest(50)) == 6
 
 
@@ -533,6 +535,98 @@ def test_what_was_ended_is_not_repeated() -> None:
                 profiler.tell(point, float((20.0 + point["a"]) * rng.normal(1.0, 0.1)))
     assert profiler.observations.repeats >= 3
     assert len(ended) == len(set(ended))
+
+
+def test_auto_does_not_repeat_what_was_ended() -> None:
+    space = Space.from_dict({"x": list(range(31)), "y": list(range(31))})
+    for seed in range(2):
+        profiler = DecisionTreeProfiler(space, budget=60, batch=12, random_state=seed)
+        rng = np.random.default_rng(seed)
+        points: list[Any] = space.decode(space.draw(45, rng))
+        ended = []
+        for point in points:
+            mean = 10.0 + point["x"] * point["y"] / 10.0
+            if mean > 50.0:
+                ended.append(point)
+                profiler.tell(point, None, at_least=50.0)
+            else:
+                profiler.tell(point, float(mean * np.exp(rng.normal(0.0, 0.15))))
+        assert not [point for point in profiler.suggest() if point in ended]
+
+
+def test_auto_goes_on_where_runs_are_more_than_a_process_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("learners.gaussian_process", "policies.auto"):
+        monkeypatch.setattr(f"kongming.explore.{module}.MOST", 40)
+    space = Space.from_dict({"x": list(range(20)), "y": list(range(20))})
+    profiler = DecisionTreeProfiler(space, budget=100, batch=5)
+    points: list[Any] = space.decode(space.draw(60, np.random.default_rng(0)))
+    for point in points:
+        profiler.tell(point, 1.0 + point["x"] * point["y"])
+    suggested = profiler.suggest()
+    assert len(suggested) == 5
+    assert not [point for point in suggested if point in points]
+
+
+@pytest.mark.parametrize(("good", "bad"), [(19, 1), (4, 1), (1, 4)])
+def test_the_probability_of_failure_is_that_of_a_run(good: int, bad: int) -> None:
+    profiler = DecisionTreeProfiler(Space.from_dict({"a": list(range(11))}), model="lines")
+    for at in range(11):
+        for _ in range(good):
+            profiler.tell({"a": at}, 5.0 + at)
+        for _ in range(bad):
+            profiler.tell({"a": at}, None, error="killed")
+    risk = profiler.predict([{"a": 2}, {"a": 8}]).failure_probability
+    assert risk == pytest.approx(bad / (good + bad), abs=0.06)
+
+
+def test_it_does_not_stop_where_half_of_the_space_was_only_ended() -> None:
+    space = Space.from_dict({"x": list(range(200))})
+    profiler = DecisionTreeProfiler(
+        space, budget=90, batch=10, policy="uni", model="tree", stop_pct=10.0
+    )
+    while points := profiler.suggest():
+        for point in points:
+            if point["x"] < 100:
+                profiler.tell(point, 10.0 + 0.1 * point["x"])
+            else:
+                profiler.tell(point, None, at_least=100.0)
+    assert not profiler.stopped
+    assert profiler.report()["runs"] == 90
+
+
+def test_where_a_run_was_ended_no_prediction_is_below_its_bound() -> None:
+    profiler = DecisionTreeProfiler(Space.from_dict({"x": list(range(31))}), model="lines")
+    for at in range(12):
+        profiler.tell({"x": at}, 5.0 + 0.1 * at)
+    ended = [15, 20, 25, 30]
+    for at in ended:
+        profiler.tell({"x": at}, None, at_least=100.0)
+    forecast = profiler.predict([{"x": at} for at in ended])
+    for ends in (forecast.median, forecast.lower, forecast.upper):
+        assert (ends >= 100.0).all()
+    assert forecast.extrapolating.all()
+
+
+def test_the_error_and_the_noise_floor_are_of_the_same_quantity() -> None:
+    """On an exact line all that is missed is noise."""
+    profiler = DecisionTreeProfiler(Space.from_dict({"x": list(range(30))}), model="lines")
+    rng = np.random.default_rng(0)
+    for at in range(30):
+        for _ in range(9):
+            profiler.tell({"x": at}, float((20.0 + at) * rng.normal(1.0, 0.1)))
+    error = profiler.report()["error"]
+    assert 0.7 < error["mre_pct"] / error["noise_pct"] < 1.5
+    assert 0.7 < error["rmse"] / error["noise_rmse"] < 1.5
+
+
+def test_a_value_without_a_name_is_of_the_metric_that_was_told_before() -> None:
+    profiler = DecisionTreeProfiler(LINE, model="lines")
+    for at in range(1, 7):
+        profiler.tell({"a": at}, {"time": float(at)} if at < 4 else float(at))
+    assert len(profiler.observations.means) == 6
+    assert profiler.report()["metric"] == "time"
 
 
 def test_without_noise_few_points_are_repeated() -> None:

@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 
 from kongming.arrays import Floats
 
-_MOST = 1500
+MOST = 1500
+"""Runs that a process is fitted to, at the most."""
 SMOOTH, ROUGH = "rbf", "matern"
 
 
@@ -31,8 +32,8 @@ class GaussianProcess:
 
     def fit(self, X: Floats, y: Floats) -> Self:
         rng = np.random.default_rng(self.seed)
-        if len(X) > _MOST:
-            rows = np.sort(rng.choice(len(X), _MOST, replace=False))
+        if len(X) > MOST:
+            rows = np.sort(rng.choice(len(X), MOST, replace=False))
             X, y = X[rows], y[rows]
         groups = np.arange(X.shape[1]) if self._groups is None else self._groups
         self._members = (groups[:, None] == np.unique(groups)).astype(np.float64)

@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from kongming.arrays import Floats
 from kongming.explore.failures import FailureModel
 from kongming.explore.learners.forests import Forest
-from kongming.explore.learners.gaussian_process import GaussianProcess
+from kongming.explore.learners.gaussian_process import MOST, GaussianProcess
 from kongming.explore.policies.spreading import farthest, spread
 from kongming.explore.situation import Situation
 
@@ -94,18 +94,17 @@ def _probes(situation: Situation, safe: np.ndarray, risk: Floats, count: int) ->
 
 def _failures(situation: Situation) -> FailureModel:
     X = situation.even_features
-    outcomes = X(np.concatenate([situation.runs, situation.failed]))
-    failed = np.arange(len(outcomes)) >= len(situation.runs)
-    return FailureModel(situation.seed, X.groups).fit(outcomes, failed)
+    model = FailureModel(situation.seed, X.groups)
+    return model.fit_runs(X(situation.runs), situation.counts, X(situation.failed))
 
 
 def _repeats(situation: Situation) -> Floats:
-    """Points that may be run again: all of them, unless repeats were all alike, the batch has some
-    already or runs are few."""
+    """Points that may be run again: all that were measured, unless repeats were all alike, the
+    batch has some already or runs are few."""
     alike = situation.noise is not None and situation.noise <= 0.0
     if alike or len(situation.again) or situation.budget < _AFFORDABLE:
         return situation.runs[:0]
-    return situation.runs
+    return situation.repeatable
 
 
 def first_runs(columns: int, budget: int) -> int:
@@ -130,6 +129,9 @@ def _most_removed(
     X = situation.even_features
     logs = _spans_decades(situation.values)
     runs, values = X(situation.runs), np.log(situation.values) if logs else situation.values
+    if len(runs) > MOST:
+        some = np.random.default_rng(situation.seed).choice(len(runs), MOST, replace=False)
+        runs, values = runs[np.sort(some)], values[np.sort(some)]
     process = GaussianProcess(situation.seed, X.groups, steps=20, most_tuned=120).fit(runs, values)
     forest = Forest(seed=situation.seed, bootstrap=True).fit(runs, values)
     misses = (process.held_out(np.arange(len(runs))) - values) ** 2
