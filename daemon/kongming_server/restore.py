@@ -38,8 +38,8 @@ ModelKey = tuple[str, str]
 """Application and placement."""
 
 READ_AGAIN = ("model", "calibration")
-"""Kinds of changes that are read though this server made them: what intervals are widened by depends
-on all models, and on who was run beside whom."""
+"""Kinds of changes that are read though this server made them: what intervals are widened by
+depends on all models, and on who was run beside whom."""
 
 
 class _Loaded(NamedTuple):

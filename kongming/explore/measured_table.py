@@ -120,7 +120,9 @@ def read_measured(
             (row.text("error") or NO_RUN) if is_failed else None
             for row, is_failed in zip(rows, failed, strict=True)
         ),
-        limits=np.array([_limit(row) for row in rows]) if written else None,
+        limits=np.array([limit_of(row, target, names) or math.nan for row in rows])
+        if written
+        else None,
     )
 
 
@@ -150,11 +152,22 @@ def _refuse_identifiers(rows: Sequence[Row], name: str) -> None:
         )
 
 
-def _limit(row: Row) -> float:
-    """The lower bound of a run that ``explore run`` ended at its time limit, as it wrote it."""
-    if row.text("status") != "timeout":
-        return math.nan
-    return row.optional("at_least" if row.text("at_least") else "cost") or math.nan
+def limit_of(row: Row, target: str, parameters: Collection[str] = ()) -> float | None:
+    """Return the lower bound of a run that was ended at its time limit and has no target; None
+    where nothing is known of it. In a table of ``explore run`` the limit is one of the seconds
+    alone; one without a limit has what the run cost, with the set-up. ``parameters`` are no such
+    columns."""
+
+    def text(column: str) -> str:
+        return "" if column in parameters else row.text(column)
+
+    if row.text(target) or text("status") != "timeout":
+        return None
+    own = bool(text("identity") and text("space"))
+    if own and target != SECONDS:
+        return None
+    column = "at_least" if text("at_least") else "cost"
+    return row.optional(column) if text(column) and (own or column == "at_least") else None
 
 
 def has_column(path: Path, name: str) -> bool:

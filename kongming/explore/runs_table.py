@@ -27,6 +27,7 @@ from kongming.explore.measured_table import (
     RECORD,
     SECONDS,
     finite,
+    limit_of,
     loses_digits,
     number,
     target_of,
@@ -176,15 +177,12 @@ def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
         """A cell of what ``explore run`` writes; none where a parameter has that name."""
         return "" if column in space.names else row.text(column)
 
-    timed_out = value is None and written("status") == "timeout"
-    # Who keeps no time limit has it in what the run cost, with the set-up.
-    bound = "at_least" if written("at_least") else "cost"
     return PointRun(
         point=point,
         value=value,
         cost=_cost(row, cost) if written(cost) else None,
         error=None if value is not None else written("error") or "no value",
-        limit=row.optional(bound) if timed_out and written(bound) else None,
+        limit=limit_of(row, target, space.names),
         how=written("how"),
         started_at=written("started_at"),
     )
@@ -215,7 +213,8 @@ class RunsTable:
         self._target = target
         own = (*dict.fromkeys((target, SECONDS)), *RECORD)
         for name in space.names:
-            if name in own:
+            # A reader of the table cannot tell a parameter of that name from what was measured.
+            if name in (*own, *MEASURED):
                 raise InputError(
                     "is the name of a column of the table of runs.",
                     field=f"space: {name}",

@@ -19,7 +19,7 @@ from kongming.explore.fitting import fit_runs
 from kongming.explore.learners import LEARNERS
 from kongming.explore.model_file import KIND
 from kongming.explore.runs_table import PointRun
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, UnknownNameError
 from tests.conftest import Kongming
 
 SPACE = """
@@ -362,10 +362,15 @@ def test_wrong_spaces(kongming: Kongming, tmp_path: Path, space: str, message: s
 
 
 def test_a_point_may_have_commas_in_its_texts() -> None:
-    flags = {"choices": ["-O2", "-O2,-g"]}
+    flags = {"choices": ["-O2", "-O2,-g", "-O2,-march=native", "-O2,-march=native,-mtune=a"]}
     space = Space.from_dict({"flags": flags, "n": [1, 2], "mode": ["a", "b"]})
     point = parse_point(space, "flags=-O2,-g,n=2,mode=a")
     assert dict(point) == {"flags": "-O2,-g", "n": 2, "mode": "a"}
+    for choice in flags["choices"]:
+        point = parse_point(space, f"flags={choice}, n=2, mode=a")
+        assert dict(point) == {"flags": choice, "n": 2, "mode": "a"}
+    with pytest.raises(UnknownNameError, match="'nn'"):
+        parse_point(space, "flags=-O2,nn=2,mode=a")
     with pytest.raises(InputError, match="is not NAME=VALUE"):
         parse_point(space, "n=2,-g")
 

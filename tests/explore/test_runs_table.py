@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kongming.explore import ExploreError, Space
 from kongming.explore.fitting import fit_runs
+from kongming.explore.measured_table import read_measured
 from kongming.explore.regions import regions
 from kongming.explore.runs_table import PointRun, RunsTable, read_runs
 from kongming.files.line_file import LineFile
@@ -289,3 +290,29 @@ def test_a_parameter_may_have_the_name_of_what_explore_run_writes(tmp_path: Path
     first, second = read_runs(path, space)
     assert (first.point, first.cost, first.value) == ({"cost": -1, "status": "ok"}, None, 3.0)
     assert (second.status, second.limit) == ("failed", None)
+
+
+def test_a_time_limit_is_a_bound_of_the_seconds_alone(tmp_path: Path) -> None:
+    space = Space.from_dict({"x": [1, 2]})
+    path = tmp_path / "runs.csv"
+    columns = "x,seconds,cost,status,error,how,identity,space,started_at,at_least,ops"
+    path.write_text(f"{columns}\n1,3,3.1,ok,,,i,s,,10,0.5\n2,,10.2,timeout,ended,,i,s,,10,\n")
+    assert [run.limit for run in read_runs(path, space, "seconds")] == [None, 10.0]
+    _, ended = read_runs(path, space, "ops")
+    assert (ended.value, ended.limit, ended.error) == (None, None, "ended")
+    limits = {
+        target: read_measured(path, target, ignored=("ops",) if target != "ops" else ()).limits
+        for target in ("seconds", "cost", "ops")
+    }
+    assert {target: np.isfinite(each).tolist() for target, each in limits.items()} == {
+        "seconds": [False, True],
+        "cost": [False, False],
+        "ops": [False, False],
+    }
+
+
+def test_a_parameter_has_not_the_name_of_what_is_measured(tmp_path: Path) -> None:
+    for name in ("metric", "seconds"):
+        space = Space.from_dict({name: ["l1", "l2"]})
+        with pytest.raises(InputError, match=f"space: {name}"):
+            RunsTable(tmp_path / "runs.csv", space, "seconds", identity="a program")

@@ -9,7 +9,6 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
-from kongming.quantities import per_cent
 
 
 @click.command(
@@ -57,10 +56,10 @@ def command(
 
     require("kongming explore next", "predict", "sklearn")
 
+    from kongming.cli.explore.report import print_stopped
     from kongming.explore import DecisionTreeProfiler, Space
     from kongming.explore.fitting import refuse_all_failed, tell
     from kongming.explore.runs_table import read_runs, text_of
-    from kongming.explore.stopping import SHARE
     from kongming.records.errors import CannotAnswerError
 
     weights = explore_options.weights_of(policy, cost)
@@ -99,11 +98,7 @@ def command(
         return
     output.print_warnings(warnings)
     if profiler.stopped:
-        share, within = per_cent(100.0 * SHARE, "g"), per_cent(stop_pct or 0.0, "g")
-        output.console().print(
-            f"{share} of the space is known within {within}: no further point is needed.",
-            markup=False,
-        )
+        print_stopped(stop_pct)
         return
     if not points:
         output.console().print("There is no further point to run.")

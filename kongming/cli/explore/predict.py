@@ -129,12 +129,18 @@ def parse_point(space: Space, text: str) -> Mapping[str, Value]:
 
 
 def _parts(text: str, dimensions: Mapping[str, Dimension]) -> list[str]:
-    """Divide at commas; what follows one without an = belongs to the text before it, as in
-    ``flags=-O2,-g``."""
+    """Divide at commas; what follows one without an =, or is part of a choice, belongs to the text
+    before it, as in ``flags=-O2,-march=native``."""
     parts: list[str] = []
     for part in text.split(","):
         last = dimensions.get(parts[-1].partition("=")[0].strip()) if parts else None
-        if part.strip() and "=" not in part and last is not None and last.is_text:
+        joined = f"{parts[-1].partition('=')[2]},{part}".strip() if parts else ""
+        if (
+            part.strip()
+            and last is not None
+            and last.is_text
+            and ("=" not in part or any(str(value).startswith(joined) for value in last.values))
+        ):
             parts[-1] += f",{part}"
         else:
             parts.append(part)

@@ -25,6 +25,17 @@ MODEL_WORDS = {
 """What docs/explore.md calls the kinds of models."""
 
 
+def print_stopped(stop_pct: float | None) -> None:
+    """Print that the stop rule holds."""
+    from kongming.explore.stopping import SHARE
+
+    share, within = per_cent(100.0 * SHARE, "g"), per_cent(stop_pct or 0.0, "g")
+    output.console().print(
+        f"{share} of the space is known within {within}: no further point is needed.",
+        markup=False,
+    )
+
+
 def print_report(model: ExploreModel, report: Mapping[str, Any]) -> None:
     """Print the runs, the kind of model and its errors, one fact a line."""
     console = output.console()

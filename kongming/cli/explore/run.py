@@ -137,6 +137,7 @@ def command(
     from kongming.campaigns.other_machines import mixed_machines, refuse_other_machines
     from kongming.campaigns.point_runners import MACHINES, check_machines
     from kongming.campaigns.point_templates import check_placeholders, identity_at
+    from kongming.cli.explore.report import print_stopped
     from kongming.explore import DecisionTreeProfiler, Space
     from kongming.explore.profiler import FEWEST_RUNS
     from kongming.explore.runs_table import RunsTable
@@ -227,6 +228,11 @@ def command(
             f"The space has no further point: all {space.size} were run, and the budget is not "
             "used up."
         )
+    elif not profiler.is_spent and not profiler.stopped:
+        warnings.append(
+            f"What is left of the budget, {most - profiler.spent:.4g} {unit}, pays for no further "
+            "run."
+        )
     if as_json:
         output.emit_json(
             {
@@ -257,6 +263,8 @@ def command(
         f"{failed} failed, {ended} ended at the time limit: {out}",
         markup=False,
     )
+    if profiler.stopped:
+        print_stopped(stop_pct)
     output.print_warnings(warnings)
     if known < FEWEST_RUNS:
         return
