@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from kongming.files.atomic_file import replacing
+from kongming.files.atomic_file import replace_text, replacing
+from kongming.records.errors import InputError
 
 
 def test_a_writer_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -29,3 +31,29 @@ def test_the_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> Non
         stream.write(b"new")
     assert (tmp_path / "table").read_bytes() == b"new"
     assert (tmp_path / "table").stat().st_mode == other.stat().st_mode
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    link, target = tmp_path / "link", tmp_path / "target"
+    target.write_text("old")
+    link.symlink_to(target.name)
+    replace_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_text(pipe, "new")
+        assert os.read(reader, 100) == b"new"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--out: .*there is no folder"):
+        replace_text(tmp_path / "none" / "page.html", "new", field="--out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -36,19 +37,24 @@ def keep_existing(out: Path, *, force: bool) -> None:
         )
 
 
-def refuse_to_replace(out: Path, read: Path, what: str, *, field: str = "--out") -> None:
-    """Raise InputError if a file would be written in the place of the file that it is made from."""
-    try:
-        is_same = out.samefile(read)
-    except OSError:
-        return  # one of them is not there: whoever reads or writes it says so
-    if is_same:
-        raise InputError(
-            f"is the {what}, which it would replace.",
-            field=field,
-            value=str(out),
-            hint="Choose another file.",
-        )
+def refuse_to_replace(
+    out: Path | None, read: Mapping[str, Path | Iterable[Path] | None], *, field: str = "--out"
+) -> None:
+    """Raise InputError if a file would be written in the place of one that it is made from;
+    ``read``: these, by what each is."""
+    for what, files in {} if out is None else read.items():
+        for file in () if files is None else (files,) if isinstance(files, Path) else files:
+            try:
+                is_same = out.samefile(file)
+            except OSError:
+                continue  # one of them is not there: whoever reads or writes it says so
+            if is_same:
+                raise InputError(
+                    f"is the {what}, which it would replace.",
+                    field=field,
+                    value=str(out),
+                    hint="Choose another file.",
+                )
 
 
 _OF_OTHERS = (".csv", ".json", ".tsv", ".txt", ".xlsx")

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from kongming.files.missing_file import unwritable
+
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
@@ -16,11 +18,18 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     has ended.
 
     Until then it is a hidden file in the same folder, with the permissions that the umask gives to
-    new files. If the block raises, that file is removed and the old one stays.
+    new files. If the block raises, that file is removed and the old one stays. A link is followed;
+    what is no file, as a pipe or ``/dev/stdout``, is written to and stays what it is.
 
     Raises:
         OSError: the file cannot be written.
     """
+    if path.is_symlink():
+        path = path.resolve()
+    if path.exists() and not path.is_file():
+        with path.open("wb") as stream:
+            yield stream
+        return
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     temporary = Path(name)
     try:
@@ -43,3 +52,16 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def replace_text(path: Path, text: str, *, field: str | None = None) -> None:
+    """Put a text in the place of a file as a whole; ``field``: the option that named it.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    try:
+        with replacing(path) as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        raise unwritable(path, error, field=field) from error

@@ -69,7 +69,7 @@ def test_report_in_all_its_forms(kongming: Kongming, fleet: list[Path], tmp_path
     document = json.loads(done.stdout)
     assert document["counts"]["machines"] == 4
     assert {f["kind"] for f in document["findings"]} >= {"slow machine", "variability"}
-    with (tmp_path / "tables" / "summaries.csv").open(newline="") as file:
+    with (tmp_path / "tables" / "audit-summaries.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(document["summaries"])
     assert float(rows[0]["median"]) == document["summaries"][0]["median"]
@@ -228,12 +228,28 @@ def test_tables_of_an_earlier_report_do_not_stay(
     prices.write_text("type,price\nc1.small,0.1\n<b>odd</b>,0.2\n")
     assert kongming("audit", "report", *fleet, "--csv", tables, "--prices", prices).returncode == 0
     written = {path.name for path in tables.iterdir()}
-    assert {"slow_machines.csv", "prices.csv", "summaries.csv"} <= written
-    (tables / "notes.csv").write_text("mine")
+    assert {"audit-slow_machines.csv", "audit-prices.csv", "audit-summaries.csv"} <= written
+    own = {name: f"my own {name}" for name in ("notes.csv", "prices.csv", "machines.csv")}
+    for name, text in own.items():
+        (tables / name).write_text(text)
     assert kongming("audit", "report", fleet[0], "--csv", tables).returncode == 0
     written = {path.name for path in tables.iterdir()}
-    assert {"notes.csv", "summaries.csv"} <= written
-    assert not {"slow_machines.csv", "prices.csv"} & written
+    assert "audit-summaries.csv" in written
+    assert {name: (tables / name).read_text() for name in own} == own
+    assert not {"audit-slow_machines.csv", "audit-prices.csv"} & written
+
+
+def test_a_page_is_not_written_in_the_place_of_what_it_is_made_from(
+    kongming: Kongming, fleet: list[Path], tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("type,price\nc1.small,0.1\n")
+    for out in (fleet[0], prices):
+        before = out.read_bytes()
+        done = kongming("audit", "report", *fleet, "--prices", prices, "--out", out)
+        assert done.returncode == 2
+        assert "which it would replace" in done.stderr
+        assert out.read_bytes() == before
 
 
 def test_a_recording_that_is_there_twice_is_refused(kongming: Kongming, fleet: list[Path]) -> None:

@@ -146,6 +146,9 @@ def test_a_table_of_runs_is_not_written_over(kongming: Kongming, runs: Path) -> 
     for command in (("fit", runs, *FAST, "--save"), ("design", *where, "--done", runs, "--out")):
         error = answer(kongming, *command, runs, status=2)["error"]
         assert "is the table of runs, which it would replace" in error["message"]
+    for option, what in (("--cost", "table of costs"), ("--model", "model")):
+        error = answer(kongming, "design", *where, option, runs, "--out", runs, status=2)["error"]
+        assert f"is the {what}, which it would replace" in error["message"]
     assert runs.read_text() == text
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kongming.files.atomic_file import replace_text
 from kongming.records.errors import InputError
 
 
 def write_tables(document: Mapping[str, Any], folder: Path) -> tuple[Path, ...]:
-    """Write FOLDER/TABLE.csv for every table that has rows, and remove that of one that has none,
-    which an earlier audit left. Lists become text with spaces.
+    """Write FOLDER/audit-TABLE.csv for every table that has rows, and remove that of one that has
+    none, which an earlier audit left. Lists become text with spaces.
 
     Raises:
         InputError: the folder cannot be created or written to.
@@ -21,15 +23,17 @@ def write_tables(document: Mapping[str, Any], folder: Path) -> tuple[Path, ...]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, rows in document.items():
-            path = folder / f"{name}.csv"
+            # A name that nobody else gives a file: what lies there may be replaced, or removed.
+            path = folder / f"audit-{name}.csv"
             if rows == []:
                 path.unlink(missing_ok=True)
             if not (isinstance(rows, list) and rows and isinstance(rows[0], dict)):
                 continue
-            with path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, list(rows[0]))
-                writer.writeheader()
-                writer.writerows({key: _flat(value) for key, value in row.items()} for row in rows)
+            text = io.StringIO(newline="")
+            writer = csv.DictWriter(text, list(rows[0]))
+            writer.writeheader()
+            writer.writerows({key: _flat(value) for key, value in row.items()} for row in rows)
+            replace_text(path, text.getvalue(), field="--csv")
             written.append(path)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}.", field="--csv") from error

@@ -12,7 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale.options import prices_option
 from kongming.cli.shares import FRACTION
-from kongming.files.missing_file import unwritable
+from kongming.files.atomic_file import replace_text
 from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError
 
@@ -94,6 +94,7 @@ def command(
     from kongming.audit.report.tables import write_tables
     from kongming.scale.decide.recommendation import read_prices
 
+    options.refuse_to_replace(out, {"recording": files, "file of prices": prices_file})
     prices = None if prices_file is None else read_prices(prices_file)
     settings = Settings(confidence=confidence, precisions=tuple(sorted(dict.fromkeys(precisions))))
     with output.progress("reading the files"):
@@ -105,14 +106,11 @@ def command(
         raise InputError(
             "has a price of none of the types.", field="--prices", allowed=", ".join(unpriced)
         )
-    written: list[Path] = []
     if out is not None:
         from kongming.audit.report.page import to_html
 
-        _write(out, to_html(audit, title))
-        written.append(out)
-    if folder is not None:
-        written += write_tables(audit.document, folder)
+        replace_text(out, to_html(audit, title), field="--out")
+    tables = () if folder is None else write_tables(audit.document, folder)
     if unpriced:
         text = f"note: {prices_file} has no price of {', '.join(unpriced)}."
         output.error_console().print(text, markup=False)
@@ -120,7 +118,9 @@ def command(
         output.emit_json({**audit.document, "findings": findings(audit.document)})
         return
     _show(audit.document, findings(audit.document))
-    for path in written[:1] if folder is None else [*written[:1], folder]:
+    for path in (out, folder if tables else None):
+        if path is None:
+            continue
         output.error_console().print(f"written: {path}", markup=False)
 
 
@@ -132,13 +132,6 @@ def _by_type(prices: Mapping[Any, float] | None) -> dict[str, float] | None:
             "has no column of types.", field="--prices", allowed="columns type and price"
         )
     return {str(name): price for name, price in prices.items()}
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise unwritable(path, error, field="--out") from error
 
 
 def _show(document: Mapping[str, Any], items: Sequence[Mapping[str, str]]) -> None:

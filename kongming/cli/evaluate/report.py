@@ -141,16 +141,17 @@ def write(document: Document, folder: Path) -> list[str]:
         InputError: ``folder`` is a file.
     """
     from kongming.evaluate import to_csv, to_markdown
+    from kongming.files.atomic_file import replace_text
     from kongming.records.errors import InputError, MissingExtraError
 
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file.", field="--out", value=str(folder), allowed="a folder")
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, indent=2, allow_nan=False)
-    (folder / "document.json").write_text(f"{text}\n", encoding="utf-8")
-    (folder / "table.md").write_text(to_markdown(document), encoding="utf-8")
+    replace_text(folder / "document.json", f"{text}\n", field="--out")
+    replace_text(folder / "table.md", to_markdown(document), field="--out")
     cases = "pairs.csv" if document["kind"] == "pairs" else "runs.csv"
-    (folder / cases).write_text(to_csv(document), encoding="utf-8")
+    replace_text(folder / cases, to_csv(document), field="--out")
     notes = [f"Written to {folder}: document.json, table.md, {cases}, figures."]
     try:
         _draw(document, folder)

@@ -67,8 +67,7 @@ def command(
     from kongming.explore.model_file import write_model
     from kongming.explore.runs_table import read_runs
 
-    for read, what in ((space_file, "space"), (runs, "runs")):
-        options.refuse_to_replace(out, read, f"file of the {what}")
+    options.refuse_to_replace(out, {"file of the space": space_file, "file of the runs": runs})
     space = Space.from_toml(space_file)
     table = read_runs(runs, space, target)
     explore_options.warn_of_ignored(runs, space, target)

@@ -123,8 +123,8 @@ def design(
         write_design,
     )
 
-    if out is not None and done is not None:
-        options.refuse_to_replace(out, done, "table of runs")
+    inputs = {"table of runs": done, "table of costs": cost_file}
+    options.refuse_to_replace(out, {**inputs, "model": None if model is None else Path(model)})
     if budget is not None and experiments is not None:
         raise InputError("--budget-machine-seconds and --experiments are two limits: give one.")
     if given := scale_options.context_values(context):

@@ -147,8 +147,7 @@ def command(
         drop_first=drop_first,
         memory_load=memory_load,
     )
-    if save is not None:
-        options.refuse_to_replace(save, runs, "table of runs", field="--save")
+    options.refuse_to_replace(save, {"table of runs": runs}, field="--save")
     columns = Columns(
         machines=machines_column or "machines",
         scale=scale_column,

@@ -70,7 +70,10 @@ def study(limits: str, queue: Queue, out: Path | None, *, as_json: bool) -> None
         )
     document = {"kind": "limits", "trace": _trace(traces)} | figures
     if out is not None:
-        out.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", "utf-8")
+        from kongming.files.atomic_file import replace_text
+
+        text = json.dumps(document, indent=2, allow_nan=False)
+        replace_text(out, f"{text}\n", field="--out")
     if as_json:
         output.emit_json(document)
         return

@@ -251,11 +251,14 @@ def command(
     slowdown. The same seed gives the same numbers on every machine.
     """
     from kongming.cli.extras import require
+    from kongming.files.atomic_file import replace_text
     from kongming.files.missing_file import unwritable
     from kongming.records.errors import InputError
     from kongming.simulate.study_inputs import beliefs_for, pairs_of
 
     require("kongming simulate", "predict", "numpy")
+    read = {"trace": trace, "fleet": fleet, "table of pairs": Path(pairs)}
+    options.refuse_to_replace(out, {**read, "predictions": predicted and Path(predicted)})
     # Before minutes of work, not after.
     for field, file_path in (("--out", out), ("--plot", plot)):
         if file_path is not None and not file_path.parent.is_dir():
@@ -318,7 +321,8 @@ def command(
         )
     document = _document(study, file, workload) | results
     if out is not None:
-        out.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", "utf-8")
+        text = json.dumps(document, indent=2, allow_nan=False)
+        replace_text(out, f"{text}\n", field="--out")
     if plot is not None:
         from kongming.cli.simulate.plot import draw
 

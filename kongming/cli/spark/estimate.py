@@ -203,6 +203,12 @@ def command(
     from kongming.spark.reading import read, read_all
     from kongming.spark.recommendation import recommend
 
+    sample_log = None if other_sample is None else other_sample[0]
+    logs = {"log": log, "log of an earlier run": like, "log of the other sample": sample_log}
+    others_logs = {"log of another run": runs, "log of another application": history}
+    options.refuse_to_replace(
+        save, {**logs, **others_logs, "file of prices": prices_file}, field="--save"
+    )
     if input_scale is None and other_sample is not None:
         raise InputError("--sample tells nothing without --input-scale.")
     saving = [option for option, given in (("--save", save), ("--name", name)) if given is not None]

@@ -405,6 +405,16 @@ def test_what_is_left_of_a_run_whose_first_tasks_take_long(
     assert seen.left[0].total_s == pytest.approx(earlier.workload.measured_s, rel=0.02)
 
 
+def test_a_log_is_not_written_over(kongming: Kongming, log: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_bytes(before := log.read_bytes())
+    for logs in ((own,), (log, "--like", own), (log, "--runs", own), (log, "--history", own)):
+        done = kongming("spark", "estimate", *logs, "--save", own)
+        assert done.returncode == 2
+        assert "which it would replace" in done.stderr
+    assert own.read_bytes() == before
+
+
 @pytest.mark.parametrize("waited_s", [0.0, 30.0, 60.5])
 def test_what_is_left_while_the_driver_works_alone(waited_s: float) -> None:
     """It works for a minute between two jobs of 3 s; half a second later nothing has finished."""
