@@ -113,40 +113,40 @@ class Bridge:
 
     def step(self) -> float:
         """Do everything once. A failure is logged when it begins, and the rest is done all the
-        same."""
+        same, as often as before unless it is Slurm or the server that is away: the file of rankings
+        must not grow old because a part beside it fails."""
         settings, begun = self._settings, time.monotonic()
         nodes = self._try("Slurm", self._slurm.nodes)
-        succeeded = nodes is not None
+        ranked = None
         if nodes is not None:
             if settings.times.set:
-                may_set = self._try("Slurm's settings", self._may_set_times)
-                succeeded &= may_set is not None
-                self._sets_times = bool(may_set)
-            succeeded &= self._try("the server", lambda: self._update_rankings(nodes)) is not None
+                self._sets_times = bool(self._try("Slurm's settings", self._may_set_times))
+            ranked = self._try("the server", lambda: self._update_rankings(nodes))
             self._drop_stale_rankings()
             if settings.weights.follow:
-                succeeded &= self._try("weights", lambda: self._update_weights(nodes)) is not None
+                self._try("weights", lambda: self._update_weights(nodes))
             if settings.pending.refresh:
-                update = partial(self._update_pending_jobs, nodes)
-                succeeded &= self._try("pending jobs", update) is not None
-            succeeded &= self._try("time limits", self._restore_time_limits) is not None
+                self._try("pending jobs", partial(self._update_pending_jobs, nodes))
+            self._try("time limits", self._restore_time_limits)
             if self._client is not None:
-                succeeded &= self._try("assignments", self._release_orphans) is not None
-        if succeeded:
+                self._try("assignments", self._release_orphans)
+        if ranked is not None:
             self._backoff.after_success()
             wait_s = settings.rankings.refresh_s - (time.monotonic() - begun)
             return max(0.1 * settings.rankings.refresh_s, wait_s)
         return self._backoff.after_failure()
 
     def reset(self) -> None:
-        """Restore the state without the bridge: no file, weights of idle nodes, no exclusions, no
-        --time-min, and limits as users gave them. A job that cannot be changed is skipped.
+        """Restore the state without the bridge: no file, weights of idle nodes where weights
+        follow, no exclusions, no --time-min, and limits as users gave them. A job that cannot be
+        changed is skipped.
 
         Raises KongmingError and OSError.
         """
         Path(self._settings.rankings.file).unlink(missing_ok=True)
         self._rankings, self._general_slowdowns = None, {}
-        self._update_weights(self._slurm.nodes())
+        if self._settings.weights.follow:
+            self._update_weights(self._slurm.nodes())
         for job in self._slurm.pending_jobs():
             try:
                 self._exclude(job, ())
@@ -349,7 +349,10 @@ class Bridge:
             return None
         overdue = self._is_overdue(job)
         possible = [*places.excluded, *places.remaining] if overdue else places.remaining
-        new = time_limits.time_min([seconds[place] for place in possible], job.limit_min)
+        new = None
+        # What is predicted is the time on one node.
+        if all(rankings.cpus[place] >= job.note.total for place in possible):
+            new = time_limits.time_min([seconds[place] for place in possible], job.limit_min)
         return time_limits.changed_time_min(job.time_min, new)
 
     def _restore_time_limits(self) -> bool:

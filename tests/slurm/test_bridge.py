@@ -396,6 +396,31 @@ def test_reset_undoes_everything(bridge: Bridge, commands: Commands, tmp_path: P
     assert commands.updates == ["JobId=1 ExcNodeList=", "JobId=2 ExcNodeList=n2"]
 
 
+def test_reset_leaves_weights_that_do_not_follow(
+    tmp_path: Path, server: Server, commands: Commands
+) -> None:
+    document = {"rankings": {"file": str(tmp_path / "rankings")}, "weights": {"follow": False}}
+    settings = declared.parse(config.Settings, document)
+    bridge = Bridge(settings, lambda: server, Slurm(command=commands), now=lambda: 1000.0)
+    bridge.step()
+    bridge.reset()
+    assert commands.updates == []
+
+
+def test_what_fails_beside_the_rankings_does_not_let_them_grow_old(
+    bridge: Bridge, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def assignments() -> None:
+        raise UnavailableError("Nobody may ask for these.")
+
+    monkeypatch.setattr(server, "assignments", assignments)
+    waits = [bridge.step() for _ in range(8)]
+    assert bridge.failing
+    assert max(waits) <= bridge._settings.rankings.refresh_s
+    assert min(waits) > 0.5 * bridge._settings.rankings.refresh_s
+    assert (tmp_path / "rankings").exists()
+
+
 def test_nodes_where_a_resident_would_be_too_slow_are_excluded_for_all() -> None:
     nodes = [ranked("a", 1.1, worst=1.0), ranked("b.site", 1.2, worst=2.0), ranked("c", 3.0)]
     assert slowdowns(nodes, ["a", "b", "c", "d"], 0.0) == (1.1, 1.2, 3.0, None)
@@ -479,6 +504,8 @@ def test_time_min_of_pending_jobs_follows_the_predictions(
         (id_, 10, "(null)", NOTE if id_ == "4" else TIMED)
         for id_ in ("1", "2", "3", "4", "5", "6_[1-9%2]", "7", "8")
     ]
+    # No node has so many CPUs.
+    commands.pending.append(("9", 10, "(null)", TIMED.replace("total=1", "total=5")))
     commands.comments["7"] = "kongming:no-time"
     commands.partitions["8"] = "main,fast"  # which does not start jobs of eight hours
     commands.times = {
@@ -490,18 +517,20 @@ def test_time_min_of_pending_jobs_follows_the_predictions(
         "6_[1-9%2]": ("8:00:00", "0:00"),
         "7": ("8:00:00", "0:00"),
         "8": ("8:00:00", "3:00"),
+        "9": ("8:00:00", "3:00"),
     }
     timed.step()
     jobs = [line for line in commands.updates if line.startswith("JobId")]
     assert jobs == [
-        *("JobId=1 TimeMin=3", "JobId=3 TimeMin=3", "JobId=6_[1-9] TimeMin=3", "JobId=8 TimeMin=0")
+        *("JobId=1 TimeMin=3", "JobId=3 TimeMin=3", "JobId=6_[1-9] TimeMin=3"),
+        *("JobId=8 TimeMin=0", "JobId=9 TimeMin=0"),
     ]
     # It is taken back where the application has no history any more, and by a reset.
     del server.realised["xz"]
     commands.updates.clear()
     timed.step()
     jobs = [line for line in commands.updates if line.startswith("JobId")]
-    assert jobs == ["JobId=2 TimeMin=0", "JobId=3 TimeMin=0", "JobId=8 TimeMin=0"]
+    assert jobs == [f"JobId={id_} TimeMin=0" for id_ in (2, 3, 8, 9)]
     commands.updates.clear()
     # Put back into the queue before its limit was restored.
     commands.times["2"] = ("3:00", "3:00")

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kongming_slurm import hooks
+from kongming_slurm import bridge_commands, hooks
 
 from kongming.rpc import handover
 from kongming.rpc.handover import Report
@@ -244,9 +244,38 @@ def test_the_command_loads_nothing_that_is_slow(settings: Path) -> None:
     assert len(reports(settings)) == 1
 
 
-@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+@pytest.mark.parametrize(
+    ("options", "reported", "error"),
+    [
+        (["--config", "FILE"], 1, ""),
+        (["--config=FILE"], 1, ""),
+        (["--help"], 0, ""),
+        (["--confg", "FILE"], 0, "No such option"),
+        (["--config"], 0, "requires an argument"),
+    ],
+)
+def test_options_count_however_they_are_written_and_a_wrong_one_drains_no_node(
+    settings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    reported: int,
+    error: str,
+) -> None:
+    for name, value in JOB.items():
+        monkeypatch.setenv(name, value)
+    words = [word.replace("FILE", str(settings)) for word in options]
+    assert bridge_commands.run(["prolog", *words]) == 0
+    assert len(reports(settings)) == reported
+    assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("hook", "comment"),
+    [("prolog", JOB["SLURM_JOB_COMMENT"]), ("epilog", "nightly kongming:limit=1.2,app=xz")],
+)
 def test_the_script_ends_with_0_in_time_whatever_the_command_does(
-    hook: str, tmp_path: Path
+    hook: str, comment: str, tmp_path: Path
 ) -> None:
     from tests.slurm.cluster import DEPLOYED
 
@@ -263,7 +292,8 @@ def test_the_script_ends_with_0_in_time_whatever_the_command_does(
         else:
             command.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n{body}\n")
             command.chmod(0o755)
-        done = subprocess.run(shell, env=os.environ | JOB, timeout=30, check=False)
+        job = os.environ | JOB | {"SLURM_JOB_COMMENT": comment}
+        done = subprocess.run(shell, env=job, timeout=30, check=False)
         assert done.returncode == 0
         assert (tmp_path / "called").exists() is called
         (tmp_path / "called").unlink(missing_ok=True)

@@ -157,6 +157,9 @@ def script(file: Path) -> Iterator[Script]:
         ({"time_limit": 480, "comment": "kongming:app=xz kongming:no-times"}, 6, 480),
         ({"time_limit": 480, "het_job_offset": 0}, None, 0),
         ({"time_limit": 480, "min_nodes": 2}, None, 0),
+        # No node holds all of it.
+        ({"time_limit": 480, "num_tasks": 5}, None, 0),
+        ({"time_limit": 480, "num_tasks": 4}, 6, 480),
         ({"time_limit": 480, "user_id": 1001}, None, 0),
         # Without a history.
         ({"time_limit": 480, "name": "dd-read"}, None, 480),

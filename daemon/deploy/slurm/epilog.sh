@@ -5,6 +5,6 @@ command=/usr/bin/kongming-slurm
 config=/etc/kongming/slurm.toml
 
 case "${SLURM_JOB_COMMENT:-}" in
-*kongming:app=*) timeout --kill-after=0.1 2 "$command" epilog --config "$config" ;;
+*kongming:*) timeout --kill-after=0.1 2 "$command" epilog --config "$config" ;;
 esac
 exit 0

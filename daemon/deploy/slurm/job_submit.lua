@@ -494,6 +494,16 @@ local function own_limit(job, r, partitions, need)
    return below(limit, NO_VAL, nil)
 end
 
+-- Whether each of these places holds all of the job: what is predicted is the time on one node.
+local function fits_one(r, places, need)
+   for place in pairs(places) do
+      if r.cpus[place] < need.total then
+         return false
+      end
+   end
+   return true
+end
+
 -- Sets --time-min, and tells the user what is predicted.
 local function keep_time(job, r, app, stays, own)
    local seconds = r.seconds[app] and numbers(r.seconds[app], #r.nodes)
@@ -542,7 +552,7 @@ local function decide(job, partitions)
    if not found then
       return
    end
-   local minutes = own_limit(job, r, partitions, need)
+   local minutes = fits_one(r, stays, need) and own_limit(job, r, partitions, need) or nil
    if minutes then
       keep_time(job, r, app, stays, minutes)
    end
