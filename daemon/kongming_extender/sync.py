@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from kongming_scheduling.async_client import TRANSIENT, AsyncClient
 from kongming_scheduling.log_throttle import LogThrottle
 from kongming_scheduling.ranking_cache import RankingCache
 
 from kongming.records import moments
-from kongming.records.answers import Assignment
+from kongming.records.answers import ApplicationReport, Assignment
 from kongming.records.errors import AccessError, KongmingError, UnknownNameError
-from kongming.records.questions import DEFAULT_PLACEMENT
+from kongming.records.questions import placement_or_default
 from kongming.records.run import Run
 from kongming.rpc import calls
 from kongming_extender.extender_config import Assignments as Settings
@@ -30,6 +32,8 @@ _LONGEST_WAIT_S = 5.0
 _YOUNG_S = 60.0
 """An assignment that began less than this before the pods were listed may be of a pod that came
 after them: clocks differ."""
+_APPLICATION_S = 60.0
+"""How long an application is taken to be as it was defined."""
 _MAX_RUNS = 1000
 """Finished runs that wait for the server, at the most: the oldest are dropped."""
 
@@ -54,7 +58,7 @@ class AssignmentSync:
         self._changed = asyncio.Event()
         self._guesses: set[asyncio.Task[None]] = set()
         self._runs: list[Pod] = []
-        self._identities: dict[str, str] = {}
+        self._applications: dict[str, tuple[float, ApplicationReport]] = {}
         self._nodes: set[str] = set()
         self._listed_at: float | None = None
         self._undecided_orphans = False
@@ -102,9 +106,14 @@ class AssignmentSync:
     async def withdraw_guess(self, uid: str) -> None:
         """A pod is asked about again: what is held for it must not count as its neighbour."""
         guess = self._pods.withdraw_guess(uid)
-        if guess is not None:
-            await self.wait_for_guesses(1.0)
-            await self._send(Update("release", guess.assignment_id, guess.pod))
+        if guess is None:
+            return
+        await self.wait_for_guesses(1.0)
+        # Where the server is away it is released with all else that waits: the pod is judged by the
+        # ranking that there is.
+        if not self._client.paused:
+            with suppress(*TRANSIENT, AccessError):
+                await self._send(Update("release", guess.assignment_id, guess.pod))
 
     async def wait_for_guesses(self, longest_s: float) -> None:
         """Wait for guesses that are being sent, but not for long."""
@@ -194,8 +203,10 @@ class AssignmentSync:
                     raise failures[0]
         self._metrics.waiting.set(0)
         while self._runs:
-            await self._report_run(self._runs[0])
-            self._runs.pop(0)
+            await self._report_run(pod := self._runs[0])
+            # The oldest may have been dropped meanwhile.
+            with suppress(ValueError):
+                self._runs.remove(pod)
 
     async def _send(self, update: Update) -> None:
         pod = update.pod
@@ -261,8 +272,9 @@ class AssignmentSync:
         assert pod.finished_at is not None
         app, node_id = pod.demand.app, self._rankings.node_id(pod.node)
         try:
-            identity = await self._identity(app)
-            if not identity:
+            application = await self._application(app)
+            if application.document.get("metric") is not None:
+                # It is not judged by its wall time.
                 self._metrics.runs.labels("unknown").inc()
                 return
             if node_id is None:
@@ -270,9 +282,9 @@ class AssignmentSync:
             took_s = pod.finished_at - pod.started_at
             run = Run(
                 app=app,
-                identity=identity,
+                identity=application.identity,
                 node_id=node_id,
-                placement=pod.demand.placement or DEFAULT_PLACEMENT,
+                placement=placement_or_default(pod.demand.placement, application.trained),
                 kind="environment",
                 started_at=moments.format(pod.started_at),
                 wall_s=took_s,
@@ -291,13 +303,13 @@ class AssignmentSync:
             log.debug("The run of %s was refused: %s", pod.full_name, refused)
         self._metrics.runs.labels("refused" if refused else "reported").inc()
 
-    async def _identity(self, app: str) -> str:
-        """The application's identity; empty where its metric is not its wall time."""
-        if app not in self._identities:
+    async def _application(self, app: str) -> ApplicationReport:
+        """The application as it was defined a moment ago."""
+        asked_at, application = self._applications.get(app, (-math.inf, None))
+        if application is None or time.monotonic() - asked_at > _APPLICATION_S:
             application = await self._client.send(calls.get_application(app))
-            timed = application.document.get("metric") is None
-            self._identities[app] = application.identity if timed else ""
-        return self._identities[app]
+            self._applications[app] = time.monotonic(), application
+        return application
 
 
 def _reserve(assignment_id: str, pod: Pod, ttl_s: float) -> calls.Call[Assignment]:

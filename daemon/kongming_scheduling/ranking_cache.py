@@ -104,6 +104,7 @@ class RankingCache:
         self._now = now
         self._rankings: OrderedDict[RankingKey, NodeScores] = OrderedDict()
         self._updates: dict[RankingKey, asyncio.Task[NodeScores]] = {}
+        self._changed_meanwhile: dict[RankingKey, set[str]] = {}
         self._rank_lock = asyncio.Lock()
         self._ids_by_name: dict[str, str] = {}
         self._listed_at: float | None = None
@@ -130,6 +131,8 @@ class RankingCache:
     def invalidate(self, names: Iterable[str]) -> None:
         """Mark nodes whose assignments have changed."""
         for name in names:
+            for changed in self._changed_meanwhile.values():
+                changed.add(name)
             for scores in self._rankings.values():
                 scores.changed.add(name)
                 scores.impacts.pop(name, None)
@@ -153,6 +156,9 @@ class RankingCache:
                 self._update(key, urgent=False)
         if scores.changed and not self._client.paused:
             await self._rank_changed_nodes(key, scores)
+            newest = self._rankings.get(key, scores)
+            # A newer one may have come meanwhile.
+            scores = max(scores, newest, key=lambda each: each.asked_at)
         self._rankings[key] = scores
         self._rankings.move_to_end(key)
         while len(self._rankings) > self._settings.apps:
@@ -234,6 +240,7 @@ class RankingCache:
 
     def _finish_update(self, key: RankingKey, done: asyncio.Task[NodeScores]) -> None:
         del self._updates[key]
+        self._changed_meanwhile.pop(key, None)
         if done.cancelled():
             return
         error = done.exception()
@@ -252,18 +259,17 @@ class RankingCache:
                 return await self._rank_listed_nodes(key, urgent=urgent)
 
     async def _rank_listed_nodes(self, key: RankingKey, *, urgent: bool) -> NodeScores:
+        # The answers contain all changes before now, but perhaps not later ones, also where such a
+        # node was ranked by itself meanwhile.
+        changed: set[str] = set()
+        self._changed_meanwhile[key] = changed
         await self.list_nodes()
-        scores = NodeScores({}, "node-only", self._now())
+        scores = NodeScores({}, "node-only", self._now(), changed=changed)
         ids, size = list(self._ids_by_name.values()), self._settings.chunk_nodes
-        old = self._rankings.get(key)
-        # The answers contain all changes before now, but perhaps not later ones.
-        changed_before = set() if old is None else set(old.changed)
         for start in range(0, len(ids), size):
             took_s = await self._rank(key, ids[start:][:size], scores)
             if not urgent:
                 await asyncio.sleep(took_s * (1.0 / self._settings.share - 1.0))
-        if old is not None:
-            scores.changed = old.changed - changed_before
         return scores
 
     async def _rank_changed_nodes(self, key: RankingKey, scores: NodeScores) -> None:

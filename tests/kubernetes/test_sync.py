@@ -11,9 +11,11 @@ import pytest
 from kongming_extender.extender_config import Assignments
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_state import PodState
+from kongming_extender.pods import Demand, Pod
 from kongming_extender.sync import AssignmentSync
 
 from kongming.records.answers import Assignment
+from kongming.records.errors import UnavailableError
 
 UID = "00000000-0000-4000-8000-000000000000"
 
@@ -106,3 +108,34 @@ def test_it_ends_where_it_is_cancelled_just_after_a_change(turns: int) -> None:
         assert task.cancelled()
 
     asyncio.run(cancel_after_a_change())
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_guess_that_cannot_be_withdrawn_now_is_later(paused: bool) -> None:
+    """What holds a pod's place is no reason to judge it without the ranking that there is."""
+    away, methods = [True], []
+
+    async def send(call: Any) -> Any:
+        methods.append(call.method)
+        if away[0]:
+            raise UnavailableError("It is away.")
+        return []
+
+    client = SimpleNamespace(send=send, paused=paused)
+    rankings = SimpleNamespace(node_id={}.get, invalidate=lambda names: None)
+    pods = PodState()
+    sync = AssignmentSync(
+        pods, cast("Any", client), cast("Any", rankings), Assignments(), Metrics()
+    )
+    guess = pods.guess(Pod(UID, "jobs", "etl-0", Demand("etl")), "n0", time.monotonic() + 60.0)
+    assert guess is not None
+
+    async def withdraw() -> None:
+        await sync.withdraw_guess(guess.pod.uid)
+        assert methods == ([] if paused else ["Release"])
+        away[0] = False
+        await sync._send_pending()
+
+    asyncio.run(withdraw())
+    assert methods[-1] == "Release"
+    assert pods.pending() == []

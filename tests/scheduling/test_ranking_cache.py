@@ -139,6 +139,30 @@ def test_nodes_with_other_assignments_are_ranked_before_the_next_lookup() -> Non
     play(scenario)
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_change_while_all_are_ranked_is_not_lost(before: bool) -> None:
+    """Also of a node that had changed before, and that was ranked by itself meanwhile."""
+
+    async def scenario(client: FakeClient, clock: Clock, rankings: RankingCache) -> None:
+        await rankings.scores(KEY)
+        if before:
+            rankings.invalidate(["node-7"])
+        clock.now += 3.0
+        renewal = asyncio.create_task(rankings.scores(KEY))
+        count = len(client.requested)
+        while len(client.requested) == count:
+            await asyncio.sleep(0)
+        # Its first chunk is ranked, with that node as it was.
+        client.slowdowns["id-7"] = 4.0
+        rankings.invalidate(["node-7"])
+        assert (await rankings.scores(KEY)).by_name["node-7"].slowdown == 4.0
+        await renewal
+        await background()
+        assert (await rankings.scores(KEY)).by_name["node-7"].slowdown == 4.0
+
+    play(scenario)
+
+
 def test_changed_nodes_are_not_forgotten_where_the_server_fails() -> None:
     async def scenario(client: FakeClient, clock: Clock, rankings: RankingCache) -> None:
         await rankings.scores(KEY)
