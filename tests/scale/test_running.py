@@ -26,6 +26,7 @@ from kongming.campaigns.local_machines import (
     MachineGroups,
 )
 from kongming.campaigns.other_machines import mixed_machines, on_groups, refuse_other_machines
+from kongming.records import moments
 from kongming.records.application import Application, Metric
 from kongming.records.errors import InputError, MeasurementError
 from kongming.scale.design.experiments import (
@@ -82,6 +83,17 @@ def test_a_file_that_is_no_table_stays_as_it_is(tmp_path: Path, text: str) -> No
 def test_a_table_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--out: .*there is no folder"):
         RunTable(tmp_path / "none" / "runs.csv", "aaaa")
+
+
+def test_a_row_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
+    """As an editor or a spreadsheet leaves a table."""
+    path = tmp_path / "runs.csv"
+    for started_at in ("2026-03-01T05:00:00Z", moments.now()):
+        RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", started_at))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().removesuffix(b"\n"))
+    assert RunTable(path, "aaaa").done == {AT: 2}
+    RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", moments.now()))
+    assert RunTable(path, "aaaa").done == {AT: 3}
 
 
 def test_a_row_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:

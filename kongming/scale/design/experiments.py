@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from kongming.records.errors import InputError
 from kongming.scale.points import Configuration
 
 COLUMNS = ("machines", "scale", "seconds", "how", "identity", "started_at")
+
+_ENDS_COMPLETE = re.compile(rb",\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
+"""How a complete row ends: with when it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +146,13 @@ class RunTable:
 
     def _resume(self, content: bytes) -> None:
         end = content.rfind(b"\n") + 1
+        if _ENDS_COMPLETE.search(content):
+            # An editor left the end of the line out: nothing of a row is missing.
+            with self.path.open("ab") as file:
+                file.write(b"\n")
+            end = len(content)
         try:
-            rows = csv.DictReader(content[:end].decode().splitlines())
+            rows = csv.DictReader(content[:end].decode("utf-8-sig").splitlines())
             columns = rows.fieldnames or ()
         except (UnicodeDecodeError, csv.Error):
             rows, columns = csv.DictReader(()), ()

@@ -55,7 +55,9 @@ class ReplayFit:
     kind = "spark-replay"
 
     def predict(self, points: Points) -> Floats:
-        """(n,) seconds, between the table's sizes by powers of the executors.
+        """(n,) seconds, between the table's sizes by powers of the executors. On fewer than the
+        least of them, all but the driver takes as much longer as there are fewer; on more than the
+        most, nothing is taken to gain by them.
 
         Raises:
             CannotAnswerError: another scale than 1, of which one run says nothing.
@@ -66,7 +68,10 @@ class ReplayFit:
                 hint="Record the run on that input, or give two samples to "
                 "'kongming spark estimate --input-scale'.",
             )
-        return np.exp(self._between(points, np.log(self.seconds)))
+        inside = np.exp(self._between(points, np.log(self.seconds)))
+        fewer = np.maximum(self.executors[0] / points.machines, 1.0)
+        driver_s = min(self.driver_s, float(self.seconds[0]))
+        return np.asarray(driver_s + (inside - driver_s) * fewer)
 
     def deviation(self, points: Points) -> Floats:
         """(n,) standard deviation of the log of the time."""

@@ -68,6 +68,21 @@ def test_a_saved_replay_has_the_reasons_of_its_sizes(
     assert warnings == [f"{count} executors: {reasons[count][0]}" for count in (20, 32)]
 
 
+def test_beyond_its_sizes_a_saved_replay_is_no_faster_for_fewer_executors(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.json"
+    estimate(kongming, log, "--executors", "4,8", "--save", model)
+    known = estimate(kongming, log, "--executors", "1,2")["estimates"]
+    saved = read(json.loads(model.read_text())).models[0]
+    for each in known:
+        answer = saved.predict(Configuration(float(each["executors"]), 1.0))
+        assert answer.extrapolating
+        assert answer.median == pytest.approx(each["runtime_s"]["median"], rel=0.1)
+    ends = [saved.predict(Configuration(count, 1.0)).median for count in (4.0, 8.0, 64.0)]
+    assert ends[0] > ends[1] == ends[2]
+
+
 def test_a_saved_replay_without_reasons_is_read(
     kongming: Kongming, log: Path, tmp_path: Path
 ) -> None:
