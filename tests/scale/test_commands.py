@@ -397,6 +397,20 @@ def test_options_without_a_meaning_over_contexts_are_refused(
         assert error["error"]["hint"] == f"Leave out {option}."
     error = answer(kongming, "next", table, *where, "--cost", "cost.csv", status=2)["error"]
     assert error["message"] == "--cost: cannot be given with --context."
+    error = answer(kongming, "next", table, *where, "--terms", "auto", status=2)["error"]
+    assert error["message"] == "--terms auto: cannot be given with --context."
+
+
+def test_a_name_that_no_run_had_is_told_before_it_is_run(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    table = tmp_path / "runs.csv"
+    rows = [f"{m},{s * 20 / m},{n}" for n, s in (("small", 1), ("large", 3)) for m in (2, 4, 8)]
+    table.write_text("\n".join(["machines,seconds,type", *rows]) + "\n")
+    where = ("--machines", "2..8", "--scale", "1", "--target", "8@1", "--context", "type=smal")
+    for command in (("next", table), ("design", "--experiments", "2", "--done", table)):
+        warnings = answer(kongming, *command, *where)["warnings"]
+        assert any("did you mean small?" in text for text in warnings)
 
 
 def test_machines_are_dropped_and_extras_counted(kongming: Kongming, tmp_path: Path) -> None:

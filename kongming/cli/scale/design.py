@@ -137,6 +137,7 @@ def design(
                 "--optimality": optimality,
                 "--repeats": repeats,
                 "--at-least": at_least,
+                "--terms auto": terms == "auto",
             }
         )
         limits = (budget, experiments or DEFAULT_EXPERIMENTS)
@@ -258,15 +259,20 @@ def next_experiment(
 
     aim = configuration(target, "--target")
     if given := scale_options.context_values(context):
-        from kongming.scale.design.in_contexts import context_experiments, fit_context_runs
+        from kongming.scale.design.in_contexts import (
+            context_experiments,
+            fit_context_runs,
+            warnings_at,
+        )
 
-        scale_options.refuse_with_context({"--cost": cost_file})
+        scale_options.refuse_with_context({"--cost": cost_file, "--terms auto": terms == "auto"})
         model = fit_context_runs(runs, given, terms, items)
         (chosen,) = context_experiments(
             model, given, machines, scale_range, target, count=1, per_cost=per_cost
         )
         prediction = model.at(given).predict(aim)
-        document = _next_document(prediction, chosen, stop_at, prediction.reasons)
+        warnings = [*prediction.reasons, *warnings_at(model, given)]
+        document = _next_document(prediction, chosen, stop_at, warnings)
         _print_next(prediction, document, as_json)
         return
     from kongming.scale.design.candidates import candidates, next_best

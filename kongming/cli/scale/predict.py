@@ -17,7 +17,7 @@ from kongming.cli.float_range import FloatRange
 from kongming.cli.scale import options as scale_options
 from kongming.cli.shares import FRACTION
 from kongming.quantities import count, exact_percent, per_cent
-from kongming.records.errors import InputError, UnknownNameError, nearest_names
+from kongming.records.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from kongming.scale.decide.recommendation import Offer, Prices
@@ -93,26 +93,10 @@ def at_context(
     return file.at_context(given)
 
 
-def never_run(file: ScaleFile, models: Sequence[ScaleModel]) -> list[str]:
-    """Return a warning for each name in a context that no run of its job had: it may be a
-    misspelling."""
-    names = {
-        (of_job.group, column.name): column.names
-        for of_job in file.contexts
-        for column in of_job.columns
-    }
-    unknown = {
-        (column, value): known
-        for model in models
-        for column, value in (model.context or {}).items()
-        if (known := names.get((model.group, column), ())) and value not in known
-    }
-    warnings = []
-    for (column, value), known in unknown.items():
-        near = nearest_names(str(value), known)
-        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(known[:8])}"
-        warnings.append(f"no run was at {column}={value}: {meant}")
-    return warnings
+def _never_run(file: ScaleFile, models: Sequence[ScaleModel]) -> list[str]:
+    from kongming.scale.fit.contexts.context_model import never_run
+
+    return never_run(file.contexts, models) if file.contexts else []
 
 
 def interval(runtime_s: Mapping[str, float]) -> str:
@@ -177,7 +161,7 @@ def predict(
     stale, changes = changes_of(file.tracked)
     document = _answer(chosen, prediction)
     document["stale"] = stale
-    document["warnings"] = [*changes, *never_run(file, [chosen]), *warnings_of([chosen])]
+    document["warnings"] = [*changes, *_never_run(file, [chosen]), *warnings_of([chosen])]
     if as_json:
         output.emit_json(document)
         return
@@ -217,7 +201,7 @@ def show_curve(request: scale_options.CurveOptions) -> None:
     if not offers:
         raise CannotAnswerError(refused[-1])
     stale, changes = changes_of(file.tracked)
-    warnings = [*changes, *never_run(file, models), *warnings_of(models), *refused[-1:]]
+    warnings = [*changes, *_never_run(file, models), *warnings_of(models), *refused[-1:]]
     if request.plot is not None:
         from kongming.scale.decide.figure import draw
 
@@ -319,7 +303,7 @@ def recommend_machines(
     stale, changes = changes_of(file.tracked)
     warnings = [
         *changes,
-        *never_run(file, models),
+        *_never_run(file, models),
         *warnings,
         *warnings_of(models),
         *refused[-1:],

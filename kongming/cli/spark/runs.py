@@ -22,9 +22,9 @@ def residual_of(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, 
     from kongming.spark.history import learn_residual
 
     measured: list[tuple[Size, float]] = []
-    others = _applications(estimator, [path for path in paths if path.suffix != ".csv"])
+    others = _applications(estimator, [path for path in paths if path.suffix.lower() != ".csv"])
     for path in paths:
-        if path.suffix == ".csv":
+        if path.suffix.lower() == ".csv":
             measured += _rows(estimator, path)
     measured += [_size_and_seconds(application) for application in others]
     if not measured:

@@ -33,7 +33,7 @@ def readings(files: Sequence[Path], families: str | None = None) -> dict[str, di
     for file in files:
         nodes = (
             _table(file, requested)
-            if file.suffix == ".csv"
+            if file.suffix.lower() == ".csv"
             else _fingerprint(file, requested or set(FAMILIES))
         )
         for node, values in nodes.items():

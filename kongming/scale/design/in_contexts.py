@@ -19,7 +19,7 @@ from kongming.scale.context_columns import Context
 from kongming.scale.design.candidates import candidates as candidate_points
 from kongming.scale.design.planning import configuration
 from kongming.scale.fit.contexts.context_fitting import fit_contexts
-from kongming.scale.fit.contexts.context_model import ContextModel, inputs_of
+from kongming.scale.fit.contexts.context_model import ContextModel, inputs_of, never_run
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points
@@ -90,6 +90,12 @@ def context_experiments(
     ]
 
 
+def warnings_at(model: ContextModel, given: Mapping[str, str]) -> list[str]:
+    """Return what is to be known of experiments for the context ``given``: of the fit, and of names
+    that no run had."""
+    return [*never_run([model], [model.at(given)]), *model.report["warnings"]]
+
+
 def context_design(
     given: Mapping[str, str],
     machines: str,
@@ -128,7 +134,7 @@ def context_design(
         "count": len(experiments),
         "machine_seconds": sum(experiment["machine_seconds"] for experiment in experiments),
         "done": len(model.points),
-        "warnings": [],
+        "warnings": warnings_at(model, given),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 
 from kongming.arrays import Floats
 from kongming.quantities import per_cent
+from kongming.records.errors import nearest_names
 from kongming.scale.context_columns import (
     Column,
     Context,
@@ -436,3 +437,25 @@ def inputs_of(
     """Return configurations in their contexts (by number) as inputs of the process."""
     machines, scale = center.logs(points)
     return Inputs(machines, np.column_stack([scale, encode(columns, contexts)[owner]]), owner)
+
+
+def never_run(contexts: Iterable[ContextModel], models: Sequence[ScaleModel]) -> list[str]:
+    """Return a warning for each name in a context that no run of its job had: it may be a
+    misspelling."""
+    names = {
+        (of_job.group, column.name): column.names
+        for of_job in contexts
+        for column in of_job.columns
+    }
+    unknown = {
+        (column, value): known
+        for model in models
+        for column, value in (model.context or {}).items()
+        if (known := names.get((model.group, column), ())) and value not in known
+    }
+    warnings = []
+    for (column, value), known in unknown.items():
+        near = nearest_names(str(value), known)
+        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(known[:8])}"
+        warnings.append(f"no run was at {column}={value}: {meant}")
+    return warnings
