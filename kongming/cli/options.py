@@ -42,7 +42,9 @@ def refuse_to_replace(
 ) -> None:
     """Raise InputError if a file would be written in the place of one that it is made from;
     ``read``: these, by what each is."""
-    for what, files in {} if out is None else read.items():
+    if out is None:
+        return
+    for what, files in read.items():
         for file in () if files is None else (files,) if isinstance(files, Path) else files:
             try:
                 is_same = out.samefile(file)

@@ -172,7 +172,7 @@ class Slots:
         n = min(int(self.history_count[slot]), self._settings.history)
         if n < 2:
             return None
-        return self._median(self.history[slot, :n].astype(np.float64))
+        return self._median(list(self.history[slot, :n].astype(np.float64)))
 
     def set_met(self, slot: int, met: Floats, awake: float) -> None:
         """The environment that follows for a newcomer, (C,), and the share of time in which

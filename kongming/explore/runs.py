@@ -65,7 +65,7 @@ class Measured(NamedTuple):
     @property
     def repeatable(self) -> Floats:
         """The points that were measured: a run that was ended is ended again."""
-        return self.codes[~self.censored]
+        return np.asarray(self.codes[~self.censored])
 
     @property
     def repeats(self) -> int:

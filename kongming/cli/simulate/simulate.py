@@ -258,7 +258,8 @@ def command(
 
     require("kongming simulate", "predict", "numpy")
     read = {"trace": trace, "fleet": fleet, "table of pairs": Path(pairs)}
-    options.refuse_to_replace(out, {**read, "predictions": predicted and Path(predicted)})
+    predictions = None if predicted is None else Path(predicted)
+    options.refuse_to_replace(out, {**read, "predictions": predictions})
     # Before minutes of work, not after.
     for field, file_path in (("--out", out), ("--plot", plot)):
         if file_path is not None and not file_path.parent.is_dir():
