@@ -28,15 +28,15 @@ class Device:
 def devices(root: Path) -> dict[str, Device]:
     """Return the block devices under ``root`` by name, without partitions, which repeat the
     counters of their disk; empty where the kernel does not tell."""
-    found = {}
+    by_name = {}
     for line in (read_text(root / "proc/diskstats") or "").splitlines():
         fields = line.split()
         if len(fields) < 14 or _NOT_A_DISK.match(fields[2]) or _is_partition(root, fields[2]):
             continue
-        found[fields[2]] = Device(
+        by_name[fields[2]] = Device(
             float(fields[5]) * _SECTOR_BYTES, float(fields[9]) * _SECTOR_BYTES, float(fields[12])
         )
-    return found
+    return by_name
 
 
 def is_layer(name: str) -> bool:
