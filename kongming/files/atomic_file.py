@@ -11,6 +11,10 @@ from typing import IO
 
 from kongming.files.missing_file import unwritable
 
+_DEVICES = ("/", "dev"), ("/", "proc")
+"""Folders whose files are of processes and devices: to replace one would be to lose what is written
+to it afterwards."""
+
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
@@ -18,18 +22,11 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     has ended.
 
     Until then it is a hidden file in the same folder, with the permissions that the umask gives to
-    new files. If the block raises, that file is removed and the old one stays. A link is followed;
-    what is no file, as a pipe or ``/dev/stdout``, is written to and stays what it is.
+    new files. If the block raises, that file is removed and the old one stays.
 
     Raises:
         OSError: the file cannot be written.
     """
-    if path.is_symlink():
-        path = path.resolve()
-    if path.exists() and not path.is_file():
-        with path.open("wb") as stream:
-            yield stream
-        return
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     temporary = Path(name)
     try:
@@ -55,13 +52,17 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 
 
 def replace_text(path: Path, text: str, *, field: str | None = None) -> None:
-    """Put a text in the place of a file as a whole; ``field``: the option that named it.
+    """Put a text in the place of a file that a user named as a whole; ``field``: the option. A link
+    is followed; what is no file of a disk, as a pipe or ``/dev/stdout``, is written to.
 
     Raises:
         InputError: the file cannot be written.
     """
     try:
-        with replacing(path) as stream:
+        if path.parts[:2] in _DEVICES or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")
+            return
+        with replacing(Path(os.path.realpath(path))) as stream:
             stream.write(text.encode())
     except OSError as error:
         raise unwritable(path, error, field=field) from error
