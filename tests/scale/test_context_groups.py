@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kongming.cli.scale.predict import at_context, never_run
+from kongming.cli.scale.predict import at_context
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.fit.contexts.context_fitting import fit_contexts
+from kongming.scale.fit.contexts.context_model import never_run
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import read_terms
@@ -38,10 +39,10 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> ScaleFile:
 
 def test_a_name_that_the_job_was_run_at_is_no_misspelling(jobs: ScaleFile) -> None:
     model = at_context(jobs, ["type=large,size=10"], "A").single("A")
-    assert never_run(jobs, [model]) == []
+    assert never_run(jobs.contexts, [model]) == []
     assert not model.predict(Configuration(4)).extrapolating
     other = at_context(jobs, ["type=large,size=10"], "B").single("B")
-    assert never_run(jobs, [other]) == ["no run was at type=large: known are mini, tiny"]
+    assert never_run(jobs.contexts, [other]) == ["no run was at type=large: known are mini, tiny"]
 
 
 def test_what_the_job_determines_need_not_be_given(jobs: ScaleFile) -> None:

@@ -91,7 +91,13 @@ def test_a_row_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
     for started_at in ("2026-03-01T05:00:00Z", moments.now()):
         RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", started_at))
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().removesuffix(b"\n"))
-    assert RunTable(path, "aaaa").done == {AT: 2}
+    content = path.read_bytes()
+    with pytest.raises(InputError, match="another one"):
+        RunTable(path, "bbbb")
+    assert path.read_bytes() == content
+    for _ in range(2):
+        assert RunTable(path, "aaaa").done == {AT: 2}
+        assert path.read_bytes() == content + b"\n"
     RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", moments.now()))
     assert RunTable(path, "aaaa").done == {AT: 3}
 

@@ -22,7 +22,7 @@ from kongming.scale.points import Configuration
 
 COLUMNS = ("machines", "scale", "seconds", "how", "identity", "started_at")
 
-_ENDS_COMPLETE = re.compile(rb",\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
+_ENDS_COMPLETE = re.compile(rb",\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\Z")
 """How a complete row ends: with when it began."""
 
 
@@ -146,10 +146,9 @@ class RunTable:
 
     def _resume(self, content: bytes) -> None:
         end = content.rfind(b"\n") + 1
-        if _ENDS_COMPLETE.search(content):
-            # An editor left the end of the line out: nothing of a row is missing.
-            with self.path.open("ab") as file:
-                file.write(b"\n")
+        # An editor may have left the end of the line out: nothing of a row is missing then.
+        is_complete = _ENDS_COMPLETE.search(content) is not None
+        if is_complete:
             end = len(content)
         try:
             rows = csv.DictReader(content[:end].decode("utf-8-sig").splitlines())
@@ -182,6 +181,9 @@ class RunTable:
                 ) from error
             self.done[at] += 1
             self.hows.append(row["how"] or "")
+        if is_complete:
+            with self.path.open("ab") as file:
+                file.write(b"\n")
         if end < len(content):
             # The last row is incomplete, for example after a crash.
             os.truncate(self.path, end)
