@@ -49,12 +49,10 @@ class FailureModel:
             self._process.fit(X - 0.5, failed)
         return self
 
-    def fit_runs(self, points: Floats, counts: np.ndarray, failed: Floats) -> Self:
-        """Fit to the (n, p) points that succeeded, (n,) times each, and the (k, p) points of runs
-        that failed, one each."""
-        good = np.repeat(points, counts, axis=0)
-        outcomes = np.concatenate([good, failed])
-        return self.fit(outcomes, np.arange(len(outcomes)) >= len(good))
+    def fit_runs(self, succeeded: Floats, failed: Floats) -> Self:
+        """Fit to the (n, p) columns of runs that did not fail, and the (k, p) of those that did."""
+        outcomes = np.concatenate([succeeded, failed])
+        return self.fit(outcomes, np.arange(len(outcomes)) >= len(succeeded))
 
     def probability(self, X: Floats) -> Floats:
         """(n,) probabilities."""

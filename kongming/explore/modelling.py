@@ -15,7 +15,7 @@ from kongming.explore.choice import Chosen, choose
 from kongming.explore.failures import FailureModel
 from kongming.explore.features import Features
 from kongming.explore.intervals import Intervals
-from kongming.explore.runs import Measured, deviations_of_repeats, order_of
+from kongming.explore.runs import Measured, deviations_of_repeats
 from kongming.explore.space import Space
 from kongming.explore.stopping import certainty, plausible_noise
 
@@ -58,15 +58,15 @@ class SpaceModel:
         space: Space,
         pool: Floats,
         runs: Measured,
-        failed: Floats,
+        outcomes: tuple[Floats, Floats],
         names: Sequence[str],
         level: float,
         seed: int,
     ) -> None:
-        """``failed`` (k, d): codes of runs without a value. ``runs``: two points or more."""
+        """``outcomes``: the (n, d) codes of the runs that did not fail, and the (k, d) of those
+        that did. ``runs``: two points or more."""
         # Folds and resamples are drawn by place: a table that is sorted has the same model.
         runs = runs.sorted_by_codes()
-        failed = failed[order_of(failed)]
         self.space, self.runs = space, runs
         self._features = Features(space.dimensions, "even")
         self._done = self._features(runs.codes)
@@ -91,7 +91,7 @@ class SpaceModel:
             level,
         )
         self.failures = FailureModel(seed, self._features.groups).fit_runs(
-            self._done, runs.counts, self._features(failed)
+            *(self._features(codes) for codes in outcomes)
         )
         self._pool = _some(pool, seed)
 
@@ -123,8 +123,10 @@ class SpaceModel:
         away, at = self._near.query(X)
         # Where the nearest run was ended the time is only known to be longer.
         ended = self.runs.censored[at]
+        # Nor is it less where one was ended: all is moved up to that, the upper end by as much.
         bound = np.where(ended & (away <= _ROUNDING), self.runs.means[at], -np.inf)
-        median, lower, upper = (np.maximum(each, bound) for each in (median, lower, upper))
+        up = np.maximum(bound - median, 0.0)
+        median, lower, upper = median + up, np.maximum(lower, bound), upper + up
         outside = self._outside(X) | (away > self._reach * (1.0 + _ROUNDING)) | ended
         return Forecast(median, lower, upper, outside, self.failures.probability(X), ended)
 
@@ -165,8 +167,10 @@ class SpaceModel:
     def certainties(self, percent: float) -> Floats:
         """Return how certain it is that 90% of the space are predicted within ``percent``, at each
         of (k,) equally likely values of the noise. Where a run was only ended, nothing is."""
+        if (~self.runs.censored).sum() < 2:
+            return np.zeros(1)
         means, held_out, shares = self.left_out()
-        ended = self.shares[~_measured(self.runs.censored, 2)]
+        ended = self.shares[self.runs.censored]
         means, none = np.append(means, np.ones(len(ended))), np.zeros(len(ended))
         held_out, shares = np.append(held_out, none + np.inf), np.append(shares, ended)
         return np.array(

@@ -67,6 +67,11 @@ class Outcomes:
         known = measured(self.runs[:first], name, self._width, first=name == self.guide)
         return known.sorted_by_codes()
 
+    def succeeded(self) -> Floats:
+        """Return the points (n, d) of the runs that did not fail, each as often as it was run: of
+        any metric, and those that were ended."""
+        return _sorted(rows([run.codes for run in self.runs if not run.failed], self._width))
+
     def failed(self) -> Floats:
         """Return the points (n, d) of the runs that failed."""
         return _sorted(rows([run.codes for run in self.runs if run.failed], self._width))

@@ -34,6 +34,7 @@ from kongming.explore.tree import ObliqueModelTree
 from kongming.explore.tree.online_tree import OnlineTree
 from kongming.files.sealed_document import DocumentKind, is_unicode
 from kongming.records.errors import UntrainedError
+from kongming.records.fingerprint import LARGEST
 
 KIND = DocumentKind(
     "kongming-explore-profiler", 1, "profiler's document", "fit it again", "kongming explore fit"
@@ -232,7 +233,7 @@ class DecisionTreeProfiler:
             values,
             # Bytes that were no text, as of a file's name, become "?": it has to be saved.
             None if error is None else error.encode("utf-8", "replace").decode(),
-            None if cost is None else settings.within(cost, "cost", 0.0, settings.LARGEST),
+            None if cost is None else settings.within(cost, "cost", 0.0, LARGEST),
             None if at_least is None else settings.summable(at_least, "at_least"),
         )
         self._outcomes.add(run)
@@ -330,6 +331,7 @@ class DecisionTreeProfiler:
             values=runs.means,
             counts=runs.counts,
             repeatable=runs.repeatable,
+            succeeded=self._outcomes.succeeded(),
             failed=self._outcomes.failed(),
             failures=self._outcomes.failures(self.batch),
             pending=self._outcomes.awaited(),
@@ -443,7 +445,7 @@ class DecisionTreeProfiler:
                 self.space,
                 self._pool().codes,
                 runs,
-                outcomes.failed(),
+                (outcomes.succeeded(), outcomes.failed()),
                 learners,
                 self.level,
                 self.random_state,

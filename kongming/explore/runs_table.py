@@ -32,11 +32,12 @@ from kongming.explore.measured_table import (
     number,
     target_of,
 )
-from kongming.explore.settings import LARGEST, within
+from kongming.explore.settings import within
 from kongming.files.csv_rows import Row, read_rows
 from kongming.files.line_file import LineFile
 from kongming.processes.deferred_signals import signals_deferred
 from kongming.records.errors import InputError
+from kongming.records.fingerprint import LARGEST
 
 LONGEST_REASON = 300
 

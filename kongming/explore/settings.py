@@ -8,10 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from kongming.explore.errors import ExploreError
+from kongming.records.fingerprint import LARGEST
 
 SMALLEST = float(np.finfo(np.float64).tiny)
-LARGEST = 1e100
-"""The largest size of a value, whose square has to be a number."""
 
 
 def finite(value: object, field: str) -> float:

@@ -21,7 +21,8 @@ class Situation:
 
     ``runs`` (n, d) are the distinct points that succeeded, ``values`` (n,) their means, ``counts``
     (n,) how many runs of each did; ``repeatable`` are those of them that may be run again.
-    ``failed`` and ``pending`` are further codes, ``again`` those that the batch repeats already.
+    ``succeeded`` (m, d) and ``failed`` are the codes of each run that did and that did not,
+    ``pending`` further ones, ``again`` those that the batch repeats already.
     ``failures`` says of each run, in their order, whether it failed. ``pool`` stands for the space:
     all of it if ``complete``. ``cost_of`` gives (n,) costs of codes, or is None where all cost the
     same. ``noise``: the standard deviation of repeats, None if unknown; ``grow`` fits the policy's
@@ -35,6 +36,7 @@ class Situation:
     values: Floats
     counts: np.ndarray
     repeatable: Floats
+    succeeded: Floats
     failed: Floats
     failures: np.ndarray
     pending: Floats

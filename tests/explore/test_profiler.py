@@ -581,6 +581,17 @@ def test_the_probability_of_failure_is_that_of_a_run(good: int, bad: int) -> Non
     assert risk == pytest.approx(bad / (good + bad), abs=0.06)
 
 
+def test_a_run_that_was_ended_did_not_fail() -> None:
+    profiler = DecisionTreeProfiler(Space.from_dict({"a": list(range(11))}), model="lines")
+    for at in range(11):
+        profiler.tell({"a": at}, 5.0 + at)
+        for _ in range(8):
+            profiler.tell({"a": at}, None, at_least=4.0)
+        profiler.tell({"a": at}, None, error="killed")
+    risk = profiler.predict([{"a": 2}, {"a": 8}]).failure_probability
+    assert risk == pytest.approx(0.1, abs=0.05)
+
+
 def test_it_does_not_stop_where_half_of_the_space_was_only_ended() -> None:
     space = Space.from_dict({"x": list(range(200))})
     profiler = DecisionTreeProfiler(
@@ -596,6 +607,21 @@ def test_it_does_not_stop_where_half_of_the_space_was_only_ended() -> None:
     assert profiler.report()["runs"] == 90
 
 
+@pytest.mark.parametrize("measured", [0, 1])
+def test_it_does_not_stop_where_next_to_nothing_was_measured(measured: int) -> None:
+    """The bounds are all alike, and tell nothing of what they bound."""
+    profiler = DecisionTreeProfiler(
+        Space.from_dict({"x": list(range(200))}), budget=60, batch=10, policy="uni", stop_pct=10.0
+    )
+    while points := profiler.suggest():
+        for point in points:
+            if len(profiler.observations.means) < measured:
+                profiler.tell(point, 100.0)
+            else:
+                profiler.tell(point, None, at_least=100.0)
+    assert not profiler.stopped
+
+
 def test_where_a_run_was_ended_no_prediction_is_below_its_bound() -> None:
     profiler = DecisionTreeProfiler(Space.from_dict({"x": list(range(31))}), model="lines")
     for at in range(12):
@@ -604,8 +630,9 @@ def test_where_a_run_was_ended_no_prediction_is_below_its_bound() -> None:
     for at in ended:
         profiler.tell({"x": at}, None, at_least=100.0)
     forecast = profiler.predict([{"x": at} for at in ended])
-    for ends in (forecast.median, forecast.lower, forecast.upper):
-        assert (ends >= 100.0).all()
+    assert (forecast.lower >= 100.0).all()
+    assert (forecast.median >= forecast.lower).all()
+    assert (forecast.upper > forecast.median).all()
     assert forecast.extrapolating.all()
 
 

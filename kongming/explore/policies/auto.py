@@ -95,7 +95,7 @@ def _probes(situation: Situation, safe: np.ndarray, risk: Floats, count: int) ->
 def _failures(situation: Situation) -> FailureModel:
     X = situation.even_features
     model = FailureModel(situation.seed, X.groups)
-    return model.fit_runs(X(situation.runs), situation.counts, X(situation.failed))
+    return model.fit_runs(X(situation.succeeded), X(situation.failed))
 
 
 def _repeats(situation: Situation) -> Floats:
@@ -132,6 +132,8 @@ def _most_removed(
     if len(runs) > MOST:
         some = np.random.default_rng(situation.seed).choice(len(runs), MOST, replace=False)
         runs, values = runs[np.sort(some)], values[np.sort(some)]
+        # To the process, points that were left out look as if nothing were known of them.
+        again = again[:0]
     process = GaussianProcess(situation.seed, X.groups, steps=20, most_tuned=120).fit(runs, values)
     forest = Forest(seed=situation.seed, bootstrap=True).fit(runs, values)
     misses = (process.held_out(np.arange(len(runs))) - values) ** 2
