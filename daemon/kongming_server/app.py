@@ -155,6 +155,7 @@ class App:
             supervisor=self._supervisor,
         )
         restore = Restore(state)
+        self._undo.push_async_callback(restore.close)
         since = await restore.everything()
         if store.is_new or not (len(state.agents) or restore.models_in_service or len(tokens)):
             log.warning(

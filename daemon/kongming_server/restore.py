@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from kongming.engine.load.stored_nodes import (
 )
 from kongming.engine.settings import Purpose
 from kongming.learning import model_file as persist
+from kongming.learning.intervals import Widening
 from kongming.learning.model_file import ModelFile
 from kongming.records.errors import StoreError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 
 ModelKey = tuple[str, str]
 """Application and placement."""
+
+_WIDENING_SHARE = 0.1
+"""Share of the time in which it is learned what intervals are widened by, at the most."""
 
 READ_AGAIN = ("model", "calibration")
 """Kinds of changes that are read though this server made them: what intervals are widened by
@@ -56,6 +61,9 @@ class Restore:
         self._state = state
         self._loaded: dict[ModelKey, dict[int, _Loaded]] = defaultdict(dict)
         self._serving: dict[ModelKey, int] = {}
+        self._widenings: dict[ModelKey, Widening] = {}
+        self._widen_again = False
+        self._widening: asyncio.Task[None] | None = None
 
     @property
     def models_in_service(self) -> int:
@@ -111,14 +119,16 @@ class Restore:
             await self.scale_models(scales)
         if owners["signature"]:
             await self.signatures(owners["signature"])
-        if owners["calibration"] and not owners["model"] - scales:
-            await self._widen()
         for change in changes:
             if change.kind == "assignment" and not self.is_own(change):
                 held = await state.stored(lambda key=change.key: state.store.assignment(key))  # type: ignore[misc]
                 if held is not None:
                     state.placed(held)
         state.watchers.changed(*owners["node"], *owners["reference"], *owners["fingerprint"])
+        if owners["calibration"]:
+            self._widen_again = True
+            if self._widening is None or self._widening.done():
+                self._widening = asyncio.create_task(self._widen_in_turns())
 
     async def nodes(self, node_ids: Collection[str] | None) -> None:
         state = self._state
@@ -291,7 +301,33 @@ class Restore:
         state = self._state
         files = [self._loaded[key][version].file for key, version in self._serving.items()]
         for key, widening in (await state.stored(lambda: widenings(state.store, files))).items():
-            state.engine.put_widening(*key, widening)
+            if self._widenings.get(key) != widening:
+                self._widenings[key] = widening
+                state.engine.put_widening(*key, widening)
+
+    async def _widen_in_turns(self) -> None:
+        """Learn it beside all else, once for however many runs have come meanwhile, and for a share
+        of the time: it takes as long as there are runs."""
+        while self._widen_again:
+            self._widen_again, began = False, time.monotonic()
+            try:
+                await self._widen()
+            except StoreError as error:
+                log.warning("What intervals are widened by could not be read: %s", error)
+            except Exception:
+                log.exception("What intervals are widened by could not be learned.")
+            await asyncio.sleep((time.monotonic() - began) / _WIDENING_SHARE)
+
+    async def widened(self) -> None:
+        """Wait until what has come so far is learned."""
+        if self._widening is not None:
+            await self._widening
+
+    async def close(self) -> None:
+        """End what is still being learned."""
+        if self._widening is not None:
+            self._widening.cancel()
+            await asyncio.gather(self._widening, return_exceptions=True)
 
     async def signatures(self, apps: Collection[str] | None) -> None:
         state = self._state

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.resident import Resident
@@ -161,23 +161,27 @@ class Upkeep:
                 lambda now=now: store.retain(retention, now=now, budget_s=settings.budget_s)  # type: ignore[misc]
             )
             self._metrics.retired.inc(done.rolled_up)
-            self._note_retention(now, done.complete_at)
+            self._note_retention(now, done.complete_at, done.failed)
             if done.finished or not (done.rolled_up or any(done.deleted.values())):
                 return
             await asyncio.sleep(_RETENTION_PAUSE * settings.budget_s)
 
-    def _note_retention(self, now: float, complete_at: float | None) -> None:
+    def _note_retention(
+        self, now: float, complete_at: float | None, failed: Sequence[str] = ()
+    ) -> None:
         """Say so where rows stay for far longer than the settings say."""
         self._complete_at = max(self._complete_at, complete_at or 0.0)
         lag_s = max(0.0, now - self._complete_at)
         self._metrics.retention_lag.set(lag_s)
         lagging = lag_s > _LONGEST_LAG_S
         if lagging and not self._lagging:
-            log.warning(
-                "Retention is %.0f h behind: rows come faster than they are thinned. Let agents "
-                "probe less often, or give the store a faster disk.",
-                lag_s / 3600.0,
+            why = (
+                f"the fingerprints of {', '.join(failed[:5])} cannot be aggregated"
+                if failed
+                else "rows come faster than they are thinned. Let agents probe less often, or give "
+                "the store a faster disk"
             )
+            log.warning("Retention is %.0f h behind: %s.", lag_s / 3600.0, why)
         elif self._lagging and not lagging:
             log.warning("Retention has caught up.")
         self._lagging = lagging

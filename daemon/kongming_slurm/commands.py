@@ -48,7 +48,10 @@ def cli() -> None:
 @click.option("--token-file", metavar="FILE", help="A bearer token of the role scheduler.")
 @click.option("--once", is_flag=True, help="Do everything once, and end.")
 @click.option(
-    "--reset", is_flag=True, help="Remove the file, the weights and the exclusions, and end."
+    "--reset",
+    is_flag=True,
+    help="Remove the file, the weights (where weights.follow is true), the exclusions and "
+    "--time-min, and end.",
 )
 @click.option("--settings", "show", is_flag=True, help="Print a file of all defaults, and end.")
 @click.option("--verbose", "-v", is_flag=True, help="Log more.")

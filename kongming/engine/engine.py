@@ -80,6 +80,12 @@ class Engine:
         """Quarantine a node with implausible reports: not ranked until ``clear_suspect``."""
         self._fleet.nodes.mark(self._fleet.nodes.find(node_id), reason)
 
+    def set_holder(self, node_id: str, holder: str) -> None:
+        """Say whose credentials a node is registered with; empty for nobody's."""
+        view = self._fleet.nodes.get(node_id)
+        if view is not None:
+            view.holder = holder
+
     def clear_suspect(self, node_id: str) -> None:
         self._fleet.nodes.mark(self._fleet.nodes.find(node_id), "")
 

@@ -23,7 +23,8 @@ class NodeView:
     """Knowledge of one node except its readings. ``number`` is its place in arrays by node,
     ``slots`` are by domain, ``last_seen`` the newest sign of life (unix seconds), ``has_agent``
     whether any came from an agent: without one a node is as its stored readings say; ``by`` whose
-    its readings are (``columns``)."""
+    its readings are (``columns``), ``holder`` whose the node is, where that is known without it:
+    nodes of one holder are one vote about what an idle node is (``references``)."""
 
     number: int
     facts: NodeFacts
@@ -34,6 +35,7 @@ class NodeView:
     suspect: str = ""
     probe_cost: float = 0.0
     by: str = ""
+    holder: str = ""
 
 
 Hardware = tuple[str, str, str, int, int, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -36,7 +36,7 @@ class References:
         """Put (C,) ``logs`` of the idle node, by a suite version (code, or ``ANY_SUITE``)."""
         self._slots.put_reference(slot, logs, suite)
         kind = hardware(view.facts), suite
-        holder = view.by or view.facts.id
+        holder = view.holder or view.by or view.facts.id
         held = self._held.setdefault(slot, {})
         if (before := held.get(kind, holder)) != holder:
             self._withdraw(slot, kind, before)
@@ -67,14 +67,20 @@ class References:
         suite = int(self._slots.suite[slot])
         if self._slots.reference(slot, suite) is not None:
             return
+        own = self._columns.own_places()
         votes: dict[str, dict[int, Floats]] = {}
         for code in (suite, ANY_SUITE):
             for holder, lenders in self._lenders.get((hardware(view.facts), code), {}).items():
-                if holder in votes or len(votes) < _MOST_HOLDERS:
-                    votes.setdefault(holder, {}).update(self._readings(lenders, suite, view.by))
-        self._slots.lend(slot, [list(vote.values()) for vote in votes.values() if vote])
+                if holder not in votes and len(votes) == _MOST_HOLDERS:
+                    continue
+                readings = votes.get(holder, {}) | self._readings(lenders, suite, view.by, own)
+                if readings:
+                    votes[holder] = readings
+        self._slots.lend(slot, [list(vote.values())[:_MOST_OF_ONE] for vote in votes.values()])
 
-    def _readings(self, lenders: Mapping[int, NodeView], suite: int, by: str) -> dict[int, Floats]:
+    def _readings(
+        self, lenders: Mapping[int, NodeView], suite: int, by: str, own: Sequence[int]
+    ) -> dict[int, Floats]:
         """(C,) references of one holder's nodes, by their numbers."""
         readings: dict[int, Floats] = {}
         for slot, view in islice(lenders.items(), _LOOKED_AT):
@@ -82,7 +88,7 @@ class References:
                 continue
             reference = self._slots.reference(slot, suite)
             if reference is not None:
-                if view.by != by and (own := self._columns.own_places()):
+                if own and view.by != by:
                     # What stands there is of other surrogates than the borrower's.
                     reference = reference.copy()
                     reference[[place for place in own if place < len(reference)]] = np.nan

@@ -150,6 +150,8 @@ class Slots:
 
     def _median(self, vectors: Sequence[Floats]) -> Floats:
         """(C,) median of what is known of each surrogate."""
+        if len(vectors) == 1:
+            return fitted(vectors[0], self.width)
         known = np.array([fitted(vector, self.width) for vector in vectors])
         some = ~np.isnan(known).all(axis=0)
         median = np.full(self.width, math.nan)

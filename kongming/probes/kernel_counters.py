@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,18 +26,15 @@ class Device:
     busy_ms: float
 
 
-def devices(root: Path) -> dict[str, Device]:
-    """Return the block devices under ``root`` by name, without partitions, which repeat the
-    counters of their disk; empty where the kernel does not tell."""
-    by_name = {}
+def devices(root: Path) -> Iterator[tuple[str, Device]]:
+    """Yield the names of the block devices under ``root`` with their counters, without partitions,
+    which repeat those of their disk; none where the kernel does not tell."""
     for line in (read_text(root / "proc/diskstats") or "").splitlines():
         fields = line.split()
         if len(fields) < 14 or _NOT_A_DISK.match(fields[2]) or _is_partition(root, fields[2]):
             continue
-        by_name[fields[2]] = Device(
-            float(fields[5]) * _SECTOR_BYTES, float(fields[9]) * _SECTOR_BYTES, float(fields[12])
-        )
-    return by_name
+        read, written, busy = (float(fields[place]) for place in (5, 9, 12))
+        yield fields[2], Device(read * _SECTOR_BYTES, written * _SECTOR_BYTES, busy)
 
 
 def is_layer(name: str) -> bool:
@@ -58,8 +56,10 @@ def stalled_us(file: Path) -> dict[str, float]:
 
 
 def _is_partition(root: Path, name: str) -> bool:
-    # Names tell where sysfs is not mounted, as in some containers.
-    return (
-        _PARTITION.match(name) is not None
-        or (root / "sys/class/block" / name / "partition").exists()
-    )
+    if is_layer(name):
+        return False
+    if (root / "sys/class/block" / name / "partition").exists():
+        return True
+    # Names tell where sysfs is not mounted, as in some containers. A disk may have such a name.
+    named_so = _PARTITION.match(name) is not None
+    return named_so and not (root / "sys/class/block" / name).exists()

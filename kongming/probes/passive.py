@@ -197,7 +197,7 @@ def _meminfo(root: Path, levels: dict[str, float]) -> None:
 
 
 def _disks(root: Path, counters: dict[str, float]) -> None:
-    disks = [device for name, device in devices(root).items() if not is_layer(name)]
+    disks = [device for name, device in devices(root) if not is_layer(name)]
     if disks:
         counters["disk_read_bytes"] = sum(disk.read_bytes for disk in disks)
         counters["disk_write_bytes"] = sum(disk.written_bytes for disk in disks)

@@ -34,7 +34,7 @@ MOST_S = 3600.0
 """No operation of a surrogate takes longer: probes are stopped long before."""
 
 
-LARGEST = 1e30
+LARGEST = 1e100
 """No quantity of a program or a machine is larger, whatever its unit, nor smaller than its inverse
 unless it is 0: what is computed from such numbers is finite, and above 0 where it ought to be."""
 

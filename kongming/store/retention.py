@@ -81,6 +81,7 @@ class Retained:
     """Result of one retention pass. ``finished`` False: the time budget ended; call again. Else
     what was due at ``complete_at`` (unix seconds) is done on every node.
 
+    ``failed`` are nodes whose fingerprints could not be aggregated, which is logged;
     ``rolled_up`` live fingerprints were aggregated into ``hours`` hourly statistics; ``deleted``
     counts rows by table.
     """
@@ -90,6 +91,7 @@ class Retained:
     deleted: Mapping[str, int] = field(default_factory=dict)
     finished: bool = True
     complete_at: float | None = None
+    failed: tuple[str, ...] = ()
 
 
 class Retaining(Unpacking):
@@ -115,10 +117,11 @@ class Retaining(Unpacking):
         at = time.time() if now is None else now
         begun = time.monotonic()
         deleted: dict[str, int] = defaultdict(int)
+        failed: list[str] = []
         rolled_up = hours = 0
 
         def result(finished: bool, complete_at: float | None = None) -> Retained:
-            return Retained(rolled_up, hours, dict(deleted), finished, complete_at)
+            return Retained(rolled_up, hours, dict(deleted), finished, complete_at, tuple(failed))
 
         # First, since aggregating the reports of a large fleet may never come to an end.
         everything = self._delete_outdated(periods, at, begun + _DELETING * budget_s, deleted)
@@ -145,6 +148,7 @@ class Retaining(Unpacking):
             except Exception:
                 # The rows of all others are thinned nevertheless.
                 everything = False
+                failed.append(node_id)
                 log.exception("Fingerprints of node %s could not be aggregated.", node_id)
             table = tables.fingerprint_hour
             old = (table.c.node_id == node_id) & (table.c.hour_at < hourly_limit)

@@ -196,7 +196,7 @@ class Change:
     reset       (empty)    (empty)
     =========== ========== ======================
 
-    ``calibration``: a requested signature or co-run, by which intervals are widened.
+    ``calibration``: a requested signature or run, by which intervals may be widened.
     ``origin`` is the ``Store.origin`` of the writer, so that a server can skip its own changes.
     """
 

@@ -267,7 +267,8 @@ def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[tuple[Run, 
             insert(connection, schema.run).on_conflict_do_nothing(index_elements=["id"]), rows
         )
     for run, requested in new.values():
-        if requested and run.kind == "corun":
+        # What intervals are widened by is read from these.
+        if requested and (run.kind in ("corun", "solo") or run.neighbours):
             noted.note("calibration", run.app, run.placement)
     return set(new)
 

@@ -214,6 +214,7 @@ def test_who_was_run_beside_whom_widens_intervals_as_soon_as_it_is_known(store: 
                 store.add_run(run(number, 3.0, "corun"))
             changes, since = store.news_since(since)
             await restore.changes(changes)
+            await restore.widened()
             wider = reach(state.engine, now)
             assert wider > 1.1 * before
             with state_over(store) as fresh:
@@ -221,9 +222,9 @@ def test_who_was_run_beside_whom_widens_intervals_as_soon_as_it_is_known(store: 
                 assert wider == pytest.approx(reach(fresh.engine, now))
             # What a model was trained beside says nothing.
             store.add_run(run(0, 3.0, "induced"))
-            store.add_run(run(6, 3.0, "corun"))
             changes, since = store.news_since(since)
             await restore.changes(changes)
+            await restore.widened()
             assert reach(state.engine, now) < before
 
     asyncio.run(body())

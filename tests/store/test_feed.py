@@ -71,6 +71,7 @@ def test_each_kind_of_change_is_reported(store: Store) -> None:
     signature = builders.signature("sort", TIMES)
     store.add_signature(signature)
     store.put_assignment(Resident("job", "sort", "node-1", 0, "cross-core", "bound"))
+    store.add_run(builders.run("sort", 1.0, kind="corun", neighbours=("other",)))
     assert kinds(store, 0) == [
         ("node", "node-1", "node-1"),
         ("fingerprint", "node-1", key),
@@ -80,9 +81,11 @@ def test_each_kind_of_change_is_reported(store: Store) -> None:
         # The other test node has other facts under the same id.
         ("node", "node-1", "node-1"),
         ("signature", "sort", signature.id),
+        ("calibration", "sort", "cross-core"),
         ("assignment", "node-1", "job"),
+        ("calibration", "sort", "cross-core"),
     ]
-    assert [c.sequence for c in store.news_since(0)[0]] == list(range(1, 9))
+    assert [c.sequence for c in store.news_since(0)[0]] == list(range(1, 11))
     assert [c.sequence for c in store.news_since(2, limit=3)[0]] == [3, 4, 5]
     assert {c.origin for c in store.news_since(0)[0]} == {store.origin}
 
@@ -94,7 +97,8 @@ def test_what_changes_nothing_is_not_reported(store: Store) -> None:
         store.put_reference("node-1", "1-a", 0, TIMES, 10, "2026-01-02T00:00:00Z")
     last = store.last_change()
     store.put_reference("node-1", "1-a", 0, TIMES, 10, "2026-01-01T00:00:00Z")
-    store.add_run(builders.run("sort", 1.0, TIMES))
+    store.add_run(builders.run("sort", 1.0, TIMES, kind="environment"))
+    store.add_reported([Reported("node-1", 1, builders.run("sort", 1.0), requested=False)])
     store.delete_model("sort", "cross-core")
     # The second reference was as new as the first, which counts as put again.
     assert last == 4

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kongming import Fingerprint, Reading
 from kongming.records.errors import StoreError
+from kongming.records.fingerprint import LARGEST
 from kongming.store import Reported, Store, schema
 from tests import builders
 
@@ -170,7 +171,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_siz
 )
 @given(
     times=st.dictionaries(NAMES, NUMBERS, max_size=4),
-    passive=st.dictionaries(NAMES, st.floats(allow_nan=False, allow_infinity=False), max_size=4),
+    passive=st.dictionaries(NAMES, st.floats(-LARGEST, LARGEST), max_size=4),
     cgroup=st.dictionaries(
         st.sampled_from(["version", "nr_periods", "throttled_us", "cpus"]), st.integers(0, 9)
     ),

@@ -78,7 +78,7 @@ def sample(root: Path = _SYSTEM) -> Sample:
         at=time.monotonic(),
         system=snapshot(root),
         cpus=cpu_ticks(root),
-        devices=dict(islice(devices(root).items(), _MOST_DEVICES)),
+        devices=dict(islice(devices(root), _MOST_DEVICES)),
         groups=_groups(root),
         oom_kills=_oom_kills(root),
     )

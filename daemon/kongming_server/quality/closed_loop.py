@@ -100,6 +100,7 @@ class ClosedLoop:
         self._tests = ModelTests(store, self._settings)
         self._store = store
         self._dirty: set[Key] = set()
+        self._failing: set[Key] = set()
         self._states: dict[Key, State] = {}
         self._tried_at: dict[Key, float] = {}
         self._tried_with: dict[Key, int] = {}
@@ -226,7 +227,8 @@ class ClosedLoop:
         self._dirty |= {key for key, state in self._states.items() if self._may_ask(key, state)}
 
     async def _look_at(self, keys: set[Key]) -> None:
-        """What cannot be looked at is looked at again later, and keeps nothing else from being."""
+        """What cannot be looked at keeps nothing else from being: it is looked at again when all
+        is, and said once."""
         async with self._lock:
             for key in sorted(keys):
                 try:
@@ -234,9 +236,17 @@ class ClosedLoop:
                 except StoreError:
                     self._dirty |= keys
                     raise
-                except Exception:
-                    self._dirty.add(key)
-                    log.exception("Finished runs of %s at %s could not be looked at.", *key)
+                except Exception as error:
+                    if key not in self._failing:
+                        self._failing.add(key)
+                        log.warning(
+                            "Finished runs of %s at %s could not be looked at: %s",
+                            *key,
+                            error,
+                            exc_info=not isinstance(error, KongmingError),
+                        )
+                else:
+                    self._failing.discard(key)
 
     async def _look_at_one(self, key: Key) -> None:
         with self._working("Looking at finished runs"):

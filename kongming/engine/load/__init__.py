@@ -13,6 +13,7 @@ from kongming.engine.engine import Engine
 from kongming.engine.load.models import ModelFiles, names_of_applications, scale_files
 from kongming.engine.load.stored_nodes import (
     current_assignments,
+    holder_of,
     newest_references,
     recent_fingerprints,
     suspicion_of,
@@ -112,6 +113,7 @@ def load(
     for row in store.agents():
         if suspicion_of(row):
             engine.mark_suspect(row.node_id, suspicion_of(row))
+        engine.set_holder(row.node_id, holder_of(row))
         engine.heartbeat(row.node_id, row.seen_at)
     chosen = [node for node in facts if _is_wanted(node, needs.nodes)]
     ids = {node.id for node in chosen}
@@ -162,11 +164,9 @@ def _put_models(
         for entry in files.entries(app):
             if version == entry.version != serving.get((app, entry.placement)):
                 engine.put_model(files.read(app, entry.placement, version), version, False)
-    for app, placement in serving:
-        if app in apps or company:
-            widening = files.widening(app, placement)
-            if widening is not None:
-                engine.put_widening(app, placement, widening)
+    asked = [key for key in serving if key[0] in apps or company]
+    for key, widening in files.widenings(asked).items():
+        engine.put_widening(*key, widening)
 
 
 def put_references(

@@ -85,11 +85,12 @@ class ModelFiles:
             # A model that is damaged or too new is no reason to withhold another's prediction.
             return None
 
-    def widening(self, app: str, placement: str) -> Widening | None:
-        """Return what co-runs of other applications say of the intervals of a model in service;
-        None without a model."""
-        file = self.serving(app, placement)
-        return None if file is None else self.calibration(site_of(file)).widening(app)
+    def widenings(self, keys: Iterable[Key]) -> dict[Key, Widening]:
+        """Return what co-runs of other applications say of the intervals of models in service, as
+        far as there are any."""
+        files = {key: file for key in keys if (file := self.serving(*key)) is not None}
+        sites = {site: self.calibration(site) for site in set(map(site_of, files.values()))}
+        return {key: sites[site_of(file)].widening(key[0]) for key, file in files.items()}
 
     def calibration(self, site: Site, model: str | None = None) -> Calibration:
         """Calibrate by the co-runs of a site and the models in service there: the chosen one of
@@ -154,9 +155,6 @@ def calibration(
 
     runs, every_solo = runs_of("corun"), runs_of("solo")
     repeats = solo_repeats(every_solo)
-    if runs:
-        seen = trained_on(runs_of("induced"))
-        runs = [r for r in runs if seen.isdisjoint((r.app, other) for other in r.neighbours)]
     if not runs:
         return Calibration(repeats=repeats)
     files: dict[str, ModelFile] = {}
@@ -164,6 +162,12 @@ def calibration(
         file = file_of(app)
         if file is not None and site_of(file) == site:
             files[app] = file
+    seen = trained_on(
+        run
+        for run in runs_of("induced")
+        if run.app in files and run.identity == files[run.app].identity
+    )
+    runs = [run for run in runs if seen.isdisjoint((run.app, other) for other in run.neighbours)]
     neighbours = sorted({name for run in runs for name in run.neighbours})
     signatures = {name: newest_signatures(store, name, site) for name in neighbours}
     campaigns = {run.campaign for run in runs}

@@ -72,6 +72,11 @@ def suspicion_of(agent: StoredAgent) -> str:
     return str(agent.document.get("suspect") or "")
 
 
+def holder_of(agent: StoredAgent) -> str:
+    """Return whose credentials a node is registered with; empty for nobody's."""
+    return str(agent.document.get("bound_to") or "")
+
+
 def current_assignments(store: Store, now: float) -> list[Resident]:
     """Those that are active, or ended so lately that a fingerprint may still hold them."""
     return [

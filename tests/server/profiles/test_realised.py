@@ -56,8 +56,8 @@ def test_an_interval_holds_a_run_just_where_the_score_is_within_one(measured: fl
     assert (abs(score(run)) <= 1.0 + 1e-9) == run.covered or math.isclose(abs(score(run)), 1.0)
 
 
-@pytest.mark.parametrize("measured", [5e-324, 1e-30, 1e30, 1.7e308])
-@pytest.mark.parametrize("predicted", [1e-30, 3.0, 1e30])
+@pytest.mark.parametrize("measured", [5e-324, 1e-100, 1e100, 1.7e308])
+@pytest.mark.parametrize("predicted", [1e-100, 3.0, 1e100])
 def test_whatever_was_reported_has_an_error_and_a_score(measured: float, predicted: float) -> None:
     ends = {"lower": 0.9 * predicted, "upper": 1.1 * predicted}
     run = finished(measured, predicted=predicted, **ends)
