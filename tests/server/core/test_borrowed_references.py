@@ -4,10 +4,13 @@ more than one by calling itself many."""
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from kongming.engine.engine import Engine
+from kongming.engine.load import Needs, load
+from kongming.store import Store
 from tests import builders
 from tests.server.core import worlds
 
@@ -91,3 +94,21 @@ def test_what_one_agent_alone_names_is_not_lent() -> None:
     live = worlds.fingerprint({"own": 1.0} | worlds.IDLE, node_id="borrower")
     engine.put_fingerprint("borrower", 0, live, now=NOW, by="token borrower")
     assert engine.node("borrower", NOW).slowdown == pytest.approx(dict.fromkeys(worlds.IDLE, 1.0))
+
+
+def test_a_store_knows_whose_node_is_whose(tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        for node_id, slower, holder in (
+            *((f"thief-{number}", 1e6, "token thief") for number in range(4)),
+            *((f"honest-{number}", 1.0, f"token {number}") for number in range(2)),
+            ("borrower", None, "token borrower"),
+        ):
+            store.put_node(builders.node(id=node_id, name=f"name-{node_id}"))
+            store.put_agent(node_id, {"bound_to": holder}, NOW)
+            if slower is not None:
+                times = {name: slower * seconds for name, seconds in worlds.IDLE.items()}
+                store.put_reference(node_id, worlds.SUITE, 0, times, 3, worlds.iso(NOW - 9e5))
+        live = worlds.fingerprint(worlds.IDLE, node_id="borrower")
+        store.add_fingerprint(live, purpose="live")
+        engine = load(store, Needs(nodes=frozenset({"borrower"})), NOW)
+        assert engine.node("borrower", NOW).general_slowdown == pytest.approx(1.0)
