@@ -241,7 +241,8 @@ class ResidentTable:
     def greatest(self, slots: int, values: Floats) -> Floats:
         """(slots,): the greatest ``now`` plus ``values``, by model; 0 without residents."""
         n = self.count
-        there = self.slot[:n] >= 0
+        # Of slots that came since, nothing is asked.
+        there = (self.slot[:n] >= 0) & (self.slot[:n] < slots)
         most = np.zeros(slots)
         after = np.nan_to_num(self.now[:n]) + values[self.model[:n]]
         np.maximum.at(most, self.slot[:n][there], after[there])

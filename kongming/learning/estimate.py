@@ -108,7 +108,7 @@ def estimate(
             variant = file.variants[name]
             row = logs_of(variant.columns, times)
             rows[name] = joined_as_idle(variant, np.log(variant.idle), row[None, :])[0]
-            if name == "full" or not np.isnan(rows[name]).any():
+            if name in ("full", options.variant) or not np.isnan(rows[name]).any():
                 scorers[name] = scorer_of(variant, options.model)
     return estimate_row(file, scorers, rows, options, warnings)
 

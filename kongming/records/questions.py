@@ -139,6 +139,14 @@ class RankQuestion:
                 raise InputError(
                     "is out of range.", field=name, value=value, allowed="finite, 0 or more"
                 )
+        if 0.0 < self.resident_slowdown_limit < 1.0:
+            # Where nobody is, nobody is slowed: by less than 1 all nodes would be refused.
+            raise InputError(
+                "is out of range.",
+                field="resident_slowdown_limit",
+                value=self.resident_slowdown_limit,
+                allowed="0 for none, or 1 or more",
+            )
 
 
 def _named(**names: str) -> None:

@@ -204,7 +204,9 @@ def _gate(guard: Guard, connections: Connections) -> Any:
     async def through(request: web.Request, handler: Handler) -> web.StreamResponse:
         begun = time.perf_counter()
         resource = request.match_info.route.resource
-        path = None if resource is None else f"{request.method} {resource.canonical}"
+        # HEAD is answered by what answers GET, and allowed to the same.
+        method = "GET" if request.method == "HEAD" else request.method
+        path = None if resource is None else f"{method} {resource.canonical}"
         ticket: Ticket | None = None
         sent: asyncio.Future[None] | None = None
         peer = peer_of(request.transport)

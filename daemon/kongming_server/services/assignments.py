@@ -95,7 +95,8 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             known = before[0] if before else None
             forecast = None
             if known is None or known.state != "bound":
-                forecast = self._forecast(resident, reserved=known is not None)
+                # To the engine, one that has expired is not there any more.
+                forecast = self._forecast(resident, reserved=known is not None and known.active)
             held = await self._persisted(resident)
         if forecast is not None and held.state == "bound":
             await self._remember(held, forecast)

@@ -101,9 +101,9 @@ def command(
 ) -> int:
     """Rank nodes for APP: by its own slowdown there, and by the slowdown of the residents.
 
-    Without --server the newest stored fingerprint of each node is used, and its residents are
-    unknown. An application without a profile is ranked by the nodes' general slowdown. Exit status
-    3 if no node can be ranked.
+    Without --server the newest stored fingerprint of each node is used, and the assignments that
+    the store holds. An application without a profile is ranked by the nodes' general slowdown.
+    Exit status 3 if no node can be ranked.
 
     With --machines, sets of this many nodes are ranked for one job: by the slowest node of the set,
     or with a scale model of the job by its runtime there.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from kongming.engine.engine import Engine
 from kongming.engine.load.models import ModelFiles, names_of_applications, scale_files
 from kongming.engine.load.stored_nodes import (
-    current_assignments,
+    assignments_at,
     holder_of,
     newest_references,
     recent_fingerprints,
@@ -110,14 +110,16 @@ def load(
     facts = store.nodes()
     for node in facts:
         engine.put_node(node)
-    for row in store.agents():
+    known = {node.id for node in facts}
+    # An agent is stored before its node: a server may have ended in between.
+    for row in (row for row in store.agents() if row.node_id in known):
         if suspicion_of(row):
             engine.mark_suspect(row.node_id, suspicion_of(row))
         engine.set_holder(row.node_id, holder_of(row))
         engine.heartbeat(row.node_id, row.seen_at)
     chosen = [node for node in facts if _is_wanted(node, needs.nodes)]
     ids = {node.id for node in chosen}
-    residents = current_assignments(store, now)
+    residents = assignments_at(store, now)
     company = needs.company or any(resident.node_id in ids for resident in residents)
     lacking = set()
     for node in facts if company else chosen:

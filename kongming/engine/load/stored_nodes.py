@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from kongming.engine.assignments import KEPT_ENDED_S
 from kongming.engine.nodes import domain_of
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.moments import unix
-from kongming.records.resident import Resident
+from kongming.records.resident import EXPIRED, RESERVED, Resident
 from kongming.store import Reference, Store
 from kongming.store.service_entries import StoredAgent
 
@@ -84,3 +85,16 @@ def current_assignments(store: Store, now: float) -> list[Resident]:
         for resident in store.assignments()
         if resident.active or now - (resident.ended_at or 0.0) < KEPT_ENDED_S
     ]
+
+
+def assignments_at(store: Store, now: float) -> list[Resident]:
+    """``current_assignments``, with reservations ended whose time is over: where no server runs,
+    nobody has said so in the store."""
+    return [_expired(resident, now) for resident in current_assignments(store, now)]
+
+
+def _expired(resident: Resident, now: float) -> Resident:
+    expires_at = resident.expires_at
+    if resident.state == RESERVED and expires_at is not None and expires_at <= now:
+        return replace(resident, state=EXPIRED, ended_at=expires_at)
+    return resident

@@ -290,7 +290,8 @@ class Ranker:
         interval = scorer.interval(
             log_slowdown, error, query.request.level, widening, limit=limit, at_least=edge
         )
-        return replace(interval, calibrated=False) if slots.lenders[slot] else interval
+        borrowed = slots.lenders[slot] and self._fleet.is_carried(slot, query.model)
+        return replace(interval, calibrated=False) if borrowed else interval
 
     def _ranked(
         self,

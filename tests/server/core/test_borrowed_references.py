@@ -10,6 +10,8 @@ import pytest
 
 from kongming.engine.engine import Engine
 from kongming.engine.load import Needs, load
+from kongming.records.errors import InputError
+from kongming.records.questions import Question, RankQuestion
 from kongming.store import Store
 from tests import builders
 from tests.server.core import worlds
@@ -112,3 +114,22 @@ def test_a_store_knows_whose_node_is_whose(tmp_path: Path) -> None:
         store.add_fingerprint(live, purpose="live")
         engine = load(store, Needs(nodes=frozenset({"borrower"})), NOW)
         assert engine.node("borrower", NOW).general_slowdown == pytest.approx(1.0)
+
+
+def test_a_model_of_the_node_itself_needs_nothing_that_others_lend() -> None:
+    """There its readings count as they are: the answer is as calibrated as with a reference."""
+    engine = Engine()
+    engine.put_model(worlds.model("app", {"stream.triad": 0.5}, node_id="home"), 1)
+    lend(engine, "like", "token like")
+    live = worlds.fingerprint(worlds.IDLE, node_id="home")
+    engine.put_fingerprint("home", 0, live, now=NOW, by="token home")
+    predicted = engine.predict(Question("app", "home"), NOW).slowdown
+    (ranked,) = engine.rank(RankQuestion("app", nodes=("home",), seed=1), NOW).nodes
+    assert ranked.slowdown.calibrated is predicted.calibrated
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0])
+def test_a_limit_for_residents_that_nobody_keeps_is_refused(limit: float) -> None:
+    assert RankQuestion("app", resident_slowdown_limit=limit)
+    with pytest.raises(InputError, match="resident_slowdown_limit"):
+        RankQuestion("app", resident_slowdown_limit=0.9)

@@ -87,6 +87,19 @@ def test_a_node_that_goes_meanwhile_is_in_no_answer(
     assert answer == engine.rank(question, NOW)
 
 
+def test_a_node_that_comes_meanwhile_with_a_resident_harms_nothing(engine: Engine) -> None:
+    def come(pause: int) -> None:
+        name = f"new-{pause}"
+        worlds.add_node(engine, name, {})
+        engine.put_assignment(bound(f"on-{name}", "disk", NOW - 100.0, name))
+        engine.refresh(NOW)
+
+    question = RankQuestion("memory", limit=2 * MANY, seed=1, resident_slowdown_limit=50.0)
+    ranking, pauses = in_pauses(engine, question, come)
+    assert pauses
+    assert {f"node-{n:03}" for n in range(MANY)} <= {node.node_id for node in ranking.nodes}
+
+
 def test_a_fleet_that_changes_all_the_time_is_ranked_all_the_same(engine: Engine) -> None:
     answer, _ = in_pauses(
         engine, ALL, lambda pause: engine.drop_node(f"node-{MANY - 1 - pause:03}")
