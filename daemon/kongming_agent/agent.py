@@ -355,7 +355,7 @@ class Agent:
             self._recall_reference(index, place, now)
 
     def _recall_reference(self, index: int, place: int, now: float) -> None:
-        restored = self._domain_states.kept_reference(place, self.suite.version)
+        restored = self._domain_states.kept_reference(place, self.suite.version, self.node.id)
         if restored is not None:
             reference, readings = restored
             self.schedule.reference_known(index, readings, figures.age_s(reference.started_at), now)

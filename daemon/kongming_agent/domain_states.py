@@ -70,10 +70,12 @@ class DomainStates:
             _log.warning("%s", error)
         return reference
 
-    def kept_reference(self, place: int, suite_version: str) -> tuple[Fingerprint, int] | None:
+    def kept_reference(
+        self, place: int, suite_version: str, node_id: str
+    ) -> tuple[Fingerprint, int] | None:
         """Restore the reference of an earlier process; return it with its number of readings, or
-        None without one of this suite."""
-        readings = [each for each in self._readings(place) if each.suite_version == suite_version]
+        None without one of this suite and node."""
+        readings = references.alike(self._readings(place), suite_version, node_id)
         reference = references.reference(readings)
         if reference is None:
             return None

@@ -24,6 +24,9 @@ IDS = "campaigns asked for"
 STARTS = "profiles asked for"
 """Name of the spool's document that counts the starts of each campaign, by application."""
 
+_MOST_STARTS = 20
+"""Starts of a campaign after which it is not begun again, whoever ended it: an agent that is
+stopped in good order counts as one that a program took down with it."""
 _STARTS = 5
 """Maximum number of killed attempts of a campaign: it may be the cause of the agent's end."""
 
@@ -113,6 +116,11 @@ class Campaigns:
     def _begin(self) -> None:
         with self._lock:
             now = time.monotonic()
+            # The agent itself may end with each start of a program, as by a lack of memory.
+            for app in [app for app, starts in self._starts.items() if starts >= _MOST_STARTS]:
+                starts = self._starts.pop(app)
+                self._keep()
+                _log.error("profiling %s was started %d times: given up", app, starts)
             due = (app for app in self._starts if now >= self._not_before.get(app, now))
             name = next(due, "")
             if not name:

@@ -80,10 +80,15 @@ def reopen(path: Path, journal: Journal) -> None:
             f"{path} was not written by 'kongming observe' alone, and cannot be resumed.",
             hint="Give another --out for a new session.",
         )
-    journal.begin(Header(session, int(document["seed"]), document["key"], document))
-    for step in _steps(observations.table, float(document["observed_s"])):
-        journal.add(step)
-    journal.sync()
+    try:
+        journal.begin(Header(session, int(document["seed"]), document["key"], document))
+        for step in _steps(observations.table, float(document["observed_s"])):
+            journal.add(step)
+        journal.sync()
+    except BaseException:
+        # A part of it would pass for all that was recorded, and take the file's place.
+        journal.clear()
+        raise
 
 
 def _columns(steps: Sequence[Step], session: str, machine: str) -> dict[str, list[Any]]:

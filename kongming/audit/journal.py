@@ -93,6 +93,11 @@ class Journal:
                 self.path.unlink()
             raise
 
+    def clear(self) -> None:
+        """Remove all that it has."""
+        with contextlib.suppress(OSError):
+            self._lines.file.truncate(0)
+
     def add(self, step: Step) -> None:
         """Append one step. Raises StoreError if it cannot be written; earlier steps remain."""
         self._lines.append(step.to_dict())

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -165,7 +166,8 @@ class KubernetesRunner(_Cluster):
     def run(self, experiment: Experiment) -> Measured:
         started_at = moments.now()
         name = f"kongming-{re.sub('[^a-z0-9-]', '-', self._app.name.lower())}"
-        name = f"{name[:40]}-{experiment.machines}-{experiment.repeat}".strip("-")
+        # Another one each time: pods of an earlier job may still be there.
+        name = f"{name[:40]}-{experiment.machines}-{uuid.uuid4().hex[:8]}".strip("-")
         manifest = json.dumps(job_manifest(self._app, experiment, name, self._image))
         problem: str | None = None
         try:
@@ -332,7 +334,13 @@ def _call(argv: list[str], timeout_s: float, given: str | None = None) -> str:
     """
     with _explained(argv, timeout_s):
         done = subprocess.run(
-            argv, input=given, capture_output=True, text=True, timeout=timeout_s, check=False
+            argv,
+            input=given,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
         )
     _check_status(argv, done.returncode, done.stderr or done.stdout)
     return done.stdout

@@ -69,6 +69,9 @@ def locks_folder() -> Path:
     if configured:
         return Path(configured)
     shared = Path("/run/lock")
+    if os.access(shared / "kongming", os.W_OK | os.X_OK):
+        # It is there for all, where only root may make it.
+        return shared / "kongming"
     base = shared if os.access(shared, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
     return base / "kongming"
 

@@ -50,6 +50,17 @@ def test_readings_of_another_suite_are_dropped_and_the_newest_kept() -> None:
     assert references.retain(many, newest) == [*many[-references.MOST_READINGS + 1 :], newest]
 
 
+def test_readings_of_the_machine_that_it_was_are_dropped(spool: Spool) -> None:
+    """A copied image keeps its state, and so does a machine that gets another processor."""
+    old = [idle(1e-9) for _ in range(5)]
+    spool.put("idle:0", [each.to_dict() for each in old])
+    newest = replace(idle(1.3e-9), node=replace(old[0].node, id="another"))
+    states = DomainStates(spool)
+    assert states.kept_reference(0, newest.suite_version, "another") is None
+    assert states.keep_reference(0, newest) == newest
+    assert states.kept_reference(0, newest.suite_version, "another") == (newest, 1)
+
+
 def test_slowdowns_and_their_mean() -> None:
     ratios = references.slowdowns({"a": 4e-9, "b": 1e-9, "c": 1.0}, {"a": 1e-9, "b": 1e-9})
     assert ratios == {"a": 4.0, "b": 1.0}
@@ -60,9 +71,10 @@ def test_slowdowns_and_their_mean() -> None:
 def test_a_reading_of_another_version_is_left_out(spool: Spool) -> None:
     readable = fingerprint({"compute.int": 1e-9})
     newer = fingerprint({"compute.int": 1e-9}).to_dict() | {"schema": 2}
+    states, kept = DomainStates(spool), (readable.suite_version, readable.node.id)
     spool.put("idle:0", [newer, readable.to_dict()])
-    assert DomainStates(spool).kept_reference(0, readable.suite_version) == (readable, 1)
+    assert states.kept_reference(0, *kept) == (readable, 1)
     spool.put("idle:0", [newer])
-    assert DomainStates(spool).kept_reference(0, readable.suite_version) is None
-    assert DomainStates(spool).keep_reference(0, readable) == readable
-    assert DomainStates(spool).kept_reference(0, readable.suite_version) == (readable, 1)
+    assert states.kept_reference(0, *kept) is None
+    assert states.keep_reference(0, readable) == readable
+    assert states.kept_reference(0, *kept) == (readable, 1)

@@ -86,6 +86,33 @@ def test_an_observation_file_becomes_the_journal_that_it_came_from(tmp_path: Pat
     assert read_observations([tmp_path / "again.parquet"]).table.equals(observations.table)
 
 
+def test_a_file_that_is_reopened_in_part_is_no_shorter_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "o.parquet"
+    assemble(filled(tmp_path / "j", 9), out)
+    added = 0
+    add = Journal.add
+
+    def interrupted(self: Journal, step: Step) -> None:
+        nonlocal added
+        added += 1
+        if added == 4:
+            raise KeyboardInterrupt
+        add(self, step)
+
+    with monkeypatch.context() as patch, Journal(tmp_path / "again") as journal:
+        patch.setattr(Journal, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reopen(out, journal)
+        assert journal.resume() is None
+    with Journal(tmp_path / "again") as journal:
+        reopen(out, journal)
+        resumed = journal.resume()
+        assert resumed is not None
+        assert resumed[1] == Progress(9, 3, 13.5)
+
+
 def test_two_cannot_write_to_one(tmp_path: Path) -> None:
     path = filled(tmp_path / "j", 1)
     with Journal(path), pytest.raises(InputError, match="Another command"):

@@ -75,6 +75,24 @@ def _failed(running: LoadLoop) -> bool:
     return False
 
 
+def test_a_loop_that_ends_by_a_fault_is_no_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where no process or file may be opened any more."""
+
+    def prepare(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    app = Application(name="a", command="sleep 0.05", prepare="true")
+    with open_runner(app, tmp_path) as runner:
+        monkeypatch.setattr(type(runner), "prepare", prepare)
+        with (
+            loop(runner, (0,)) as running,
+            pytest.raises(ApplicationRunError, match="Too many open files"),
+        ):
+            running.wait_warm(30.0)
+
+
 def test_a_prepare_that_fails_ends_the_loop(tmp_path: Path) -> None:
     app = Application(name="a", command="true", prepare="exit 6")
     with (

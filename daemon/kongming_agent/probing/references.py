@@ -14,9 +14,16 @@ MOST_READINGS = 10
 
 
 def retain(readings: Sequence[Fingerprint], newest: Fingerprint) -> list[Fingerprint]:
-    """Return the readings to keep, including ``newest``: of its suite and version, oldest first."""
-    same = [each for each in readings if each.suite_version == newest.suite_version]
-    return [*same, newest][-MOST_READINGS:]
+    """Return the readings to keep, including ``newest``: those ``alike``, oldest first."""
+    return [*alike(readings, newest.suite_version, newest.node.id), newest][-MOST_READINGS:]
+
+
+def alike(readings: Sequence[Fingerprint], suite_version: str, node_id: str) -> list[Fingerprint]:
+    """Return the readings of this suite and node: a machine that has become another one, as by more
+    CPUs or a copied image, has none of the one before."""
+    return [
+        each for each in readings if each.suite_version == suite_version and each.node.id == node_id
+    ]
 
 
 def reference(readings: Sequence[Fingerprint]) -> Fingerprint | None:

@@ -14,7 +14,7 @@ from kongming.profiling.runs.outcome import why_failed
 from kongming.profiling.runs.page_cache import evict
 from kongming.profiling.runs.runner import AnyRunner, ServiceRunner
 from kongming.records.application import Command
-from kongming.records.errors import ApplicationRunError, KongmingError
+from kongming.records.errors import ApplicationRunError
 
 WARM_UP_LIMIT_S = 120.0
 """Time limit for a neighbour's first iteration; after it the neighbour counts as warm."""
@@ -169,10 +169,11 @@ class LoadLoop:
                     if not iteration.ok and not iteration.interrupted:
                         self._error = self._describe(iteration, running)
                     self._changed.notify_all()
-        except KongmingError as error:
+        except Exception as error:
+            # Whatever it was: a loop that has ended must not pass for a load.
             if not self._stopping.is_set():
                 with self._changed:
-                    self._error = str(error)
+                    self._error = str(error) or repr(error)
                     self._changed.notify_all()
 
 
