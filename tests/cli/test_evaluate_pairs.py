@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from kongming.campaigns.preregistration import preregister
+from kongming.cli.evaluate.evaluate import _models
 from kongming.cli.evaluate.report import keep, show
 from kongming.cli.main import run
 from kongming.learning.training import train_application
@@ -403,3 +404,10 @@ def test_nothing_is_written_where_nothing_is_measured(folder: Path, tmp_path: Pa
             keep(store, train_application(of_profile, models=["MEAN"], random_state=seed))
         # The same model is kept once.
         assert [entry.version for entry in store.models(app="sums")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"), [(None, None), ("auto", None), ("auto,LM", ("LM",)), ("LM,LM", ("LM",))]
+)
+def test_models_that_are_named(text: str | None, names: tuple[str, ...] | None) -> None:
+    assert _models(text) == names

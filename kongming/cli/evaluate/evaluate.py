@@ -107,7 +107,8 @@ _MEASURING = (
     "--models",
     metavar="NAME,NAME|all",
     default=None,
-    help="Models to score in addition to the chosen one (default: all except the slow ones).",
+    help="Models to score next to MEAN; 'auto' is then the best of these (default: all except the "
+    "slow ones, of which auto is a stack).",
 )
 @click.option(
     "--environments",
@@ -326,4 +327,5 @@ def _models(text: str | None) -> tuple[str, ...] | None:
     if text == "all":
         return model_names(optional=True)
     names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
-    return tuple(model_kind(name).name for name in names if name != AUTO)
+    # Of nothing but MEAN, auto would be that.
+    return tuple(model_kind(name).name for name in names if name != AUTO) or None
