@@ -166,8 +166,8 @@ def _put_models(
         for entry in files.entries(app):
             if version == entry.version != serving.get((app, entry.placement)):
                 engine.put_model(files.read(app, entry.placement, version), version, False)
-    asked = [key for key in serving if key[0] in apps or company]
-    for key, widening in files.widenings(asked).items():
+    concerned = [key for key in serving if key[0] in apps or company]
+    for key, widening in files.widenings(concerned).items():
         engine.put_widening(*key, widening)
 
 
