@@ -71,10 +71,10 @@ def test_slowdowns_and_their_mean() -> None:
 def test_a_reading_of_another_version_is_left_out(spool: Spool) -> None:
     readable = fingerprint({"compute.int": 1e-9})
     newer = fingerprint({"compute.int": 1e-9}).to_dict() | {"schema": 2}
-    states, kept = DomainStates(spool), (readable.suite_version, readable.node.id)
+    states, mine = DomainStates(spool), (readable.suite_version, readable.node.id)
     spool.put("idle:0", [newer, readable.to_dict()])
-    assert states.kept_reference(0, *kept) == (readable, 1)
+    assert states.kept_reference(0, *mine) == (readable, 1)
     spool.put("idle:0", [newer])
-    assert states.kept_reference(0, *kept) is None
+    assert states.kept_reference(0, *mine) is None
     assert states.keep_reference(0, readable) == readable
-    assert states.kept_reference(0, *kept) == (readable, 1)
+    assert states.kept_reference(0, *mine) == (readable, 1)
