@@ -54,6 +54,20 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+def test_a_device_stays_one() -> None:
+    with replacing(Path("/dev/null")) as stream:
+        stream.write(b"nothing")
+    replace_text(Path("/dev/null"), "nothing")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_pipe_of_this_process_is_written_to() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as end, os.fdopen(writer, "wb"):
+        replace_text(Path(f"/dev/fd/{writer}"), "new")
+        assert end.read(3) == b"new"
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--out: .*there is no folder"):
         replace_text(tmp_path / "none" / "page.html", "new", field="--out")

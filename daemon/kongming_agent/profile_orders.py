@@ -119,6 +119,7 @@ class Campaigns:
             # The agent itself may end with each start of a program, as by a lack of memory.
             for app in [app for app, starts in self._starts.items() if starts >= _MOST_STARTS]:
                 starts = self._starts.pop(app)
+                self._not_before[app] = now + self._pause_s
                 self._keep()
                 _log.error("profiling %s was started %d times: given up", app, starts)
             due = (app for app in self._starts if now >= self._not_before.get(app, now))

@@ -12,7 +12,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from kongming.engine.load.models import widenings
@@ -63,6 +63,8 @@ class Restore:
         self._serving: dict[ModelKey, int] = {}
         self._widenings: dict[ModelKey, Widening] = {}
         self._widen_again = False
+        self._widening_lock = asyncio.Lock()
+        self._closing = asyncio.Event()
         self._widening: asyncio.Task[None] | None = None
 
     @property
@@ -299,11 +301,14 @@ class Restore:
     async def _widen(self) -> None:
         """Widen intervals by the co-runs of other applications."""
         state = self._state
-        files = [self._loaded[key][version].file for key, version in self._serving.items()]
-        for key, widening in (await state.stored(lambda: widenings(state.store, files))).items():
-            if self._widenings.get(key) != widening:
-                self._widenings[key] = widening
-                state.engine.put_widening(*key, widening)
+        # One at a time: what is learned of earlier models must not come last.
+        async with self._widening_lock:
+            files = [self._loaded[key][version].file for key, version in self._serving.items()]
+            learned = await state.stored(lambda: widenings(state.store, files))
+            for key, widening in learned.items():
+                if self._widenings.get(key) != widening:
+                    self._widenings[key] = widening
+                    state.engine.put_widening(*key, widening)
 
     async def _widen_in_turns(self) -> None:
         """Learn it beside all else, once for however many runs have come meanwhile, and for a share
@@ -313,10 +318,15 @@ class Restore:
             try:
                 await self._widen()
             except StoreError as error:
+                self._widen_again = True
+                began -= _WIDENING_SHARE
                 log.warning("What intervals are widened by could not be read: %s", error)
             except Exception:
                 log.exception("What intervals are widened by could not be learned.")
-            await asyncio.sleep((time.monotonic() - began) / _WIDENING_SHARE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout((time.monotonic() - began) / _WIDENING_SHARE):
+                    await self._closing.wait()
+                    return
 
     async def widened(self) -> None:
         """Wait until what has come so far is learned."""
@@ -324,9 +334,9 @@ class Restore:
             await self._widening
 
     async def close(self) -> None:
-        """End what is still being learned."""
+        """Wait for what is being learned: the store is closed after it."""
+        self._closing.set()
         if self._widening is not None:
-            self._widening.cancel()
             await asyncio.gather(self._widening, return_exceptions=True)
 
     async def signatures(self, apps: Collection[str] | None) -> None:

@@ -60,6 +60,18 @@ def assemble(journal: Path, out: Path, *, salt: Salt | None = None) -> int:
     return int(observations.table.num_rows)
 
 
+def steps_in(path: Path, header: Header) -> int:
+    """Return the steps of a recording that an observation file has; 0 where it is of another, or
+    cannot be read."""
+    try:
+        observations = read_observations([path])
+    except InputError:
+        return 0
+    if list(observations.sessions) != [header.session]:
+        return 0
+    return 1 + max(observations.table["position"].to_pylist(), default=-1)
+
+
 def reopen(path: Path, journal: Journal) -> None:
     """Fill an empty journal from an observation file, to resume it.
 

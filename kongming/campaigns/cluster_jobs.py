@@ -205,6 +205,8 @@ def job_manifest(app: Application, experiment: Experiment, name: str, image: str
             "completionMode": "Indexed",
             "backoffLimit": 0,
             "activeDeadlineSeconds": int(app.timeout_s + 600),
+            # Of a command that was killed nobody deletes it.
+            "ttlSecondsAfterFinished": 3600,
             "template": {
                 "spec": {
                     "restartPolicy": "Never",

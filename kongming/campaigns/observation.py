@@ -118,9 +118,14 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
     key = _key(settings, apps, site, suite)
     with Journal(settings.journal) as journal:
         resumed = journal.resume()
-        if resumed is None and settings.out.exists():
-            from kongming.audit.assembling import reopen
+        if settings.out.exists():
+            from kongming.audit.assembling import reopen, steps_in
 
+            # Killed while it was filled from the file, it holds less than the file.
+            if resumed is not None and resumed[1].position < steps_in(settings.out, resumed[0]):
+                journal.clear()
+                resumed = None
+        if resumed is None and settings.out.exists():
             reopen(settings.out, journal)
             resumed = journal.resume()
         if resumed is None:

@@ -126,7 +126,13 @@ class Forecaster:
             question.strict,
             subject.history,
         )
-        depends_on = (int(self._fleet.slots.version[slot]), self._fleet.catalog.generation)
+        slots = self._fleet.slots
+        # Late fingerprints join the history, and change nothing else.
+        depends_on = (
+            int(slots.version[slot]),
+            self._fleet.catalog.generation,
+            int(slots.history_count[slot]),
+        )
         forecast = self._memory.get(key, depends_on)
         if forecast is None:
             forecast = self._forecast(question, subject)

@@ -121,8 +121,6 @@ class Slots:
         if history and not again and (newest or suite == self.suite[slot]):
             self._remember(slot, vector, suite, taken_at)
         if not newest:
-            # By the history other answers follow.
-            self.version[slot] += 1
             return False
         if self.suite[slot] != suite:
             self.suite[slot] = suite

@@ -15,6 +15,8 @@ _DEVICES = ("/", "dev"), ("/", "proc")
 """Folders whose files are of processes and devices: to replace one would be to lose what is written
 to it afterwards."""
 
+_MEMORY = ("/", "dev", "shm")
+
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
@@ -22,11 +24,16 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     has ended.
 
     Until then it is a hidden file in the same folder, with the permissions that the umask gives to
-    new files. If the block raises, that file is removed and the old one stays.
+    new files. If the block raises, that file is removed and the old one stays. What is below /dev
+    or /proc is written to, and stays what it is.
 
     Raises:
         OSError: the file cannot be written.
     """
+    if path.parts[:2] in _DEVICES and path.parts[:3] != _MEMORY:
+        with path.open("wb") as stream:
+            yield stream
+        return
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     temporary = Path(name)
     try:
@@ -59,7 +66,7 @@ def replace_text(path: Path, text: str, *, field: str | None = None) -> None:
         InputError: the file cannot be written.
     """
     try:
-        if path.parts[:2] in _DEVICES or (path.exists() and not path.is_file()):
+        if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
             return
         with replacing(Path(os.path.realpath(path))) as stream:

@@ -36,7 +36,7 @@ MOST_S = 3600.0
 
 LARGEST = 1e100
 """No quantity of a program or a machine is larger, whatever its unit, nor smaller than its inverse
-unless it is 0: what is computed from such numbers is finite, and above 0 where it ought to be."""
+unless it is 0: their squares, sums and quotients are finite, and above 0 where they ought to be."""
 
 
 def is_quantity(value: float) -> bool:

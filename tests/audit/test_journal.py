@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kongming.audit.assembling import assemble, reopen
+from kongming.audit.assembling import assemble, reopen, steps_in
 from kongming.audit.journal import Header, Journal, Progress, steps_of
 from kongming.audit.readings import read_observations
 from kongming.audit.steps import Reading, Step, unit_of
@@ -111,6 +112,9 @@ def test_a_file_that_is_reopened_in_part_is_no_shorter_recording(
         resumed = journal.resume()
         assert resumed is not None
         assert resumed[1] == Progress(9, 3, 13.5)
+        assert steps_in(out, resumed[0]) == 9
+        assert steps_in(out, replace(resumed[0], session="another")) == 0
+    assert steps_in(tmp_path / "j", resumed[0]) == 0
 
 
 def test_two_cannot_write_to_one(tmp_path: Path) -> None:
