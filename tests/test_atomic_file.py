@@ -68,6 +68,14 @@ def test_a_pipe_of_this_process_is_written_to() -> None:
         assert end.read(3) == b"new"
 
 
+def test_a_stream_that_leads_to_a_file_is_written_to(tmp_path: Path) -> None:
+    """As ``/dev/stdout`` of ``command > file``: what is printed afterwards must not be lost."""
+    with (tmp_path / "output").open("a") as stream:
+        replace_text(Path(f"/dev/fd/{stream.fileno()}"), "document\n")
+        stream.write("printed\n")
+    assert (tmp_path / "output").read_text() == "document\nprinted\n"
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--out: .*there is no folder"):
         replace_text(tmp_path / "none" / "page.html", "new", field="--out")

@@ -30,7 +30,7 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     Raises:
         OSError: the file cannot be written.
     """
-    if path.parts[:2] in _DEVICES and path.parts[:3] != _MEMORY:
+    if _is_device(path):
         with path.open("wb") as stream:
             yield stream
         return
@@ -69,7 +69,12 @@ def replace_text(path: Path, text: str, *, field: str | None = None) -> None:
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
             return
-        with replacing(Path(os.path.realpath(path))) as stream:
+        # What leads from a device to a file is a stream that others write to as well.
+        with replacing(path if _is_device(path) else Path(os.path.realpath(path))) as stream:
             stream.write(text.encode())
     except OSError as error:
         raise unwritable(path, error, field=field) from error
+
+
+def _is_device(path: Path) -> bool:
+    return path.parts[:2] in _DEVICES and path.parts[:3] != _MEMORY
