@@ -34,7 +34,7 @@ from kongming.explore.tree import ObliqueModelTree
 from kongming.explore.tree.online_tree import OnlineTree
 from kongming.files.sealed_document import DocumentKind, is_unicode
 from kongming.records.errors import UntrainedError
-from kongming.records.fingerprint import LARGEST
+from kongming.records.quantity import LARGEST
 
 KIND = DocumentKind(
     "kongming-explore-profiler", 1, "profiler's document", "fit it again", "kongming explore fit"

@@ -9,7 +9,7 @@ import numpy as np
 from kongming.explore.dimensions import Dimension
 from kongming.explore.errors import ExploreError
 from kongming.explore.sampling import Group
-from kongming.records.fingerprint import LARGEST
+from kongming.records.quantity import LARGEST
 
 
 def refuse_absent(groups: Iterable[Group]) -> None:

@@ -37,7 +37,7 @@ from kongming.files.csv_rows import Row, read_rows
 from kongming.files.line_file import LineFile
 from kongming.processes.deferred_signals import signals_deferred
 from kongming.records.errors import InputError
-from kongming.records.fingerprint import LARGEST
+from kongming.records.quantity import LARGEST
 
 LONGEST_REASON = 300
 

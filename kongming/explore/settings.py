@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from kongming.explore.errors import ExploreError
-from kongming.records.fingerprint import LARGEST
+from kongming.records.quantity import LARGEST
 
 SMALLEST = float(np.finfo(np.float64).tiny)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from kongming.records.errors import MALFORMED, ImplausibleError, IncompatibleError, InputError
 from kongming.records.moments import unix
+from kongming.records.quantity import LARGEST, check_number
 
 SCHEMA = 1
 """Version of the JSON form of the records here."""
@@ -32,28 +33,6 @@ needs 25 ps, and the widest vectors a sixteenth of that."""
 
 MOST_S = 3600.0
 """No operation of a surrogate takes longer: probes are stopped long before."""
-
-
-LARGEST = 1e100
-"""No quantity of a program or a machine is larger, whatever its unit, nor smaller than its inverse
-unless it is 0: their squares, sums and quotients are finite, and above 0 where they ought to be."""
-
-
-def is_quantity(value: float) -> bool:
-    """Return whether a program or a machine can have it: 0, or a number that is neither too large
-    nor too close to 0 to be computed with."""
-    return value == 0.0 or 1.0 / LARGEST <= abs(value) <= LARGEST
-
-
-def check_number(
-    value: float | None,
-    field: str,
-    least: float = -LARGEST,
-    allowed: str = f"-{LARGEST:g} to {LARGEST:g}",
-) -> None:
-    """Raises ImplausibleError for what is not a number from ``least`` to ``LARGEST``."""
-    if value is None or not least <= value <= LARGEST:
-        raise ImplausibleError("is implausible.", field=field, value=value, allowed=allowed)
 
 
 def check_schema(document: Mapping[str, Any], what: str, newest: int = SCHEMA) -> None:

@@ -12,16 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kongming.records.errors import MALFORMED, ImplausibleError, InputError
-from kongming.records.fingerprint import (
-    LARGEST,
-    SCHEMA,
-    Fingerprint,
-    check_number,
-    check_schema,
-    is_quantity,
-)
+from kongming.records.errors import MALFORMED, InputError
+from kongming.records.fingerprint import SCHEMA, Fingerprint, check_schema
 from kongming.records.moments import unix
+from kongming.records.quantity import check_number, check_quantity
 
 RUN_KINDS = ("solo", "induced", "corun", "signature", "environment")
 """solo: idle node; induced: under a load level, or next to an application that is the load of a
@@ -180,15 +174,10 @@ class Run:
             )
         check_number(self.wall_s, "wall_s", 0.0, "a finite time")
         # A metric of 0 or less is kept: the run is not ok.
-        if self.metric is not None and not is_quantity(self.metric):
-            raise ImplausibleError(
-                "is implausible.",
-                field="metric",
-                value=self.metric,
-                allowed=f"0, or {1 / LARGEST:g} to {LARGEST:g} on either side of it",
-            )
-        for field_name in ("passive", "parts"):
-            _check_finite(values := getattr(self, field_name), field_name)
+        if self.metric is not None:
+            check_quantity(self.metric, "metric")
+        for field_name, values in (("passive", self.passive), ("parts", self.parts)):
+            _check_finite(values, field_name)
             for name, value in values.items():
                 check_number(value, f"{field_name}.{name}")
         _check_finite(self.config, "config")

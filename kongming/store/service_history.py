@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from kongming.records.errors import InputError, StoreError
-from kongming.records.fingerprint import LARGEST, is_quantity
+from kongming.records.quantity import LARGEST, is_quantity
 from kongming.store import service_schema as tables
 from kongming.store.feed import Feed
 from kongming.store.row_ids import record_id, row_id

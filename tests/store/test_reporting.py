@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kongming import Fingerprint, Reading
 from kongming.records.errors import StoreError
-from kongming.records.fingerprint import LARGEST
+from kongming.records.quantity import LARGEST
 from kongming.store import Reported, Store, schema
 from tests import builders
 

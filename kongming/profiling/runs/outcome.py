@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kongming.profiling.runs.execution import Iteration, Output
 from kongming.records import moments
 from kongming.records.application import Application
-from kongming.records.fingerprint import is_quantity
+from kongming.records.quantity import is_quantity
 from kongming.records.run import Usage
 
 

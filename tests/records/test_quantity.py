@@ -7,7 +7,7 @@ import math
 import pytest
 
 from kongming.records.errors import ImplausibleError
-from kongming.records.fingerprint import LARGEST, is_quantity
+from kongming.records.quantity import LARGEST, is_quantity
 from tests import builders
 
 
