@@ -314,17 +314,17 @@ class Restore:
         """Learn it beside all else, once for however many runs have come meanwhile, and for a share
         of the time: it takes as long as there are runs."""
         while self._widen_again:
-            self._widen_again, began = False, time.monotonic()
+            self._widen_again, least_pause_s, began = False, 0.0, time.monotonic()
             try:
                 await self._widen()
             except StoreError as error:
-                self._widen_again = True
-                began -= _WIDENING_SHARE
+                self._widen_again, least_pause_s = True, _AGAIN_S
                 log.warning("What intervals are widened by could not be read: %s", error)
             except Exception:
                 log.exception("What intervals are widened by could not be learned.")
+            pause_s = max(least_pause_s, (time.monotonic() - began) / _WIDENING_SHARE)
             with suppress(TimeoutError):
-                async with asyncio.timeout((time.monotonic() - began) / _WIDENING_SHARE):
+                async with asyncio.timeout(pause_s):
                     await self._closing.wait()
                     return
 

@@ -125,9 +125,9 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
             if resumed is not None and resumed[1].position < steps_in(settings.out, resumed[0]):
                 journal.clear()
                 resumed = None
-        if resumed is None and settings.out.exists():
-            reopen(settings.out, journal)
-            resumed = journal.resume()
+            if resumed is None:
+                reopen(settings.out, journal)
+                resumed = journal.resume()
         if resumed is None:
             header = Header(
                 session=str(uuid.uuid4()),

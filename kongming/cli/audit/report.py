@@ -110,7 +110,8 @@ def command(
         from kongming.audit.report.page import to_html
 
         replace_text(out, to_html(audit, title), field="--out")
-    tables = () if folder is None else write_tables(audit.document, folder)
+    if folder is not None:
+        write_tables(audit.document, folder)
     if unpriced:
         text = f"note: {prices_file} has no price of {', '.join(unpriced)}."
         output.error_console().print(text, markup=False)
@@ -118,10 +119,9 @@ def command(
         output.emit_json({**audit.document, "findings": findings(audit.document)})
         return
     _show(audit.document, findings(audit.document))
-    for path in (out, folder if tables else None):
-        if path is None:
-            continue
-        output.error_console().print(f"written: {path}", markup=False)
+    for path in (out, folder):
+        if path is not None:
+            output.error_console().print(f"written: {path}", markup=False)
 
 
 def _by_type(prices: Mapping[Any, float] | None) -> dict[str, float] | None:

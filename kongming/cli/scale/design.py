@@ -123,8 +123,14 @@ def design(
         write_design,
     )
 
-    inputs = {"table of runs": done, "table of costs": cost_file}
-    options.refuse_to_replace(out, {**inputs, "model": None if model is None else Path(model)})
+    options.refuse_to_replace(
+        out,
+        {
+            "table of runs": done,
+            "table of costs": cost_file,
+            "model": None if model is None else Path(model),
+        },
+    )
     if budget is not None and experiments is not None:
         raise InputError("--budget-machine-seconds and --experiments are two limits: give one.")
     if given := scale_options.context_values(context):

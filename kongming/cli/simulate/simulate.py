@@ -257,9 +257,15 @@ def command(
     from kongming.simulate.study_inputs import beliefs_for, pairs_of
 
     require("kongming simulate", "predict", "numpy")
-    read = {"trace": trace, "fleet": fleet, "table of pairs": Path(pairs)}
-    predictions = None if predicted is None else Path(predicted)
-    options.refuse_to_replace(out, {**read, "predictions": predictions})
+    options.refuse_to_replace(
+        out,
+        {
+            "trace": trace,
+            "fleet": fleet,
+            "table of pairs": Path(pairs),
+            "predictions": None if predicted is None else Path(predicted),
+        },
+    )
     # Before minutes of work, not after.
     for field, file_path in (("--out", out), ("--plot", plot)):
         if file_path is not None and not file_path.parent.is_dir():

@@ -203,11 +203,17 @@ def command(
     from kongming.spark.reading import read, read_all
     from kongming.spark.recommendation import recommend
 
-    sample_log = None if other_sample is None else other_sample[0]
-    logs = {"log": log, "log of an earlier run": like, "log of the other sample": sample_log}
-    others_logs = {"log of another run": runs, "log of another application": history}
     options.refuse_to_replace(
-        save, {**logs, **others_logs, "file of prices": prices_file}, field="--save"
+        save,
+        {
+            "log": log,
+            "log of an earlier run": like,
+            "log of the other sample": None if other_sample is None else other_sample[0],
+            "log of another run": runs,
+            "log of another application": history,
+            "file of prices": prices_file,
+        },
+        field="--save",
     )
     if input_scale is None and other_sample is not None:
         raise InputError("--sample tells nothing without --input-scale.")

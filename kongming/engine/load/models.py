@@ -4,7 +4,7 @@ by co-runs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,8 +89,7 @@ class ModelFiles:
         """Return what co-runs of other applications say of the intervals of models in service, as
         far as there are any."""
         files = {key: file for key in keys if (file := self.serving(*key)) is not None}
-        sites = {site: self.calibration(site) for site in set(map(site_of, files.values()))}
-        return {key: sites[site_of(file)].widening(key[0]) for key, file in files.items()}
+        return _widenings(files, self.calibration)
 
     def calibration(self, site: Site, model: str | None = None) -> Calibration:
         """Calibrate by the co-runs of a site and the models in service there: the chosen one of
@@ -122,11 +121,18 @@ def widenings(store: Store, files: Collection[ModelFile]) -> dict[Key, Widening]
         StoreError: the store cannot be read.
     """
     by_key = {(file.app, file.placement): file for file in files}
-    calibrations = {
-        site: calibration(store, site, lambda app: by_key.get((app, site.placement)))  # noqa: B023
-        for site in dict.fromkeys(map(site_of, files))
-    }
-    return {key: calibrations[site_of(file)].widening(file.app) for key, file in by_key.items()}
+    return _widenings(
+        by_key,
+        lambda site: calibration(store, site, lambda app: by_key.get((app, site.placement))),
+    )
+
+
+def _widenings(
+    files: Mapping[Key, ModelFile], calibration_of: Callable[[Site], Calibration]
+) -> dict[Key, Widening]:
+    """Return the widening of each model; what a site says is learned once."""
+    sites = {site: calibration_of(site) for site in dict.fromkeys(map(site_of, files.values()))}
+    return {key: sites[site_of(file)].widening(file.app) for key, file in files.items()}
 
 
 def calibration(
