@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from types import MappingProxyType
 
+from kongming.learning.bracketing import bracket
 from kongming.learning.intervals import (
     Widening,
     expected_factor,
@@ -25,7 +26,8 @@ from kongming.learning.model_file import ModelFile
 from kongming.learning.predict import slowdown_colocated
 from kongming.learning.repeat_noise import Variance, pool, shrunk
 from kongming.records.errors import CannotAnswerError, InputError
-from kongming.records.run import Run, Signature, geometric_mean
+from kongming.records.moments import unix
+from kongming.records.run import Run, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +130,24 @@ def calibrate(
 
 def coruns_of(runs: Iterable[Run], files: Mapping[str, ModelFile]) -> list[CoRun]:
     """Return the successful co-runs among ``runs`` of applications with the identity that was
-    trained. The slowdown is over the solo runs of the same campaign, or over the solo time of
-    training if the campaign has none.
+    trained. The slowdown is over the solo runs of the same campaign around it, as an evaluation
+    counts it, or over the solo time of training if the campaign has none.
     """
     of_files = [
         run
         for run in runs
         if run.ok and run.app in files and run.identity == files[run.app].identity
     ]
-    solos: dict[tuple[str, str], list[float]] = {}
+    by_campaign: dict[tuple[str, str], list[Run]] = {}
     for run in of_files:
-        if run.kind == "solo" and run.campaign:
-            solos.setdefault((run.campaign, run.app), []).append(run.cost)
+        if run.campaign:
+            by_campaign.setdefault((run.campaign, run.app), []).append(run)
+    alone = {key: bracket(members) for key, members in by_campaign.items()}
     coruns = []
     for run in of_files:
         if run.kind == "corun" and run.neighbours:
-            alone = solos.get((run.campaign, run.app))
-            solo = geometric_mean(alone) if alone else files[run.app].solo.median
+            solos = alone.get((run.campaign, run.app))
+            solo = solos.at(unix(run.started_at)) if solos else files[run.app].solo.median
             coruns.append(CoRun(run.app, run.neighbours, run.cost / solo))
     return coruns
 

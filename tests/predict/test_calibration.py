@@ -175,11 +175,11 @@ def a_corun(app: str, metric: float | None, **changes: Any) -> Run:
 def test_co_runs_are_held_against_the_solo_runs_of_their_campaign(
     files: dict[str, persist.ModelFile],
 ) -> None:
-    name = "program00"
+    name, moment = "program00", builders.started_at()
     coruns = coruns_of(
         [
-            builders.run(name, 2.0, campaign="c9"),
-            builders.run(name, 8.0, campaign="c9"),
+            builders.run(name, 2.0, campaign="c9", started_at=moment),
+            builders.run(name, 8.0, campaign="c9", started_at=moment),
             builders.run(name, 77.0, campaign="another"),
             a_corun(name, 6.0),
             a_corun(name, 6.0, campaign="without"),
@@ -192,6 +192,20 @@ def test_co_runs_are_held_against_the_solo_runs_of_their_campaign(
     assert [(corun.app, corun.neighbours) for corun in coruns] == [(name, ("program01",))] * 2
     assert coruns[0].slowdown == pytest.approx(6.0 / 4.0)
     assert coruns[1].slowdown == pytest.approx(6.0 / files[name].solo.median)
+
+
+def test_the_solo_runs_around_a_co_run_count_where_a_node_drifts(
+    files: dict[str, persist.ModelFile],
+) -> None:
+    name = "program00"
+    runs = []
+    for hour, solo in (("10", 2.0), ("11", 4.0), ("12", 8.0)):
+        runs += [
+            builders.run(name, solo, campaign="c9", started_at=f"2026-01-01T{hour}:00:00Z"),
+            a_corun(name, 1.5 * solo, started_at=f"2026-01-01T{hour}:02:00Z"),
+        ]
+    coruns = coruns_of(runs, files)
+    assert [corun.slowdown for corun in coruns] == pytest.approx([1.5] * 3)
 
 
 def test_a_higher_metric_is_a_lower_slowdown() -> None:
