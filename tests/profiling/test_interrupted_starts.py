@@ -41,7 +41,7 @@ def test_ctrl_c_during_a_start_leaves_no_process(kind: str, tmp_path: Path) -> N
     assert main_thread is not None
     interrupted = 0
     for moment in range(MOMENTS):
-        before = set(psutil.Process().children(recursive=True))
+        before = set(psutil.Process().children())
         args = (main_thread, signal.SIGINT)
         ctrl_c = threading.Timer(1.5 * start_s * moment / MOMENTS, signal.pthread_kill, args)
         try:
@@ -52,5 +52,6 @@ def test_ctrl_c_during_a_start_leaves_no_process(kind: str, tmp_path: Path) -> N
                     time.sleep(0.1)
         except KeyboardInterrupt:
             interrupted += 1
-        assert set(psutil.Process().children(recursive=True)) <= before, moment
+        # Children alone: a PostgreSQL server of other tests starts processes of its own meanwhile.
+        assert set(psutil.Process().children()) <= before, moment
     assert interrupted == MOMENTS
