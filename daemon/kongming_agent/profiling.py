@@ -94,7 +94,7 @@ def sole(folder: Path) -> Iterator[None]:
     Raises:
         CampaignBusyError: another one is running.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -53,11 +53,12 @@ class Journal:
         self.entry: JournalEntry | None = None
         self._records: list[tuple[str, Run | Signature]] = []
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            # What is measured tells of users and their programs.
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{folder} cannot be created: {error.strerror}.") from error
         try:
-            self._lines = LineFile(self.path)
+            self._lines = LineFile(self.path, private=True)
         except OSError as error:
             raise CampaignBusyError(
                 "Another command measures this campaign now.", hint="Wait until it has ended."

@@ -16,7 +16,8 @@ from kongming.records.errors import StoreError
 
 class LineFile:
     """The file at ``path``, created where it is missing, open and locked until ``close``. A line is
-    with the kernel when ``append`` returns, and on disk after ``sync``.
+    with the kernel when ``append`` returns, and on disk after ``sync``. ``private``: a new file is
+    its owner's alone, whatever the umask; the mode of one that is there is its owner's choice.
 
     Raises:
         InputError: its folder is not there, or it is a folder.
@@ -24,10 +25,12 @@ class LineFile:
         BlockingIOError: another process has it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, private: bool = False) -> None:
         self.path = path
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
-            self.file: IO[bytes] = path.open("ab+", buffering=0)
+            handle = os.open(path, flags, 0o600 if private else 0o666)
+            self.file: IO[bytes] = os.fdopen(handle, "ab+", buffering=0)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise unwritable(path, error) from error
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -222,6 +223,22 @@ def test_what_a_server_asked_for_is_reported_under_its_id(tmp_path: Path) -> Non
     (entry,) = spool.oldest()
     assert fleet_pb2.ReportedRun.FromString(entry.body).run.campaign == "id-1"
     spool.close()
+
+
+def test_a_new_journal_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        journal = Journal(tmp_path / "campaigns", "key", by="agent")
+        journal.begin("c1", {"seed": 7})
+        journal.close()
+    finally:
+        os.umask(before)
+    assert journal.path.parent.stat().st_mode & 0o777 == 0o700
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+    # Who lets others read it has chosen to.
+    journal.path.chmod(0o640)
+    Journal(tmp_path / "campaigns", "key", by="store").close()
+    assert journal.path.stat().st_mode & 0o777 == 0o640
 
 
 def test_a_torn_line_is_one_run_that_is_measured_again(tmp_path: Path) -> None:

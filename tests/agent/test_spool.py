@@ -29,15 +29,17 @@ TIMES = {"memory.random.8M": 2e-8, "compute.int": 1e-9}
 def test_a_new_spool_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        with closing(Spool(tmp_path / "spool.db")) as spool:
+        with closing(Spool(tmp_path / "state" / "spool.db")) as spool:
             spool.add_run(run("sort", 1.0))
-            modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
     finally:
         os.umask(before)
-    assert modes == dict.fromkeys(("spool.db", "spool.db-wal", "spool.db-shm"), 0o600)
-    (tmp_path / "spool.db").chmod(0o640)
-    Spool(tmp_path / "spool.db").close()
-    assert (tmp_path / "spool.db").stat().st_mode & 0o777 == 0o640
+    files = dict.fromkeys(("spool.db", "spool.db-wal", "spool.db-shm"), 0o600)
+    assert modes == {"state": 0o700, **files}
+    path = tmp_path / "state" / "spool.db"
+    path.chmod(0o640)
+    Spool(path).close()
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_what_was_added_comes_out_in_its_order_as_it_went_in(spool: Spool) -> None:

@@ -55,7 +55,7 @@ class Spool:
         self._lock = threading.RLock()
         self.thinned = 0
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             if isinstance(error, FileExistsError | NotADirectoryError):
                 raise InputError(
