@@ -29,7 +29,7 @@ from kongming_agent.agent_config import Settings
 from kongming_agent.domain_states import DomainStates
 from kongming_agent.probing import signals
 from kongming_agent.probing.budget import Cost
-from kongming_agent.probing.prober import Prober, domains_of, needed_bytes, written_bytes
+from kongming_agent.probing.prober import Meter, Prober, domains_of, needed_bytes, written_bytes
 from kongming_agent.probing.schedule import Probe, Schedule, Wait
 from kongming_agent.profile_orders import Campaigns
 from kongming_agent.reporting import status as figures
@@ -269,7 +269,6 @@ class Agent:
         except KongmingError as error:
             _log.warning("no fingerprint: %s", error)
             self.totals.failures += 1
-            self.schedule.probed(probe, Cost(wall_s=0.1), time.monotonic(), ok=False)
         # The effect of the probe on the signals is not a change.
         self._sample = signals.sample(self._root)
 
@@ -281,20 +280,24 @@ class Agent:
         coupling = time.monotonic() >= self._couple_at.get(place, 0.0)
         self._account(time.monotonic())
         self._probing = True
+        meter = Meter()
         try:
             with measuring("kongming-agent", (cpu,), patience_s=patience_s):
                 taken = self._prober.take(probe, cpu, self._alive, coupling=coupling)
+        except BusyError:
+            raise
+        except KongmingError:
+            self._charge(probe, meter.cost(), ok=False)
+            raise
         finally:
             self._probing = False
         self._busy_since = None
         if self._stopping:
             return
-        now = time.monotonic()
         if coupling:
-            self._couple_at[place] = now + self.settings.probing.coupling_s
-        self._bytes_seen += taken.cost.written_bytes
-        self.schedule.probed(probe, taken.cost, now, ok=bool(taken.fingerprint.times()))
-        self.totals.probed(probe.suite, taken.cost, taken.peak_bytes)
+            self._couple_at[place] = time.monotonic() + self.settings.probing.coupling_s
+        self._charge(probe, taken.cost, ok=bool(taken.fingerprint.times()))
+        self.totals.probed(probe.suite, taken.peak_bytes)
         fingerprint = taken.fingerprint
         _log.debug("%s fingerprint of domain %d: %s", probe.suite, place, probe.reason)
         if probe.suite == "standard":
@@ -303,6 +306,12 @@ class Agent:
         else:
             self._domain_states.learn(place, fingerprint)
             self._spool(fingerprint, "live", place)
+
+    def _charge(self, probe: Probe, cost: Cost, *, ok: bool) -> None:
+        # What this process has written is charged by _account, but for this.
+        self._bytes_seen += cost.written_bytes
+        self.schedule.probed(probe, cost, time.monotonic(), ok=ok)
+        self.totals.probes = self.totals.probes + cost
 
     def _postpone(self, probe: Probe, error: BusyError) -> None:
         now = time.monotonic()

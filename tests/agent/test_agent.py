@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -16,7 +17,10 @@ from pathlib import Path
 
 import pytest
 from kongming_agent import agent_command as main
-from kongming_agent.agent_config import Files, Profile, Settings
+from kongming_agent.agent import Agent as AgentHere
+from kongming_agent.agent_config import Budget, Files, Probing, Profile, Settings
+from kongming_agent.probing.budget import Cost
+from kongming_agent.probing.schedule import Probe
 from kongming_agent.profiling import profile_allowed
 from kongming_agent.reporting.metrics import METRICS, PREFIX
 from kongming_agent.reporting.spool import Spool
@@ -188,6 +192,35 @@ def test_probes_that_fail_are_counted_and_do_not_end_the_agent(
     process = agent_process("--server", fleet[1], settings=FAST)
     wait_until(lambda: len(fleet[0].beats) >= 3, what="three heartbeats")
     assert process.poll() is None
+
+
+def test_a_probe_that_fails_is_charged_what_it_took(
+    fake: Path, spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = tmp_path / "late"
+    fails = "sleep 0.2; dd if=/dev/zero of=/dev/null bs=1M count=64 2>/dev/null; exit 1"
+    late.write_text(f'#!/bin/sh\n[ "$1" = list ] || {{ {fails}; }}\nexec {fake} "$@"\n')
+    late.chmod(0o755)
+    monkeypatch.setenv("KONGMING_MICROBENCH", str(late))
+    settings = Settings(
+        files=Files(state=str(tmp_path)),
+        probing=Probing(signals_s=0.05, start_s=0.0, memory_pressure=1.0, io_pressure=1.0),
+        budget=Budget(cpu_share=1.0, probe_share=1.0),
+    )
+    agent = AgentHere(settings, spool, rng=random.Random(1))
+    charged: list[Cost] = []
+
+    def probed(probe: Probe, cost: Cost, now: float, *, ok: bool) -> None:
+        assert not ok
+        charged.append(cost)
+        agent.stop()
+
+    monkeypatch.setattr(agent.schedule, "probed", probed)
+    began = time.monotonic()
+    agent.run()
+    (cost,) = charged
+    assert 0.2 <= cost.wall_s <= time.monotonic() - began
+    assert cost.cpu_s > 0.0
 
 
 def test_the_server_is_obeyed_within_the_nodes_own_list_only(

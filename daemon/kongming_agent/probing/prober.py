@@ -56,6 +56,23 @@ def needed_bytes(node: NodeFacts, suite: Suite, name: str) -> float:
     return min(float(sizes), MEMORY_SHARE * memory_limit_bytes(node))
 
 
+class Meter:
+    """The cost of the probes of this process from now on; those that failed have one, too."""
+
+    def __init__(self) -> None:
+        self._before = _spent()
+        self._began = time.monotonic()
+
+    def cost(self) -> Cost:
+        """Return what was spent so far by children that have ended."""
+        after = _spent()
+        return Cost(
+            after.cpu_s - self._before.cpu_s,
+            time.monotonic() - self._began,
+            max(0.0, after.written_bytes - self._before.written_bytes),
+        )
+
+
 class Prober:
     """Fingerprints of one node with one suite.
 
@@ -85,20 +102,14 @@ class Prober:
         Raises:
             ProbeError: nothing was measured.
         """
-        before = _spent()
-        began = time.monotonic()
+        meter = Meter()
         if probe.suite == "standard":
             fingerprint = self._timed("standard", cpu, None, None, on_progress)
         else:
             fingerprint = self._quick(probe, cpu, on_progress)
         if coupling:
             fingerprint = with_coupling(fingerprint, self.suite, "kongming-agent")
-        after = _spent()
-        cost = Cost(
-            after.cpu_s - before.cpu_s,
-            time.monotonic() - began,
-            max(0.0, after.written_bytes - before.written_bytes),
-        )
+        cost = meter.cost()
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         return Taken(fingerprint, cost, peak)
 
