@@ -347,6 +347,7 @@ def _view(agent: Agent, link: Link, spool: Spool) -> View:
     values["spool_thinned_total"] = [((), spool.thinned)]
     values["delivered_total"] = [((kind,), count) for kind, count in link.delivered.items()]
     values["refused_total"] = [((), link.refused)]
+    values["other_node_total"] = [((), link.other_nodes)]
     values["server_connected"] = [((), float(link.connected))]
     values["server_failures_total"] = [((), link.failures)]
     return values

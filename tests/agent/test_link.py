@@ -37,10 +37,11 @@ class FakeNode:
         self.orders: list[Orders] = []
         self.estimates: dict[int, object] = {}
         self.reference = fingerprint(TIMES)
+        self.facts = node()
 
     def registration(self) -> Registration:
         return Registration(
-            node=node(), agent_version="1", suite_version="2", references=(self.reference,)
+            node=self.facts, agent_version="1", suite_version="2", references=(self.reference,)
         )
 
     def beat(self) -> Beat:
@@ -134,6 +135,73 @@ def test_what_the_server_refuses_is_put_aside_and_the_rest_goes_on(
         assert link.refused == 1
     assert [row[0] for row in servicer.stored()] == [runs[0].id, runs[2].id]
     assert refused_records(spool) == [(runs[1].id, "run: refused")]
+
+
+def test_what_was_measured_under_another_node_id_is_not_reported_as_this_nodes(
+    fleet: tuple[Fleet, str], spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
+    servicer, address = fleet
+    resized = node(id="node-2")
+    earlier = [run("sort", 1.0), signature("sort", TIMES)]
+    for _ in range(100):
+        spool.add_fingerprint(fingerprint(TIMES), "live", 0)
+    spool.add_run(earlier[0])  # type: ignore[arg-type]
+    spool.add_signature(earlier[1])  # type: ignore[arg-type]
+    later = [fingerprint(TIMES, node=resized), run("sort", 1.0, node_id="node-2")]
+    spool.add_fingerprint(later[0], "live", 0)  # type: ignore[arg-type]
+    spool.add_run(later[1])  # type: ignore[arg-type]
+    fake_node = FakeNode()
+    fake_node.facts = resized
+    with linked(address, spool, fake_node) as link:
+        link.step()
+        assert link.connected
+        assert (link.other_nodes, link.refused) == (102, 0)
+    assert [row[0] for row in servicer.stored()] == [each.id for each in later]
+    assert [id for id, _ in refused_records(spool)] == [each.id for each in earlier]
+    (message,) = [r.getMessage() for r in caplog.records if "will not be" in r.getMessage()]
+    assert message.startswith("102 records of the node node-1 will not be delivered")
+
+
+def test_what_is_measured_under_a_new_id_waits_for_its_registration(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    fake_node = FakeNode()
+    before, after = fingerprint(TIMES), fingerprint(TIMES, node=node(id="node-2"))
+    registration = fake_node.registration
+
+    def changing() -> Registration:
+        """The node changes right after it was read."""
+        answer = registration()
+        if fake_node.facts != after.node:
+            fake_node.facts = after.node
+            spool.add_fingerprint(after, "live", 0)
+        return answer
+
+    fake_node.registration = changing  # type: ignore[method-assign]
+    spool.add_fingerprint(before, "live", 0)
+    with linked(address, spool, fake_node) as link:
+        link.step()
+        link.step()
+        assert link.other_nodes == 1
+    assert [row[0] for row in servicer.stored()] == [after.id]
+    assert [each.node.id for each in servicer.registered] == ["node-1", "node-2"]
+
+
+def test_fingerprints_of_an_older_agents_spool_are_delivered(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    spooled = fingerprint(TIMES)
+    spool.add_fingerprint(spooled, "live", 0)
+    with closing(sqlite3.connect(spool.path)) as database, database:
+        ((body,),) = database.execute("SELECT body FROM records").fetchall()
+        message = fleet_pb2.ReportedFingerprint.FromString(body)
+        message.fingerprint.ClearField("node")
+        database.execute("UPDATE records SET body = ?", (message.SerializeToString(),))
+    with linked(address, spool) as link:
+        link.step()
+    assert [row[0] for row in servicer.stored()] == [spooled.id]
 
 
 def test_one_record_that_spoils_a_call_does_not_hold_up_the_others(

@@ -110,8 +110,8 @@ def test_a_refused_run_is_put_aside_and_a_refused_fingerprint_dropped(spool: Spo
     bad, print_ = run("sort", 1.0), fingerprint(TIMES)
     spool.add_run(bad)
     spool.add_fingerprint(print_, "live", 0)
-    spool.refused(bad.id, "run.metric: is implausible.")
-    spool.refused(print_.id, "no")
+    spool.refused([bad.id], "run.metric: is implausible.")
+    spool.refused([print_.id], "no")
     assert spool.oldest() == []
     assert refused_records(spool) == [(bad.id, "run.metric: is implausible.")]
 

@@ -16,7 +16,7 @@ from kongming.rpc.record_codec import (
     run_to_message,
     signature_to_message,
 )
-from kongming.rpc.v1 import fleet_pb2
+from kongming.rpc.v1 import fleet_pb2, records_pb2
 
 Kind = Literal["fingerprint", "run", "signature"]
 
@@ -89,6 +89,20 @@ def runs_of(node_id: str, entries: Iterable[Entry]) -> fleet_pb2.ReportRunsReque
     return request
 
 
+def node_of(entry: Entry) -> str:
+    """Return the id of the node that a spooled record was measured on; empty where it is not known,
+    as of a fingerprint that an older agent spooled, and of a damaged record."""
+    try:
+        if entry.kind == "fingerprint":
+            reported = fleet_pb2.ReportedFingerprint.FromString(entry.body)
+            return reported.fingerprint.node.id
+        if entry.kind == "run":
+            return fleet_pb2.ReportedRun.FromString(entry.body).run.node_id
+        return records_pb2.Signature.FromString(entry.body).node_id
+    except DecodeError:
+        return ""
+
+
 def _merge(message: Message, entry: Entry) -> None:
     try:
         message.MergeFromString(entry.body)
@@ -110,8 +124,9 @@ def _reported(fingerprint: Fingerprint, purpose: str, domain: int) -> fleet_pb2.
     if purpose not in PURPOSES:
         raise InputError("is unknown.", field="purpose", value=purpose, allowed=", ".join(PURPOSES))
     message = fingerprint_to_message(fingerprint)
-    # The server knows the node from its registration.
+    # The server knows the node from its registration. Only the id stays: a spool may outlive it.
     message.ClearField("node")
+    message.node.id = fingerprint.node.id
     return fleet_pb2.ReportedFingerprint(
         fingerprint=message, purpose=PURPOSES[purpose], domain=domain
     )

@@ -9,6 +9,7 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,6 +17,7 @@ from typing import Protocol
 import grpc
 
 from kongming.backoff import Backoff
+from kongming.quantities import count
 from kongming.records.errors import (
     AccessError,
     InputError,
@@ -28,7 +30,7 @@ from kongming.rpc.errors import from_rpc_error
 from kongming.rpc.record_codec import fingerprint_to_message, node_to_message
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc
 from kongming.rpc.value_codec import seconds
-from kongming_agent.reporting.delivery import Entry, report_of, runs_of
+from kongming_agent.reporting.delivery import Entry, node_of, report_of, runs_of
 from kongming_agent.reporting.spool import Spool
 
 _log = logging.getLogger(__name__)
@@ -129,7 +131,7 @@ class Link:
         self.connected = False
         self.failures = 0
         self.delivered = {"fingerprint": 0, "run": 0, "signature": 0}
-        self.refused = 0
+        self.refused = self.other_nodes = 0
         self._tries: tuple[str, int] = ("", 0)
 
     def wake(self) -> None:
@@ -240,6 +242,10 @@ class Link:
                 self._tell(stub)
             if self._registered is None:
                 return
+            if any(map(self._of_another_node, batch)):
+                if not self._leave_out_other_nodes():
+                    return
+                continue
             if self._refusal(stub, batch) is None:
                 continue
             # One bad record fails the whole call: each is sent separately, and only the bad one is
@@ -248,6 +254,35 @@ class Link:
                 reason = self._refusal(stub, [entry])
                 if reason is not None:
                     self._refuse(entry.id, reason)
+
+    def _of_another_node(self, entry: Entry) -> bool:
+        return node_of(entry) not in ("", self._node_id)
+
+    def _leave_out_other_nodes(self) -> bool:
+        """Take out of the spool what was measured under another id: a machine that has become
+        another one, as by more CPUs, would report the speed of the one before as its own. Return
+        False where the node has a new id by now, which must be registered first."""
+        counts: Counter[str] = Counter()
+        current = True
+        while others := list(filter(self._of_another_node, self._spool.oldest())):
+            # Asked after the records were read, which may be of the new id otherwise.
+            current = self._node.registration().node.id == self._node_id
+            if not current:
+                break
+            counts.update(map(node_of, others))
+            self._spool.refused(
+                (entry.id for entry in others), f"It was not measured on {self._node_id}."
+            )
+        self.other_nodes += counts.total()
+        for node_id, number in counts.items():
+            _log.warning(
+                "%s of the node %s will not be delivered, since this node is %s now: "
+                "runs and signatures are put aside in the spool, fingerprints are dropped",
+                count(number, "record"),
+                node_id,
+                self._node_id,
+            )
+        return current
 
     def _refusal(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry]) -> str | None:
         """Send; return why this call would always fail, or None. Raises temporary errors."""
@@ -299,7 +334,7 @@ class Link:
 
     def _refuse(self, id: str, reason: str) -> None:
         _log.error("the server refused %s: %s", id, reason)
-        self._spool.refused(id, reason)
+        self._spool.refused([id], reason)
         self.refused += 1
 
     def _tell(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry] = ()) -> None:

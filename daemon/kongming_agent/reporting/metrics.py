@@ -87,6 +87,11 @@ METRICS = (
     Declared("spool_failures_total", "counter", "Fingerprints that could not be spooled."),
     Declared("delivered_total", "counter", "Records that the server has committed.", ("kind",)),
     Declared("refused_total", "counter", "Records that the server refused."),
+    Declared(
+        "other_node_total",
+        "counter",
+        "Records that were not delivered, since they were measured under another node id.",
+    ),
     Declared("server_connected", "gauge", "1 while the server answers."),
     Declared("server_failures_total", "counter", "Failed attempts to reach the server."),
     Declared("passive", "gauge", "The system's own signals, in the unit of the name.", ("signal",)),

@@ -182,17 +182,18 @@ class Spool:
                 gone += database.execute("DELETE FROM records WHERE id = ?", (id,)).rowcount
         return gone
 
-    def refused(self, id: str, reason: str) -> None:
-        """Remove a record that the server will never accept. Runs and signatures are put aside, not
+    def refused(self, ids: Iterable[str], reason: str) -> None:
+        """Remove records that can never be delivered. Runs and signatures are put aside, not
         dropped.
         """
         with self._writing() as database:
-            database.execute(
-                "INSERT OR REPLACE INTO refused SELECT id, kind, ?, ?, body FROM records "
-                "WHERE id = ? AND kind != 'fingerprint'",
-                (reason, time.time(), id),
-            )
-            database.execute("DELETE FROM records WHERE id = ?", (id,))
+            for id in ids:
+                database.execute(
+                    "INSERT OR REPLACE INTO refused SELECT id, kind, ?, ?, body FROM records "
+                    "WHERE id = ? AND kind != 'fingerprint'",
+                    (reason, time.time(), id),
+                )
+                database.execute("DELETE FROM records WHERE id = ?", (id,))
 
     def go_on_after(self, acknowledged: int) -> bool:
         """Renumber, if the server has seen higher sequences than this spool ever gave.
