@@ -2,6 +2,7 @@
 
 #include "clock.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,11 @@
 
 static const char prefix[] = ".kongming-";
 
-enum { DEEPEST = 2 }; /* folders of the kernels lie in it, and nothing deeper */
+enum {
+    DEEPEST = 2, /* folders of the kernels lie in it, and nothing deeper */
+    BOOT_DIGITS = 12,
+    SALT_DIGITS = 6,
+};
 
 void scratch_folder_init(struct scratch_folder *folder)
 {
@@ -62,8 +67,43 @@ static void remove_tree(int parent_fd, int fd, const char *name)
     while (unlinkat(parent_fd, name, AT_REMOVEDIR) < 0 && errno == ENOTEMPTY && clock_now() < give_up);
 }
 
+/* The first digits of the random name of this boot of this machine; "" where it is not known. The
+ * containers of a machine share it, as they share its locks. */
+static void read_boot(char boot[BOOT_DIGITS + 1])
+{
+    char text[64];
+    size_t digits = 0;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, text, sizeof text) : -1;
+
+    for (ssize_t i = 0; i < length && digits < BOOT_DIGITS; i++)
+        if (isxdigit((unsigned char)text[i]))
+            boot[digits++] = text[i];
+    boot[digits == BOOT_DIGITS ? digits : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+/* `.kongming-BOOT-PID-XXXXXX`, and nothing else: a folder of the user's may begin like it. */
+static bool made_here(const char *name, const char *boot)
+{
+    const char *rest = name + sizeof prefix - 1;
+    size_t digits;
+
+    if (boot[0] == '\0' || strncmp(name, prefix, sizeof prefix - 1) != 0 || strncmp(rest, boot, BOOT_DIGITS) != 0 ||
+        rest[BOOT_DIGITS] != '-')
+        return false;
+    rest += BOOT_DIGITS + 1;
+    digits = strspn(rest, "0123456789");
+    if (digits == 0 || rest[digits] != '-')
+        return false;
+    rest += digits + 1;
+    return strlen(rest) == SALT_DIGITS && strspn(rest, "0123456789abcdef") == SALT_DIGITS;
+}
+
 static void sweep(int parent_fd)
 {
+    char boot[BOOT_DIGITS + 1];
     int listing = openat(parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = listing >= 0 ? fdopendir(listing) : NULL;
 
@@ -72,8 +112,9 @@ static void sweep(int parent_fd)
             close(listing);
         return;
     }
+    read_boot(boot);
     for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0)
+        if (!made_here(entry->d_name, boot))
             continue;
         int fd = openat(parent_fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
@@ -99,10 +140,13 @@ void scratch_folder_sweep(const char *dir)
 static int make_new(struct scratch_folder *folder)
 {
     static unsigned serial;
+    char boot[BOOT_DIGITS + 1];
 
+    read_boot(boot);
     for (int attempt = 0; attempt < 100; attempt++) {
         uint64_t salt = (clock_now() ^ ((uint64_t)++serial << 40)) * UINT64_C(0x9e3779b97f4a7c15);
-        snprintf(folder->name, sizeof folder->name, "%s%d-%06x", prefix, (int)getpid(), (unsigned)(salt >> 40));
+        snprintf(folder->name, sizeof folder->name, "%s%s%s%d-%0*x", prefix, boot, boot[0] == '\0' ? "" : "-", (int)getpid(),
+                 SALT_DIGITS, (unsigned)(salt >> 40));
         if (mkdirat(folder->parent_fd, folder->name, 0700) == 0)
             return 0;
         if (errno != EEXIST)

@@ -1,7 +1,9 @@
-/* A folder of this process's own for small files, `.kongming-PID-XXXXXX`.
+/* A folder of this process's own for small files, `.kongming-BOOT-PID-XXXXXX`.
  *
- * It is locked as long as the process lives. Whoever can lock one knows that nobody lives there any
- * more and removes it: so even what is left after kill -9 is gone with the next start. */
+ * It is locked as long as the process lives. Who runs on the same boot of the same machine, and can
+ * lock one, knows that nobody lives there any more and removes it: so even what is left after
+ * kill -9 is gone with the next start. A lock says nothing of the processes of other machines that
+ * share the file system; their folders have another name of a boot, and stay. */
 #ifndef KONGMING_SCRATCH_FOLDER_H
 #define KONGMING_SCRATCH_FOLDER_H
 
@@ -22,7 +24,7 @@ int scratch_folder_make(struct scratch_folder *folder, const char *dir, char *er
  * that is about to end. */
 void scratch_folder_remove(struct scratch_folder *folder);
 
-/* Removes the folders in DIR in which nobody lives. */
+/* Removes the folders of this boot in DIR in which nobody lives. */
 void scratch_folder_sweep(const char *dir);
 
 #endif

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from kongming.processes.boot import boot_id
+
 
 def new_id(framework: str) -> str:
     """Return ``FRAMEWORK:HOST:PROCESS:UNIQUE``; of this process, at most 128 characters."""
@@ -41,19 +43,11 @@ def _namespace() -> str:
         return "0"
 
 
-@functools.cache
-def _boot() -> str:
-    """Return which boot of the machine this is; empty where the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
-    except OSError:
-        return ""
-
-
 def _started(pid: int) -> str:
     """Return when a process started, in ticks since a boot: a step of the clock leaves these as
     is."""
-    if not _boot():
+    boot = boot_id()[:8]
+    if not boot:
         return _started_by_clock(pid)
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -62,7 +56,7 @@ def _started(pid: int) -> str:
     except OSError as error:
         raise psutil.AccessDenied(pid) from error
     # After the name, which may have spaces and brackets, come the third field and those after it.
-    return f"{_boot()}-{stat.rpartition(')')[2].split()[19]}"
+    return f"{boot}-{stat.rpartition(')')[2].split()[19]}"
 
 
 def _started_by_clock(pid: int) -> str:

@@ -114,3 +114,16 @@ kill -INT "$supervisor" 2>/dev/null || true
 kill -TERM "$supervisor"
 wait "$supervisor" && fail "a probe that was told to stop claims to be done"
 no_files || fail "files are left after a probe was told to stop"
+
+# What another machine made, an earlier version or the user stays.
+boot=$(tr -d - < /proc/sys/kernel/random/boot_id | cut -c 1-12)
+for name in .kongming-0123456789ab-1-abcdef .kongming-1-abcdef .kongming-notes ".kongming-$boot-notes" \
+    ".kongming-$boot-1-abcdef-copy"; do
+    mkdir "$io/$name"
+    touch "$io/$name/file"
+done
+mkdir "$io/.kongming-$boot-1-abcdef"
+touch "$io/.kongming-$boot-1-abcdef/file"
+"$binary" probe $sizes --seconds 0.01 metadata.create > "$dir/next"
+[ "$(find "$io" -name file | wc -l)" -eq 5 ] || fail "not left: $(find "$io")"
+[ ! -e "$io/.kongming-$boot-1-abcdef" ] || fail "the folder of a process that was killed is left"

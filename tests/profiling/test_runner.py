@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kongming.processes.boot import boot_id
 from kongming.profiling.runs.execution import Output
 from kongming.profiling.runs.page_cache import FILES_ONLY, WHOLE_NODE, evict
 from kongming.profiling.runs.runner import Outcome, open_runner
@@ -168,8 +169,11 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_scratch_of_a_killed_process_is_swept(tmp_path: Path) -> None:
-    left = tmp_path / "kongming-app-old-1"
+    with open_runner(Application(name="old", command="true"), tmp_path) as killed:
+        assert killed.scratch is not None
+        left = killed.scratch
     left.mkdir()
+    (left / "file").touch()
     os.utime(left, (0, 0))
     with open_runner(Application(name="a", command="true"), tmp_path) as runner:
         assert runner.scratch is not None
@@ -177,6 +181,27 @@ def test_scratch_of_a_killed_process_is_swept(tmp_path: Path) -> None:
         with open_runner(Application(name="b", command="true"), tmp_path):
             assert runner.scratch.is_dir()
     assert not left.exists()
+
+
+@pytest.mark.real
+def test_only_scratch_of_this_machine_is_swept(tmp_path: Path) -> None:
+    with open_runner(Application(name="old", command="true"), tmp_path) as runner:
+        assert runner.scratch is not None
+        own = runner.scratch.name
+    boot = boot_id()[:12]
+    assert boot
+    others = (
+        own.replace(boot, "0123456789ab"),  # another machine's, whose lock is not seen here
+        "kongming-app-old-abcd1234",  # of an earlier version
+        "kongming-app-notes",
+        f"{own}-copy",
+    )
+    for name in others:
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (0, 0))
+    with open_runner(Application(name="a", command="true"), tmp_path):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == set(others)
 
 
 @pytest.mark.real

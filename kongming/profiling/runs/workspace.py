@@ -6,6 +6,7 @@ import abc
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from kongming.processes.boot import boot_id
 from kongming.profiling.runs.execution import Execution
 from kongming.profiling.runs.outcome import Outcome, why_failed
 from kongming.records.application import SCRATCH, Application, Command, fill
@@ -23,6 +25,9 @@ SETUP_TIMEOUT_S = 1800.0
 
 PREFIX = "kongming-app-"
 SWEEP_AGE_S = 60.0
+_BOOT_DIGITS = 12
+"""Digits of the boot's id in the name of a scratch folder: short, for paths of sockets have a
+hundred characters, and of no two machines that share a work folder alike."""
 
 
 class AnyRunner(abc.ABC):
@@ -164,7 +169,9 @@ class AnyRunner(abc.ABC):
         try:
             self.work_dir.mkdir(parents=True, exist_ok=True)
             _sweep(self.work_dir)
-            scratch = tempfile.mkdtemp(prefix=f"{PREFIX}{self.app.name}-", dir=self.work_dir)
+            boot = boot_id()[:_BOOT_DIGITS]
+            prefix = f"{PREFIX}{self.app.name}-{boot}{'-' if boot else ''}"
+            scratch = tempfile.mkdtemp(prefix=prefix, dir=self.work_dir)
         except OSError as error:
             raise ApplicationRunError(
                 f"No scratch folder can be created in {self.work_dir}: {error.strerror}.",
@@ -178,8 +185,19 @@ class AnyRunner(abc.ABC):
 
 
 def _sweep(work_dir: Path) -> None:
-    """Remove scratch folders left by processes that were killed."""
+    """Remove scratch folders left by processes that were killed: of this boot of this machine.
+
+    A lock says nothing of the processes of other machines that share the work folder, as by NFS.
+    The name says which machine made a folder, since it has it from its first moment on; a file in
+    it could come too late, and programs may want their folder empty.
+    """
+    boot = boot_id()[:_BOOT_DIGITS]
+    if not boot:
+        return
+    own = re.compile(rf"{PREFIX}.+-{boot}-[a-z0-9_]{{8}}")
     for folder in work_dir.glob(f"{PREFIX}*"):
+        if own.fullmatch(folder.name) is None:
+            continue
         try:
             # A folder that was just created may not be locked yet.
             if time.time() - folder.stat().st_mtime < SWEEP_AGE_S:
