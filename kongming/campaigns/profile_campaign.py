@@ -85,6 +85,14 @@ class ProfileSettings:
         return identities_of(self.inducer_apps)
 
     @property
+    def unchecked(self) -> tuple[int, int] | None:
+        """Return two CPUs that are measured before the first run: whether they share a core."""
+        from kongming.campaigns.this_node import unchecked_pair
+
+        everybody = (*self.apps.values(), *self.inducer_apps.values())
+        return unchecked_pair(self.node, self.placement, [app.cpus for app in everybody])
+
+    @property
     def unsigned(self) -> list[str]:
         """Return the programs that are loads and have no signature."""
         return sorted(name for name in self.inducer_apps if not self.signatures.get(name))
@@ -162,25 +170,32 @@ def profile_settings(
     directory: str | Path | None,
     *,
     identified: Callable[[NodeFacts], NodeFacts] = lambda node: node,
+    anyway: bool | None = None,
+    dry_run: bool = False,
     **more: Any,
 ) -> ProfileSettings:
-    """Return the settings on this node; measure the node if the placement needs it.
+    """Return the settings on this node; measure the node if the placement needs it, except for a
+    ``dry_run``.
 
-    ``identified`` gives the node another name or id; ``more`` are further fields of the settings.
+    ``identified`` gives the node another name or id; ``anyway`` as in ``measured_node``; ``more``
+    are further fields of the settings.
 
     Raises:
         InputError: the folder does not exist, no file can be made there, or the node has too few
             CPUs for an application.
         ProbeError: the micro-benchmarks cannot be run.
+        BusyError: something else measures on CPUs that have to be measured.
     """
     from kongming.campaigns.this_node import measured_node
     from kongming.probes.folders import work_folder
+    from kongming.probes.node import node_facts
     from kongming.probes.suite import load_suite
     from kongming.profiling.plans.placement import choose
 
     io_dir = work_folder(directory)
     everybody = (*apps.values(), *more.get("inducer_apps", {}).values())
-    node = identified(measured_node(placement, [app.cpus for app in everybody]))
+    sizes = [app.cpus for app in everybody]
+    node = identified(node_facts() if dry_run else measured_node(placement, sizes, anyway=anyway))
     for app in everybody:
         choose(node, placement, app.cpus)
     return ProfileSettings(apps, node, load_suite(node, io_dir), placement, io_dir, **more)

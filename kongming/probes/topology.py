@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kongming.probes.folders import state_folder
+from kongming.probes.measuring import disturbed_since, measuring
 from kongming.probes.two_cpus import alone_and_together
 from kongming.records import moments
 from kongming.records.errors import InputError, ProbeError
@@ -31,21 +33,29 @@ _ROUNDS = 3
 _ROUNDS_TO_CONFIRM = 12
 _SECONDS = 0.15
 _SCHEMA = 1
+_COMMAND = "A check which CPUs share a core"
+"""What others read who want to measure there."""
+
+DISTURBED = "disturbed"
+"""The key of a result, true for one that is used once and not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiblingCheck:
-    """Result for a pair of CPUs: ``ratio`` is the co-located time over the solo time."""
+    """Result for a pair of CPUs: ``ratio`` is the co-located time over the solo time;
+    ``disturbed``: something else was measured there meanwhile."""
 
     shares_core: bool
     ratio: float
     measured_at: str
+    disturbed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "shares_core": self.shares_core,
             "ratio": self.ratio,
             "measured_at": self.measured_at,
+            **({DISTURBED: True} if self.disturbed else {}),
         }
 
 
@@ -83,21 +93,35 @@ def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> Sib
 
 
 def measure_siblings(
-    node_id: str, cpus: Sequence[int], *, again: bool = False
+    node_id: str,
+    cpus: Sequence[int],
+    *,
+    again: bool = False,
+    anyway: bool | None = None,
+    patience_s: float | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Check every pair of ``cpus`` that was not checked before, and store the results.
+
+    Holds the locks of both CPUs meanwhile; ``anyway`` and ``patience_s`` as in ``measuring``. A
+    result from beside another measurement is returned as ``disturbed``, and not stored.
 
     Returns all results of the node, by pair (``"0,1"``), as in ``NodeFacts.siblings``.
 
     Raises:
         InputError, ProbeError: as check_siblings.
+        BusyError: something else measures on one of these CPUs, and ``anyway`` is not true.
     """
     results = {} if again else known_siblings(node_id)
     for index, first in enumerate(sorted(cpus)):
         for second in sorted(cpus)[index + 1 :]:
             pair = f"{first},{second}"
             if pair not in results:
-                results[pair] = check_siblings(first, second).to_dict()
+                seats = (first, second)
+                with measuring(_COMMAND, seats, anyway=anyway, patience_s=patience_s):
+                    began = time.time()
+                    checked = check_siblings(first, second)
+                    other = disturbed_since(began, seats)
+                results[pair] = replace(checked, disturbed=other is not None).to_dict()
                 _store(node_id, results)
     return results
 
@@ -129,7 +153,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _store(node_id: str, pairs: Mapping[str, Mapping[str, Any]]) -> None:
     path = _path(None)
     nodes = _read(path)
-    nodes[node_id] = {**nodes.get(node_id, {}), **pairs}
+    undisturbed = {pair: result for pair, result in pairs.items() if not result.get(DISTURBED)}
+    nodes[node_id] = {**nodes.get(node_id, {}), **undisturbed}
     text = json.dumps({"schema": _SCHEMA, "nodes": nodes}, indent=1, sort_keys=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

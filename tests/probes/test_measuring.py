@@ -19,6 +19,7 @@ from kongming.campaigns.campaign import drive
 from kongming.cli.main import cli
 from kongming.probes import measuring as module
 from kongming.probes.measuring import BusyError, disturbed_since, measuring
+from kongming.probes.topology import known_siblings, measure_siblings
 from kongming.profiling.events import Event
 from kongming.records import moments
 from kongming.records.fingerprint import Fingerprint
@@ -26,7 +27,8 @@ from kongming.records.run import Run, Signature
 from tests import builders
 from tests.conftest import ROOT
 
-CPU = min(os.sched_getaffinity(0))
+ALLOWED = sorted(os.sched_getaffinity(0))
+CPU = ALLOWED[0]
 FAR = 4096
 """A CPU that no machine of these tests has: locks do not check that."""
 
@@ -191,6 +193,50 @@ def test_a_fingerprint_taken_anyway_says_who_measured_meanwhile(
     assert result.exit_code == 0, result.output
     warnings = json.loads(result.stdout)["warnings"]
     assert any(f"measured on CPU {CPU} meanwhile" in text for text in warnings)
+
+
+@pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")
+def test_a_check_of_two_cpus_beside_another_measurement_is_refused_or_not_stored(
+    fake: Path, locks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    pair = f"{ALLOWED[0]},{ALLOWED[1]}"
+    with held(locks, ALLOWED[1]):
+        with pytest.raises(BusyError):
+            measure_siblings("x", ALLOWED[:2], anyway=False)
+        assert not (tmp_path / "log").exists()
+        disturbed = measure_siblings("x", ALLOWED[:2], anyway=True)[pair]
+    assert (disturbed["shares_core"], disturbed["disturbed"]) == (False, True)
+    assert known_siblings("x") == {}
+    assert "disturbed" not in measure_siblings("x", ALLOWED[:2])[pair]
+    assert known_siblings("x").keys() == {pair}
+
+
+@pytest.mark.parametrize("command", ["profile apps.toml", "evaluate apps.toml --pairs"])
+def test_a_dry_run_measures_nothing_and_names_the_cpus_that_are_to_be_measured(
+    command: str,
+    fake: Path,
+    store_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("KONGMING_STORE", store_url)
+    monkeypatch.chdir(tmp_path)
+    two_cores = builders.node(cpus=(0, 1), cores={"0": 0, "1": 1}, llc_cpus=((0, 1),), siblings={})
+    monkeypatch.setattr("kongming.probes.node.node_facts", lambda: two_cores)
+    (tmp_path / "apps.toml").write_text(APPS + APPS.replace("apps.true", "apps.also"))
+    line = [*command.split(), "--placement", "cross-core", "--dry-run"]
+    result = CliRunner().invoke(cli, [*line, "--json"])
+    assert result.exit_code == 0, result.output
+    assert "--cpu" not in (tmp_path / "log").read_text()
+    assert known_siblings(two_cores.id) == {}
+    assert json.loads(result.stdout)["unchecked_cpus"] == [0, 1]
+    assert "whether CPUs 0 and 1 share a core" in CliRunner().invoke(cli, line).stdout
+    # What is known needs no measurement.
+    known = {"0,1": {"shares_core": False}}
+    two_cores = builders.node(cpus=(0, 1), cores={}, llc_cpus=((0, 1),), siblings=known)
+    assert "share a core" not in CliRunner().invoke(cli, line).stdout
 
 
 def test_a_run_of_a_campaign_says_who_measured_meanwhile(locks: Path) -> None:

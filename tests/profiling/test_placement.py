@@ -108,7 +108,7 @@ def test_no_cpu_of_a_program_is_a_hidden_thread_of_its_neighbours_core(
     hidden = ({0, 1}, {2, 3})
     known: dict[str, dict[str, Any]] = {}
 
-    def measured(_: str, pair: tuple[int, ...]) -> dict[str, dict[str, Any]]:
+    def measured(_: str, pair: tuple[int, ...], **__: object) -> dict[str, dict[str, Any]]:
         here = {f"{pair[0]},{pair[1]}": {"shares_core": set(pair) in hidden}}
         if stored:
             known.update(here)

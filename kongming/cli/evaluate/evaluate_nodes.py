@@ -116,7 +116,7 @@ def _print_cost(
         "seconds": repeats * seconds,
         "assumed_seconds": assumed,
     }
-    return print_cost(document, sentences, as_json=request.as_json)
+    return print_cost(document, sentences, site.unchecked, as_json=request.as_json)
 
 
 def _longer(environment: Environment) -> float:

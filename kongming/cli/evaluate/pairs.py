@@ -234,7 +234,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
         "written_bytes": round(cost.written),
         "assumed_seconds": cost.assumed,
     }
-    return print_cost(document, sentences, as_json=request.as_json)
+    return print_cost(document, sentences, site.unchecked, as_json=request.as_json)
 
 
 def _measure(store: Store, request: Request, profiling: ProfileSettings, budget: Budget) -> Held:

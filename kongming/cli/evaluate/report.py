@@ -208,10 +208,19 @@ def keep(store: Store, document: Mapping[str, Any]) -> None:
         store.put_model(app, str(document["identity"]), node_id, placement, document)
 
 
-def print_cost(document: dict[str, Any], sentences: Sequence[str], *, as_json: bool) -> int:
-    """Print the cost of an evaluation; return the exit status."""
+def print_cost(
+    document: dict[str, Any],
+    sentences: Sequence[str],
+    unchecked: tuple[int, int] | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Print the cost of an evaluation, and the CPUs that are measured first (``unchecked``); return
+    the exit status."""
     from kongming.campaigns.cost import ASSUMED_APP_S
+    from kongming.campaigns.this_node import unchecked_text
 
+    document = {**document, "unchecked_cpus": list(unchecked or ())}
     if as_json:
         output.emit_json(document)
         return 0
@@ -223,4 +232,6 @@ def print_cost(document: dict[str, Any], sentences: Sequence[str], *, as_json: b
             f"Not yet run here, assumed to take {ASSUMED_APP_S:g} s: "
             f"{', '.join(sorted(document['assumed_seconds']))}."
         )
+    if unchecked is not None:
+        console.print(unchecked_text(unchecked))
     return 0

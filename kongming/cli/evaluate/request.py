@@ -63,6 +63,7 @@ class Request:
         Raises:
             InputError: this node does not have the placement.
             ProbeError: the micro-benchmarks cannot be run.
+            BusyError: something else measures on CPUs that have to be measured.
         """
         from kongming.campaigns.profile_campaign import profile_settings
 
@@ -73,4 +74,6 @@ class Request:
             plan_name=self.plan,
             asked_seed=self.seed,
             inducer_apps=inducer_apps,
+            anyway=self.anyway,
+            dry_run=self.dry_run,
         )

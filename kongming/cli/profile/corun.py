@@ -90,7 +90,7 @@ def command(
     # Without a file the store has the applications: it must be there.
     with Store.open(store_url, create=file is not None, write=True) as store:
         apps = applications(store, list(names), file)
-        node = measured_node(placement, [app.cpus for app in apps.values()])
+        node = measured_node(placement, [app.cpus for app in apps.values()], anyway=anyway)
         for app in apps.values():
             choose(node, placement, app.cpus)
         io_dir = work_folder(directory)

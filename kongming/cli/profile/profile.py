@@ -151,6 +151,8 @@ def command(
         asked_seed=seed,
         runs=runs,
         inducer_apps=select_inducers(known, inducer_names, apps),
+        anyway=anyway,
+        dry_run=dry_run,
     )
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(store_url, write=not dry_run))
@@ -341,6 +343,7 @@ def _dry_run(
     as_json: bool,
 ) -> int:
     from kongming.campaigns.cost import ASSUMED_APP_S, cost_of, solo_seconds
+    from kongming.campaigns.this_node import unchecked_text
     from kongming.cli.profile.preflight import problems
 
     cost = cost_of(store, settings, plan)
@@ -349,6 +352,7 @@ def _dry_run(
     limit = float("inf") if write_limit_bytes is None else write_limit_bytes
     likely, most = min(cost.written_bytes, limit), min(cost.most_written_bytes, limit)
     missing = problems(known)
+    unchecked = settings.unchecked
     document = {
         "plan": plan.name,
         "placement": plan.placement,
@@ -359,6 +363,7 @@ def _dry_run(
         "written_bytes": {"likely": round(likely), "at_most": round(most)},
         "problems": missing,
         "assumed_seconds": {name: ASSUMED_APP_S for name in assumed},
+        "unchecked_cpus": list(unchecked or ()),
     }
     if as_json:
         output.emit_json(document)
@@ -376,4 +381,6 @@ def _dry_run(
         console.print(
             f"Not yet run here, assumed to take {ASSUMED_APP_S:g} s: {', '.join(sorted(assumed))}."
         )
+    if unchecked is not None:
+        console.print(unchecked_text(unchecked))
     return 0
