@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
+import struct
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -79,8 +81,9 @@ def locks_folder() -> Path:
 _held: dict[int, int] = {}
 """Handles of the locks that this process holds, by CPU."""
 
-_shared: set[int] = set()
-"""CPUs on which this process measures although somebody else does."""
+_shared: dict[int, tuple[int, int]] = {}
+"""Handles of the CPUs on which this process measures although somebody else does, each with the
+time at which this process wrote to the file (nanoseconds)."""
 
 
 @contextmanager
@@ -98,8 +101,8 @@ def measuring(
     is the option of that name, None for what has no such option.
 
     Raises:
-        BusyError: another process has one of them after ``patience_s`` (default: PATIENCE_S), and
-            ``anyway`` is not true.
+        BusyError: another process has one of them, or measures there ``anyway``, after
+            ``patience_s`` (default: PATIENCE_S), and ``anyway`` is not true.
     """
     wanted = sorted(set(os.sched_getaffinity(0) if cpus is None else cpus) - _held.keys())
     deadline = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
@@ -111,16 +114,21 @@ def measuring(
             if handle is None:
                 continue
             stack.callback(os.close, handle)
-            if _locked(handle, deadline):
+            if locked := _locked(handle, deadline):
+                # Who came with --anyway may still be there when the holder has ended.
+                other = _outlasting(cpu, deadline)
+            else:
+                other = _holder(cpu, handle)
+            if other is not None and not anyway:
+                for held in taken:
+                    del _held[held]
+                raise BusyError(other, avoidable=anyway is not None)
+            if locked:
                 _note(handle, command)
                 _held[cpu] = handle
                 taken.append(cpu)
-            elif anyway:
+            elif cpu not in _shared:
                 stack.enter_context(_measuring_anyway(cpu))
-            else:
-                for held in taken:
-                    del _held[held]
-                raise BusyError(_holder(cpu, handle), avoidable=anyway is not None)
         try:
             yield
         finally:
@@ -132,14 +140,14 @@ def disturbed_since(moment: float, cpus: Iterable[int] | None = None) -> Holder 
     """Return who else has measured on these CPUs at any time since ``moment`` (Unix seconds), or
     None.
 
-    Tells what was measured with ``anyway``, from both sides: from the one that holds the lock,
-    those that measure there as well; from one of these, the holder.
+    Tells what was measured with ``anyway``, from all sides: from the one that holds the lock,
+    those that measure there as well; from one of these, the holder and the others of them.
     """
     for cpu in sorted(set(os.sched_getaffinity(0) if cpus is None else cpus)):
         if cpu in _held:
             other = _active(cpu, "anyway", moment)
         elif cpu in _shared:
-            other = _active(cpu, "lock", moment)
+            other = _active(cpu, "lock", moment) or _sharing(cpu, moment)
         else:
             other = None
         if other is not None:
@@ -156,15 +164,46 @@ def _measuring_anyway(cpu: int) -> Iterator[None]:
     try:
         # Several may measure there besides the holder; the lock says that there is one.
         fcntl.flock(handle, fcntl.LOCK_SH)
+        # For the others of them: this kind of lock can be asked for without being taken.
+        _of_file(handle, fcntl.F_OFD_SETLK, fcntl.F_RDLCK)
         _note(handle, "A measurement with --anyway")
-        _shared.add(cpu)
+        _shared[cpu] = handle, os.fstat(handle).st_mtime_ns
         try:
             yield
         finally:
-            _shared.discard(cpu)
+            del _shared[cpu]
             _touch(handle)
     finally:
         os.close(handle)
+
+
+def _sharing(cpu: int, moment: float) -> Holder | None:
+    """Return who else measures there with ``anyway``, or has since ``moment``."""
+    handle, written_ns = _shared[cpu]
+    seen = os.fstat(handle)
+    # Each of them writes to the file when it begins and when it ends.
+    since = seen.st_mtime_ns != written_ns and seen.st_mtime >= moment
+    if not since and _of_file(handle, fcntl.F_OFD_GETLK, fcntl.F_WRLCK) == fcntl.F_UNLCK:
+        return None
+    other = _holder(cpu, handle)
+    return other if other.pid != os.getpid() else Holder(cpu)
+
+
+def _of_file(handle: int, command: int, kind: int) -> int:
+    """Set or get a lock of this open file; return its kind, F_UNLCK where that is not possible."""
+    with contextlib.suppress(OSError):
+        answer = fcntl.fcntl(handle, command, struct.pack("hhqqi", kind, os.SEEK_SET, 0, 0, 0))
+        return int(struct.unpack_from("h", answer)[0])
+    return fcntl.F_UNLCK
+
+
+def _outlasting(cpu: int, deadline: float) -> Holder | None:
+    """Return who measures there with ``anyway`` still at the deadline, None where nobody does."""
+    while (other := _active(cpu, "anyway", math.inf)) is not None:
+        if time.monotonic() >= deadline:
+            return other
+        time.sleep(_POLL_S)
+    return None
 
 
 def _existing(cpu: int, kind: str) -> int | None:

@@ -109,6 +109,35 @@ def test_both_sides_know_that_they_measured_beside_each_other() -> None:
     assert disturbed_since(0.0, (FAR,)) is None
 
 
+def test_those_who_measure_anyway_see_each_other_and_outlast_the_holder() -> None:
+    with another("the first") as first, measuring("the second", (FAR,), anyway=True):
+        before = time.time()
+        with another("the third", how="anyway") as third:
+            first.kill()
+            first.wait()
+            # At any time since a later moment: the first has ended, the third has not.
+            seen = disturbed_since(time.time() + 60.0, (FAR,))
+            assert seen is not None
+            assert seen.pid == third.pid
+        assert disturbed_since(before, (FAR,)) is not None
+        assert disturbed_since(time.time() + 60.0, (FAR,)) is None
+
+
+def test_who_comes_later_is_refused_or_knows_who_measures_there_anyway() -> None:
+    with another("the first") as first, another("the second", how="anyway") as second:
+        first.kill()
+        first.wait()
+        with pytest.raises(BusyError) as caught, measuring("the third", (FAR,)):
+            pytest.fail("two measured")
+        assert caught.value.holder.pid == second.pid
+        with measuring("the third", (FAR,), anyway=True):
+            seen = disturbed_since(time.time(), (FAR,))
+            assert seen is not None
+            assert seen.pid == second.pid
+    with measuring("the third", (FAR,)):
+        pass
+
+
 @pytest.mark.parametrize("note", ["", "[]", "{", '{"pid": "x"}', "\0" * 9000])
 def test_a_note_that_cannot_be_read_names_nobody(locks: Path, note: str) -> None:
     with held(locks, FAR):
