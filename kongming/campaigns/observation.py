@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -69,7 +69,8 @@ class Watch(Protocol):
 
 @dataclass(slots=True)
 class Observation:
-    """The result of a recording. ``runs``, ``failed`` and ``dropped`` are of this command only."""
+    """The result of a recording. ``runs``, ``failed``, ``disturbed`` (fingerprints and runs beside
+    another measurement) and ``dropped`` are of this command only."""
 
     out: str
     session: str
@@ -78,6 +79,7 @@ class Observation:
     rounds: int = 0
     runs: int = 0
     failed: int = 0
+    disturbed: int = 0
     dropped: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     readings: int = 0
@@ -218,7 +220,7 @@ def _record(
         for event in events:
             step = _step(event, position, elapsed(), surrogates)
             if step is not None:
-                journal.add(step)
+                journal.add(_marked(step, cpus, done))
                 position += 1
                 done.observed_s = elapsed()
                 if step.round > last_round:
@@ -253,6 +255,20 @@ def _step(
     else:
         return None
     return steps.Step(event.at, position, event.round, event.cpu, elapsed_s, readings)
+
+
+def _marked(step: Step, cpus: Collection[int], done: Observation) -> Step:
+    """Return the step, with a signal and counted if something else was measured on these CPUs
+    meanwhile."""
+    from kongming.audit.steps import of_signals
+    from kongming.probes.measuring import disturbed_since
+    from kongming.records import moments
+    from kongming.records.run import DISTURBED
+
+    if disturbed_since(moments.unix(step.at), cpus) is None:
+        return step
+    done.disturbed += 1
+    return replace(step, readings=(*step.readings, *of_signals({DISTURBED: 1.0})))
 
 
 def _seen(event: Event, done: Observation, watch: Watch) -> str:

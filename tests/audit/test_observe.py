@@ -7,15 +7,21 @@ import os
 from collections import Counter
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kongming.audit.readings import machine_of
+from kongming.cli.main import cli
 from kongming.probes.binary import locate
 from kongming.probes.measuring import FOLDER, measuring
 from kongming.probes.node import node_facts
+from kongming.profiling import observing
 from kongming.profiling.observing import order_of
+from kongming.records.fingerprint import Fingerprint
 from tests.audit.recordings import APPS, OBSERVE, Recording, begins_with, rows
+from tests.probes.test_measuring import another
 from tests.profiling.processes import eventually
 
 HASTY = Path(__file__).parent.parent / "campaigns" / "programs" / "hasty-microbench"
@@ -195,6 +201,32 @@ def test_a_command_that_was_refused_leaves_no_recording(
     assert refused.returncode != 0
     assert "kongming profile" in refused.stderr
     assert not recording.journal.exists()
+
+
+def test_what_was_measured_beside_another_measurement_is_marked(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in recording.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(FOLDER, str(recording.folder / "locks"))
+    monkeypatch.chdir(recording.folder)
+    take = observing.take_fingerprint
+
+    def disturbed(*args: Any, **more: Any) -> Fingerprint:
+        with another("kongming profile", min(os.sched_getaffinity(0)), "anyway"):
+            return take(*args, **more)
+
+    observed_s = 0.0
+    # A fingerprint and a run each, the second time in the next round.
+    for wrapped, first in ((take, []), (disturbed, [2])):
+        monkeypatch.setattr(observing, "take_fingerprint", wrapped)
+        line = [*OBSERVE, "--for", f"{observed_s + 0.001:f}s", "--resume", "--json"]
+        document = json.loads(CliRunner().invoke(cli, line).stdout)
+        observed_s = document["observed_s"]
+        marked = [row for row in rows(recording.read(), "passive") if row["name"] == "disturbed"]
+        assert [row["position"] for row in marked][:1] == first
+        assert document["disturbed"] == len(marked)
+        assert {row["value"] for row in marked} <= {1.0}
 
 
 def test_rounds_begin_when_they_are_to_and_ctrl_c_ends_the_waiting(recording: Recording) -> None:

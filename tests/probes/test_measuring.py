@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,14 @@ from kongming.campaigns.campaign import drive
 from kongming.cli.main import cli
 from kongming.probes import measuring as module
 from kongming.probes.measuring import BusyError, disturbed_since, measuring
+from kongming.probes.suite import load_suite
 from kongming.probes.topology import known_siblings, measure_siblings
 from kongming.profiling.events import Event
 from kongming.records import moments
-from kongming.records.fingerprint import Fingerprint
+from kongming.records.errors import MeasurementError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run, Signature
+from kongming.store import Store
 from tests import builders
 from tests.conftest import ROOT
 
@@ -222,6 +225,39 @@ def test_a_fingerprint_taken_anyway_says_who_measured_meanwhile(
     assert result.exit_code == 0, result.output
     warnings = json.loads(result.stdout)["warnings"]
     assert any(f"measured on CPU {CPU} meanwhile" in text for text in warnings)
+
+
+def test_a_reading_beside_another_measurement_is_no_part_of_a_reference(
+    fake: Path, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Fingerprint] = []
+
+    def measure(node: NodeFacts, suite: str, *_: object, **__: object) -> Fingerprint:
+        with another("kongming profile", CPU, "anyway") if len(taken) == 3 else nullcontext():
+            taken.append(
+                builders.fingerprint(
+                    {"compute.int": 1e-9},
+                    node=node,
+                    suite=suite,
+                    suite_version=load_suite(node).version,
+                    cpu=CPU,
+                    started_at=moments.now(),
+                )
+            )
+        return taken[-1]
+
+    monkeypatch.setattr("kongming.cli.measure.fingerprint.measure", measure)
+    line = ["reference", "--spread", "0s", "--json", "--store", store_url]
+    refused = CliRunner().invoke(cli, line)
+    assert isinstance(refused.exception, MeasurementError), refused.output
+    assert "A measurement with --anyway (process " in refused.exception.message
+    assert "3 of 10 readings are stored" in (refused.exception.hint or "")
+    with Store.open(store_url) as store:
+        assert store.reference(taken[0].node.id, taken[0].suite_version, CPU) is None
+    assert json.loads(CliRunner().invoke(cli, line).stdout)["readings"] == 10
+    with Store.open(store_url) as store:
+        stored = {reading.started_at for reading in store.fingerprints(purpose="reference")}
+    assert stored == {reading.started_at for reading in taken} - {taken[3].started_at}
 
 
 @pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")

@@ -169,6 +169,12 @@ def command(
             f"{done.readings} readings of {output.format_duration(done.observed_s)} ({size})",
             markup=False,
         )
+        if done.disturbed:
+            console.print(
+                f"Something else measured on these CPUs during {count(done.disturbed, 'step')}, "
+                "which have the signal 'disturbed' in the file.",
+                markup=False,
+            )
     return 1 if done.failed or done.dropped else 0
 
 

@@ -59,15 +59,16 @@ def command(
 
     Take readings spread over time and store a low quantile of each surrogate: a single reading
     would include unseen neighbours that come and go. Each reading is stored at once; after Ctrl-C
-    the same command continues from there.
+    the same command continues from there. It ends where another measurement runs on this CPU
+    (--anyway) during a reading, which is not used.
     """
     from kongming.cli.measure.fingerprint import measure
-    from kongming.probes.measuring import measuring
+    from kongming.probes.measuring import disturbed_since, measuring
     from kongming.probes.node import allowed_cpu, node_facts
     from kongming.probes.reference import MIN_READINGS, idle_reference
     from kongming.probes.suite import load_suite
     from kongming.records import moments
-    from kongming.records.errors import InputError, ProbeError
+    from kongming.records.errors import InputError, MeasurementError, ProbeError
     from kongming.store import Store
 
     if readings < MIN_READINGS:
@@ -100,7 +101,15 @@ def command(
                 due = began + spread * index / max(1, readings - 1)
                 time.sleep(max(0.0, due - time.monotonic()))
                 text = f"reading {len(known) + 1} of {max(readings, len(known) + 1)}"
+                started = time.time()
                 taken = measure(node, suite_name, None, cpu, directory, quiet=as_json, text=text)
+                if (other := disturbed_since(started, (cpu,))) is not None:
+                    raise MeasurementError(
+                        f"{other} measured on CPU {cpu} during a reading, which is left out: this "
+                        "CPU was not idle.",
+                        hint=f"{len(known)} of {readings} readings are stored; the same command "
+                        "continues there. Run it again when the other one has ended.",
+                    )
                 if not taken.times():
                     reason = next(iter(taken.surrogates.values())).error
                     raise ProbeError(f"No surrogate could be measured: {reason}")
