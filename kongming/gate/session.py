@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from kongming.gate.disturbance import Reason
 from kongming.gate.fitness import MOST, Answer, Turn, decide
+from kongming.gate.locks import lock_reason
 from kongming.gate.noise import LEAST_RUNS, Goal
 from kongming.gate.signals import between, state
 from kongming.gate.watching import Watcher
@@ -67,11 +67,7 @@ def ask(
         with measuring("kongming audit gate"):
             return _measure(settings, on_progress)
     except BusyError as error:
-        # The reason has the time for itself.
-        who = replace(error.holder, since="")
-        text = f"{who} measures on CPU {who.cpu}."
-        reason = Reason("lock", text, error.holder.since or None)
-        return Answer(settings.goal, settings.most, (), (reason,))
+        return Answer(settings.goal, settings.most, (), (lock_reason(error.holder),))
 
 
 def turn_orders(programs: int) -> Iterator[Sequence[int]]:

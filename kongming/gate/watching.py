@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kongming.gate.disturbance import Reason, Times, from_fingerprint, from_signals, unlike, usual
+from kongming.gate.locks import lock_reason
 from kongming.gate.signals import Signals, State, between, state
 from kongming.probes.fingerprinting import take_fingerprint
+from kongming.probes.measuring import disturbed_since
 from kongming.probes.node import allowed_cpu, node_facts
 from kongming.probes.suite import load_suite
 from kongming.records import control
@@ -28,10 +31,12 @@ KEY = "kongming"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A stretch that began: its fingerprint, and the counters from before that."""
+    """A stretch that began: its fingerprint, and the counters and the time (Unix seconds) from
+    before that."""
 
     state: State
     before: Fingerprint
+    unix_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +102,17 @@ class Watcher:
 
     def begin(self) -> Opened:
         """Begin a stretch. Raises ProbeError."""
-        begun = state()
-        return Opened(begun, self.fingerprint())
+        now, begun = time.time(), state()
+        return Opened(begun, self.fingerprint(), now)
 
     def end(self, opened: Opened) -> Stretch:
         """End a stretch, and judge it. Raises ProbeError."""
         after = self.fingerprint()
         signals = between(opened.state, state(), self.node.cpus)
-        reasons = [*from_signals(signals, self.effect)]
+        # Who came although this process holds the locks.
+        other = disturbed_since(opened.unix_s)
+        reasons = [] if other is None else [lock_reason(other)]
+        reasons += from_signals(signals, self.effect)
         seen = {reason.resource for reason in reasons}
         for taken in (opened.before, after):
             new = [reason for reason in self.unusual(taken) if reason.resource not in seen]

@@ -6,9 +6,12 @@ disturbed it. pyperf itself judges nothing by metadata: ``kongming.integrations.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from kongming.gate.disturbance import Reason
+from kongming.gate.locks import hold
 from kongming.gate.watching import Opened, Watcher, summary
 from kongming.printable import printable
 from kongming.records.errors import ProbeError
@@ -20,10 +23,15 @@ QUIET = "no"
 EFFECT = 0.02
 """The slowdown for which signals are judged: pyperf hands nothing to a hook."""
 
+PATIENCE_S = 1.0
+"""An agent's probe is over by then; a worker of pyperf, of which there are twenty, may have a time
+limit."""
+
 
 class Hook:
-    """A hook of pyperf, which makes one for each series of values of a worker. Surrogates that fail
-    do not fail the worker: it is taken for disturbed.
+    """A hook of pyperf, which makes one for each series of values of a worker. It holds the locks
+    of measurements meanwhile. Surrogates that fail and another measurement that has the locks do
+    not fail the worker: it is taken for disturbed.
 
     Raises:
         ProbeError: the micro-benchmark binary is missing.
@@ -32,10 +40,13 @@ class Hook:
     def __init__(self) -> None:
         self._watcher = Watcher(EFFECT)
         self._opened: Opened | ProbeError | None = None
+        self._locks = ExitStack()
+        self._reasons: tuple[Reason, ...] = ()
 
     def __enter__(self) -> None:
         # pyperf enters before each value, and times only what is inside.
         if self._opened is None:
+            self._reasons = hold(self._locks, "pyperf --hook kongming", patience_s=PATIENCE_S)
             try:
                 self._opened = self._watcher.begin()
             except ProbeError as error:
@@ -53,18 +64,23 @@ class Hook:
         """Called by pyperf after the last value; metadata are numbers and texts."""
         if self._opened is None:
             return
+        with self._locks:
+            self._tell(self._opened, metadata)
+
+    def _tell(self, opened: Opened | ProbeError, metadata: dict[str, Any]) -> None:
         try:
-            if isinstance(self._opened, ProbeError):
-                raise self._opened
-            stretch = self._watcher.end(self._opened)
+            if isinstance(opened, ProbeError):
+                raise opened
+            stretch = self._watcher.end(opened)
         except ProbeError as error:
             metadata[f"{PREFIX}disturbed"] = "machine"
             metadata[f"{PREFIX}reasons"] = printable(f"The machine could not be watched: {error}")
             return
         metadata[f"{PREFIX}machine"] = stretch.before.node.id
-        metadata[f"{PREFIX}disturbed"] = summary(stretch.reasons) or QUIET
-        if stretch.reasons:
-            metadata[f"{PREFIX}reasons"] = " ".join(map(str, stretch.reasons))
+        reasons = (*self._reasons, *stretch.reasons)
+        metadata[f"{PREFIX}disturbed"] = summary(reasons) or QUIET
+        if reasons:
+            metadata[f"{PREFIX}reasons"] = " ".join(map(str, reasons))
         before, after = stretch.before.times(), stretch.after.times()
         for name in before.keys() & after.keys():
             metadata[f"{PREFIX}{name}"] = (before[name] + after[name]) / 2.0

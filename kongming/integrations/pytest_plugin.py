@@ -228,16 +228,6 @@ def _seconds(text: str) -> float:
 
 def _locked(stack: contextlib.ExitStack) -> list[dict[str, Any]]:
     """Hold the locks of measurements until ``stack`` ends, or say who has one."""
-    from dataclasses import replace
+    from kongming.gate.locks import hold
 
-    from kongming.gate.disturbance import Reason
-    from kongming.probes.measuring import BusyError, measuring
-
-    try:
-        stack.enter_context(measuring("pytest --kongming"))
-    except BusyError as error:
-        # The reason has the time for itself.
-        who = replace(error.holder, since="")
-        text = f"{who} measures on CPU {who.cpu}."
-        return [Reason("lock", text, error.holder.since or None).to_dict()]
-    return []
+    return [reason.to_dict() for reason in hold(stack, "pytest --kongming")]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +20,12 @@ from kongming.gate.noise import Goal
 from kongming.gate.signals import Signals, State
 from kongming.integrations.pytest_takes import Continued, takes_s
 from kongming.integrations.pytest_verdicts import rounds_kept, withheld
+from kongming.probes import measuring
 from kongming.records.errors import ProbeError
 from kongming.records.fingerprint import Fingerprint
 from tests import builders
 from tests.gate.test_disturbance import QUIET, TIMES
+from tests.probes.test_measuring import another
 
 pytest_plugins = ["pytester"]
 
@@ -318,6 +322,33 @@ def test_runs_of_pyperf_carry_what_disturbed_them(machine: Machine) -> None:
         assert metadata["kongming_disturbed"] == disturbed
         assert metadata["kongming_compute.int"] == pytest.approx(TIMES["compute.int"])
         assert ("kongming_reasons" in metadata) == (steal > 0.0)
+
+
+def test_another_measurement_disturbs_a_run_of_pyperf_and_fails_no_worker(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has the locks before, or comes with --anyway; and the hook has them meanwhile."""
+    monkeypatch.setenv(measuring.FOLDER, str(tmp_path / "locks"))
+    cpu = min(os.sched_getaffinity(0))
+
+    def metadata(during: AbstractContextManager[object]) -> dict[str, object]:
+        (hook,) = hooks.instantiate_selected_hooks(["kongming"]).values()
+        with hook, during:
+            pass
+        shown: dict[str, object] = {}
+        hook.teardown(shown)
+        return shown
+
+    with another("kongming profile", cpu) as process:
+        before = metadata(nullcontext())
+    assert before["kongming_disturbed"] == "lock"
+    assert f"kongming profile (process {process.pid}) measures on CPU {cpu}." in str(
+        before["kongming_reasons"]
+    )
+    # It would have the lock itself if the hook had not.
+    anyway = metadata(another("kongming profile", cpu, "anyway"))
+    assert anyway["kongming_disturbed"] == "lock"
+    assert metadata(nullcontext())["kongming_disturbed"] == "no"
 
 
 @pytest.mark.parametrize("taken", [0, 1])
