@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
@@ -114,16 +114,32 @@ def profile(
                 yield Between()
             if stop_when():
                 return
-            writing = state.writing
-            if writing.is_reached or not writing.allows(steps[0].levels, _longest_s(state, steps)):
-                writing.refused += len(steps)
-                continue
-            if steps[0].kind == "signature":
-                yield from signature_block(state, steps)
-            elif steps[0].neighbour is not None:
-                yield from neighbour_block(state, steps, steps[0].neighbour)
-            else:
-                yield from timed_block(state, steps)
+            for together in _seated_alike(state, steps):
+                yield from _measured(state, together)
+
+
+def _seated_alike(state: CampaignState, steps: Sequence[Step]) -> Iterable[Sequence[Step]]:
+    """Group the steps of a block by the CPUs that their programs begin on and that their neighbour
+    has: programs of one and of two CPUs may have different ones, and a load on the one's neighbour
+    may lie on a CPU of the other."""
+    groups: dict[tuple[int, int], list[Step]] = {}
+    for step in steps:
+        seats = state.sites[step.app].seats
+        groups.setdefault((seats.app[0], seats.neighbour), []).append(step)
+    return groups.values()
+
+
+def _measured(state: CampaignState, steps: Sequence[Step]) -> Iterator[Event]:
+    """Measure steps under one load, or count them as left out where that would write too much."""
+    writing = state.writing
+    if writing.is_reached or not writing.allows(steps[0].levels, _longest_s(state, steps)):
+        writing.refused += len(steps)
+    elif steps[0].kind == "signature":
+        yield from signature_block(state, steps)
+    elif steps[0].neighbour is not None:
+        yield from neighbour_block(state, steps, steps[0].neighbour)
+    else:
+        yield from timed_block(state, steps)
 
 
 def _longest_s(state: CampaignState, steps: Sequence[Step]) -> float:

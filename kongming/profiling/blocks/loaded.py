@@ -1,4 +1,7 @@
-"""The blocks of runs: under one load, or next to one program."""
+"""The blocks of runs: under one load, or next to one program.
+
+All programs of a block have the same first CPU and the same neighbour's CPU.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ def neighbour_block(state: CampaignState, steps: Sequence[Step], neighbour: str)
                     state.as_neighbour(neighbour),
                     (site.neighbour_cpu,),
                     site.load_procs,
-                    avoid=site.app_cpus,
+                    avoid=[cpu for step in steps for cpu in state.sites[step.app].app_cpus],
                 )
             )
             _refuse_short(state, neighbour, load.wait_phase(phase))
