@@ -237,6 +237,8 @@ def profile_allowed(
             plan_name=settings.profile.plan,
         )
         campaign = ProfileCampaign.begin(measured, sink)
+        for sentence in campaign.moved:
+            _log.warning("%s", sentence)
         done = Profiled(campaign.id)
         campaign.drive(stop_when, done.count)
     done.complete, done.dropped = campaign.complete, campaign.dropped

@@ -18,8 +18,17 @@ if TYPE_CHECKING:
 class StoredCampaign:
     """Stored state of a campaign: whether it is finished, its steps and its runs so far."""
 
+    settings: ProfileSettings
     store: Store
     stored: Campaign
+
+    @property
+    def moved(self) -> list[str]:
+        """Return a sentence for each application whose earlier runs were on other CPUs."""
+        from kongming.campaigns.other_seats import other_seats
+
+        site, runs = self.settings, self.store.runs(campaign=self.stored.id)
+        return other_seats(site.node, site.placement, site.apps, runs)
 
     @property
     def finished(self) -> bool:
@@ -47,6 +56,7 @@ def settings_of(
         "suite_version": site.suite.version,
         "node": site.node.id,
         "apps": identities_of(apps),
+        **site.layouts(apps),
     }
 
 

@@ -125,6 +125,10 @@ class InterleavedCampaign:
         return self.profiles.done
 
     @property
+    def moved(self) -> list[str]:
+        return self.profiles.moved
+
+    @property
     def earlier(self) -> list[Run]:
         return [run for run in self.profiles.earlier if run.ok or run.step in self.done]
 

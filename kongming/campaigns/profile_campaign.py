@@ -75,7 +75,17 @@ class ProfileSettings:
             **({} if self.asked_seed is None else {"asked_seed": self.asked_seed}),
             **({} if self.runs is None else {"runs": self.runs}),
             **({"inducers": self.inducers} if self.inducer_apps else {}),
+            **self.layouts({**self.inducer_apps, **self.apps}),
         }
+
+    def layouts(self, apps: Mapping[str, Application]) -> dict[str, Any]:
+        """Return what the CPUs of these applications share, as a part of a campaign's settings:
+        empty where it is the usual, so that it has the key that it had before there was this."""
+        from kongming.profiling.plans.placement import layouts_of
+
+        sizes = {name: app.cpus for name, app in apps.items()}
+        layouts = layouts_of(self.node, self.placement, sizes)
+        return {"layouts": layouts} if layouts else {}
 
     @property
     def inducers(self) -> dict[str, str]:
@@ -243,6 +253,14 @@ class ProfileCampaign:
         plan = settings.plan(int(campaign.document["seed"]), chooser, unsigned)
         done = steps_done(plan.steps, sink.campaign_steps_done(campaign.id), runs)
         return cls(settings, sink, campaign.id, plan, runs, done, chooser)
+
+    @property
+    def moved(self) -> list[str]:
+        """Return a sentence for each application whose earlier runs were on other CPUs."""
+        from kongming.campaigns.other_seats import other_seats
+
+        settings = self.settings
+        return other_seats(settings.node, settings.placement, settings.apps, self.earlier)
 
     def drive(
         self,

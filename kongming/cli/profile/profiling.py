@@ -37,6 +37,8 @@ def profile_applications(
     plan, done = campaign.plan, campaign.done
     if done and not quiet:
         output.error_console().print(f"resuming: {len(done)} of {len(plan.steps)} steps are done")
+    if campaign.earlier:
+        output.print_warnings(campaign.moved)
     view = CampaignView(
         sorted(settings.apps), f"{plan.name} plan, {plan.placement}, seed {plan.seed}"
     )
@@ -77,6 +79,9 @@ class _Resumable(Protocol):
     @property
     def earlier(self) -> list[Run]: ...
 
+    @property
+    def moved(self) -> list[str]: ...
+
     def drive(self, budget: Budget, observe: Callable[[Event], object], /) -> None: ...
 
 
@@ -99,6 +104,8 @@ def drive_shown(
     if done and not quiet:
         total = len(campaign.steps)
         output.error_console().print(f"resuming: {len(done)} of {total} runs are done")
+    if campaign.earlier:
+        output.print_warnings(campaign.moved)
     view.time_left = budget.seconds_left
     for run in campaign.earlier:
         view.see(run)

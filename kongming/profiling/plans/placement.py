@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kongming.records.errors import InputError, UnknownNameError
@@ -15,6 +15,10 @@ class Seats:
 
     app: tuple[int, ...]
     neighbour: int
+
+    def __str__(self) -> str:
+        several = "CPUs" if len(self.app) > 1 else "CPU"
+        return f"on {several} {', '.join(map(str, self.app))} (neighbour: {self.neighbour})"
 
 
 def choose(node: NodeFacts, placement: str, app_cpus: int = 1) -> Seats:
@@ -43,6 +47,54 @@ def choose(node: NodeFacts, placement: str, app_cpus: int = 1) -> Seats:
         if possible
         else "Give the application fewer 'cpus' in its file.",
     )
+
+
+def layouts_of(node: NodeFacts, placement: str, sizes: Mapping[str, int]) -> dict[str, str]:
+    """Return what the seats of each application share, by its number of CPUs (``sizes``), where
+    that is not the usual: the program's CPUs are cores of their own under one cache, and the
+    neighbour is apart from them only as the placement says.
+
+    Equal for CPUs of other numbers, since these are never the same for long on a cluster: for each
+    CPU of the program, and then the neighbour's, core, cache and socket, numbered in this order.
+
+    Raises:
+        InputError: the node does not have the placement for one of them.
+    """
+    layouts = {}
+    for name, size in sorted(sizes.items()):
+        # With one CPU it is what the placement says.
+        if size > 1 and (layout := _layout(node, placement, size)) != _usual(placement, size):
+            layouts[name] = layout
+    return layouts
+
+
+def _layout(node: NodeFacts, placement: str, size: int) -> str:
+    seats = choose(node, placement, size)
+    cpus = [*seats.app, seats.neighbour]
+    numbers = (
+        _numbers(cpus, lambda a, b: shares_core(node, a, b)),
+        _numbers(cpus, lambda a, b: shares_cache(node, a, b)),
+        _numbers(cpus, lambda a, b: _socket(node, a) == _socket(node, b)),
+    )
+    return " ".join(".".join(map(str, each)) for each in zip(*numbers, strict=True))
+
+
+def _usual(placement: str, size: int) -> str:
+    core = 0 if placement in ("same-core", "smt-sibling") else size
+    apart = 1 if placement == "cross-socket" else 0
+    return " ".join([*(f"{k}.0.0" for k in range(size)), f"{core}.{apart}.{apart}"])
+
+
+def _numbers(cpus: Sequence[int], alike: Callable[[int, int], bool]) -> list[int]:
+    """Number the groups of CPUs that are alike, in the order of their first ones."""
+    groups: list[int] = []
+    numbers = []
+    for cpu in cpus:
+        number = next((k for k, first in enumerate(groups) if alike(first, cpu)), len(groups))
+        if number == len(groups):
+            groups.append(cpu)
+        numbers.append(number)
+    return numbers
 
 
 def available(node: NodeFacts, app_cpus: int = 1) -> dict[str, str | None]:
