@@ -1,9 +1,9 @@
-"""Which node is meant by a name."""
+"""Which node is meant by a name, and which campaigns of a node were asked for."""
 
 from __future__ import annotations
 
 import pytest
-from kongming_server.nodes.registry import Agents
+from kongming_server.nodes.registry import MOST_CAMPAIGNS, Agent, Agents
 
 from kongming.records.errors import InputError, UnknownNameError
 from tests import builders
@@ -39,3 +39,26 @@ def test_names_that_a_node_had_are_forgotten() -> None:
     with pytest.raises(UnknownNameError, match=r"Known: last\."):
         agents.named("n0.example")
     assert (len(agents._by_name), len(agents._by_alias)) == (1, 2)
+
+
+def test_of_each_application_the_newest_campaign_is_remembered() -> None:
+    apps = tuple(f"app-{number}" for number in range(2 * MOST_CAMPAIGNS))
+    agent = Agent(builders.node(), allowed_apps=apps)
+    for app in apps:
+        agent.want(app, "operator")
+    waiting = {app: agent.campaign_of(app) for app in apps}
+    assert all(agent.was_asked(campaign, app) for app, campaign in waiting.items())
+    # They take days, and meanwhile the last one is asked for again and again.
+    for _ in range(2 * MOST_CAMPAIGNS):
+        agent.wanted_profiles = ()
+        agent.want(apps[-1], "server")
+    restored = Agent(builders.node())
+    restored.restore(agent.to_document())
+    assert all(restored.was_asked(waiting[app], app) for app in apps[:-1])
+    assert restored.was_asked(agent.campaign_of(apps[-1]), apps[-1])
+    # What was replaced is forgotten, and so is what is not allowed any more.
+    assert len(restored.campaigns) == len(apps)
+    restored.allowed_apps, restored.wanted_profiles = ("new",), ()
+    restored.want("new", "operator")
+    assert len(restored.campaigns) == MOST_CAMPAIGNS
+    assert restored.campaign_of("new")

@@ -18,7 +18,8 @@ AGENT_STATES: tuple[NodeState, ...] = ("ready", "silent", "suspect", "stored")
 """What an agent alone shows: whether its node has an idle reference, the engine knows."""
 
 MOST_CAMPAIGNS = 64
-"""Campaigns of one node of which it is remembered that they were asked for: the newest."""
+"""Campaigns of one node of which it is remembered that they were asked for. More are remembered
+where each is the newest of an application that the node allows: it may still wait its turn."""
 
 
 @dataclass(slots=True)
@@ -61,8 +62,17 @@ class Agent:
             return
         self.wanted_profiles = (*self.wanted_profiles, app)
         self.campaigns[secrets.token_hex(16)] = (app, by)
-        while len(self.campaigns) > MOST_CAMPAIGNS:
-            del self.campaigns[next(iter(self.campaigns))]
+        while len(self.campaigns) > MOST_CAMPAIGNS and (spare := self._spare_campaign()):
+            del self.campaigns[spare]
+
+    def _spare_campaign(self) -> str:
+        """The id of the oldest campaign that a newer one has followed, or whose application is not
+        allowed any more; empty for none."""
+        newest = {app: id_ for id_, (app, _) in self.campaigns.items()}
+        for id_, (app, _) in self.campaigns.items():
+            if newest[app] != id_ or app not in self.allowed_apps:
+                return id_
+        return ""
 
     def campaign_of(self, app: str) -> str:
         """The id of the newest campaign that was asked for; empty for none."""
