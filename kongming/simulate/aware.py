@@ -37,7 +37,8 @@ class Rules:
 class Aware(Policy):
     """Choose the state with the lowest score, as the service's ranking does: the new job's log
     slowdown plus what is added to the residents' log slowdowns. States that would push the new job
-    or a resident beyond its limit are rejected. Errors that add up are taken to be independent.
+    or a resident beyond its limit are rejected, and so are those where a prediction is only a lower
+    bound, as in the service. Errors that add up are taken to be independent.
 
     Invariants, between two calls:
 
@@ -64,6 +65,7 @@ class Aware(Policy):
         self._states = context.states
         self._logs = beliefs.logs.tolist()
         self._squares = ((beliefs.upper - beliefs.logs) ** 2).tolist()
+        self._bounded = beliefs.bounded()
         self._log_limits = [math.log(limit) + _LIMIT_TOLERANCE for limit in limits]
         self._rules = rules
         self._base = [-math.log(kind.speed) for kind in context.fleet.kinds]
@@ -155,6 +157,8 @@ class Aware(Policy):
         own_slowdown = base + together(logs[app][other] for other in resident_apps)
         spread = math.sqrt(math.fsum(squares[app][other] for other in resident_apps))
         least_limit = own_slowdown + (spread if by_upper else 0.0)
+        if not self._bounded[app].isdisjoint(resident_apps):
+            least_limit = math.inf
         harm = math.fsum(max(logs[other][app], 0.0) for other in resident_apps)
         for i, resident in enumerate(residents):
             resident_app = resident_apps[i]
@@ -162,6 +166,8 @@ class Aware(Policy):
             slowdown = base + together(logs[resident_app][other] for other in neighbours)
             if by_upper:
                 slowdown += math.sqrt(math.fsum(squares[resident_app][n] for n in neighbours))
+            if not self._bounded[resident_app].isdisjoint(neighbours):
+                slowdown = math.inf
             if slowdown > self._log_limits[resident]:
                 least_limit = math.nan
         return own_slowdown + harm, self._rules.tie_share * spread, least_limit

@@ -23,12 +23,14 @@ Predicted = dict[tuple[str, str], tuple[float, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class PairFile:
-    """A table of pairs and the predictions in the same file, by application and neighbour."""
+    """A table of pairs and the predictions in the same file, by application and neighbour. Those
+    of ``at_least`` are lower bounds."""
 
     table: PairTable
     predicted: Predicted
     source: str
     placement: str | None = None
+    at_least: frozenset[tuple[str, str]] = frozenset()
 
 
 def read_pairs(path: Path, model: str = "auto") -> PairFile:
@@ -95,11 +97,16 @@ def _of_document(path: Path, model: str) -> PairFile:
             f"{path} is not an evaluation of pairs.",
             hint="Create one: kongming evaluate APPS.toml --pairs --json > FILE.json",
         )
+    # Bracketed costs are slowdowns already: such a document has no solo seconds.
+    has_seconds = document.get("scored") != "bracketed"
+    if has_seconds:
+        _check_times(document.get("metrics", {}))
     entries = document.get("pairs", [])
     if not isinstance(entries, list):
         raise InputError("is not a list.", field="pairs", value=entries)
     pairs: list[MeasuredPair] = []
     predicted: Predicted = {}
+    at_least: set[tuple[str, str]] = set()
     solos: dict[str, list[float]] = {}
     for number, entry in enumerate(entries, start=1):
         try:
@@ -110,12 +117,30 @@ def _of_document(path: Path, model: str) -> PairFile:
         solos.setdefault(pair.app, []).append(solo)
         if prediction is not None:
             predicted[pair.app, pair.neighbour] = prediction
-    # Bracketed costs are slowdowns already: such a document has no solo seconds.
-    solo_seconds = {} if document.get("scored") == "bracketed" else solos
-    table = PairTable.of(
-        pairs, {app: geometric_mean(values) for app, values in solo_seconds.items()}
-    )
-    return PairFile(table, predicted, str(path), document.get("placement"))
+            if entry["predictions"][model].get("at_least"):
+                at_least.add((pair.app, pair.neighbour))
+    solo_s = {app: geometric_mean(values) for app, values in solos.items()} if has_seconds else {}
+    table = PairTable.of(pairs, solo_s)
+    return PairFile(table, predicted, str(path), document.get("placement"), frozenset(at_least))
+
+
+def _check_times(metrics: object) -> None:
+    """Raise InputError where an application's costs are no seconds. Documents of earlier versions
+    do not say what theirs are."""
+    if not isinstance(metrics, dict) or not all(isinstance(m, dict) for m in metrics.values()):
+        raise InputError("are no metrics by application.", field="metrics", value=metrics)
+    for app, metric in sorted(metrics.items()):
+        unit, better = metric.get("unit"), metric.get("better")
+        if (unit, better) != ("s", "lower"):
+            raise InputError(
+                "is no time.",
+                field=f"metric of {app}",
+                value=f"{unit}, {better} is better",
+                allowed="s, lower is better: jobs are simulated in seconds",
+                hint="Evaluate slowdowns (kongming evaluate APPS.toml --pairs --scored bracketed "
+                "--json), and give a --trace with the column 'work'; or take the pairs from the "
+                "store, which has the seconds of each run.",
+            )
 
 
 def _entry(

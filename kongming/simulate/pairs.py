@@ -9,7 +9,7 @@ a CPU awake the longest (``together``).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -143,8 +143,10 @@ class PairTable:
 class Beliefs:
     """The pairwise slowdowns that a policy assumes.
 
-    ``logs`` and ``upper`` (a, a): the median and the upper end of its interval, in logs.
-    ``source`` names their origin; ``made_up`` marks synthetic errors instead of a model.
+    ``logs`` and ``upper`` (a, a): the median and the upper end of its interval, in logs;
+    ``at_least`` (a, a): where it is only a lower bound, so that no limit is known to be kept; None
+    where none is. ``source`` names their origin; ``made_up`` marks synthetic errors instead of a
+    model.
     """
 
     logs: Floats
@@ -152,10 +154,17 @@ class Beliefs:
     source: str
     made_up: bool = False
     estimated: int = 0
+    at_least: NDArray[np.bool_] | None = None
 
     def slowdowns(self) -> tuple[Floats, Floats]:
         """(a, a) each: the medians and the upper ends as factors."""
         return np.exp(self.logs), np.exp(self.upper)
+
+    def bounded(self) -> list[frozenset[int]]:
+        """The neighbours next to which only a lower bound is predicted, for each application."""
+        if self.at_least is None:
+            return [frozenset()] * len(self.logs)
+        return [frozenset(np.flatnonzero(row).tolist()) for row in self.at_least]
 
     def error_pct(self, table: PairTable) -> float | None:
         """Median prediction error over measured pairs, |predicted - measured| / measured in per
@@ -190,11 +199,13 @@ def beliefs_of(
     *,
     source: str,
     everything: bool = False,
+    at_least: Collection[tuple[str, str]] = (),
 ) -> Beliefs:
     """Build beliefs from predicted slowdowns (median, upper end or None) by application and
-    neighbour.
+    neighbour; those of ``at_least`` are lower bounds.
 
-    A missing prediction of an application co-located with itself is estimated from the others.
+    A missing prediction of an application co-located with itself is estimated from the others, and
+    a lower bound if one that says most of it is.
 
     Raises:
         UntrainedError: a pair has no prediction.
@@ -208,6 +219,9 @@ def beliefs_of(
         every[place] = math.log(median)
         if upper is not None:
             widths[place] = max(math.log(upper) - every[place], 0.0)
+    bounds = np.zeros(every.shape, dtype=np.bool_)
+    for app, neighbour in at_least:
+        bounds[index[app], index[neighbour]] = True
     own = [index[app] for app in table.apps]
     logs = every[np.ix_(own, own)]
     missing = np.isnan(logs)
@@ -220,8 +234,16 @@ def beliefs_of(
     if missing.any():
         logs = estimate(every, own)
         widths[np.isnan(every)] = float(np.median(widths[~np.isnan(every)]))
-    widths = widths[np.ix_(own, own)]
-    return Beliefs(logs, logs + widths, source, estimated=int(np.count_nonzero(missing)))
+        from_bounds = bounds.any(axis=1, keepdims=True) | bounds.any(axis=0, keepdims=True)
+        bounds |= np.isnan(every) & from_bounds
+    widths, bounds = widths[np.ix_(own, own)], bounds[np.ix_(own, own)]
+    return Beliefs(
+        logs,
+        logs + widths,
+        source,
+        estimated=int(np.count_nonzero(missing)),
+        at_least=bounds if bounds.any() else None,
+    )
 
 
 def made_up(table: PairTable, error: float, seed: int) -> Beliefs:

@@ -62,12 +62,18 @@ def beliefs_for(source: Source, file: PairFile, table: PairTable) -> Beliefs | N
 
         with Store.open(source.store_url, create=False) as store:
             placement = source.placement or file.placement or DEFAULT_PLACEMENT
-            predicted = _predictions(store, table.apps, placement, source.model)
+            predicted, bounds = _predictions(store, table.apps, placement, source.model)
         where = f"stored models, {placement}" + (f", {source.model}" * (source.model != "auto"))
-        return beliefs_of(predicted, table, source=where, everything=source.estimate_missing)
+        return beliefs_of(
+            predicted, table, source=where, everything=source.estimate_missing, at_least=bounds
+        )
     if file.predicted:
         return beliefs_of(
-            file.predicted, table, source=file.source, everything=source.estimate_missing
+            file.predicted,
+            table,
+            source=file.source,
+            everything=source.estimate_missing,
+            at_least=file.at_least,
         )
     if source.predicted == "table":
         raise InputError(
@@ -128,8 +134,11 @@ def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object])
     return PairFile(table, {}, f"store, node {node}", placement)
 
 
-def _predictions(store: Store, apps: Sequence[str], placement: str, model: str) -> Predicted:
-    """Predict every ordered pair with the models in service, including an application with itself.
+def _predictions(
+    store: Store, apps: Sequence[str], placement: str, model: str
+) -> tuple[Predicted, set[tuple[str, str]]]:
+    """Predict every ordered pair with the models in service, including an application with itself;
+    return the predictions, and the pairs whose predictions are lower bounds.
 
     Raises:
         UntrainedError: an application has no model at the placement.
@@ -143,6 +152,7 @@ def _predictions(store: Store, apps: Sequence[str], placement: str, model: str) 
     models = ModelFiles(store)
     calibrations: dict[Site, Calibration] = {}
     predicted: Predicted = {}
+    at_least: set[tuple[str, str]] = set()
     for app in apps:
         file = models.serving(app, placement)
         if file is None:
@@ -160,4 +170,6 @@ def _predictions(store: Store, apps: Sequence[str], placement: str, model: str) 
                 widening=widening,
             ).slowdown
             predicted[app, other] = (interval.median, interval.upper)
-    return predicted
+            if interval.at_least:
+                at_least.add((app, other))
+    return predicted, at_least

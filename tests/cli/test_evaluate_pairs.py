@@ -171,6 +171,8 @@ def test_the_scale_is_of_what_is_scored(documents: dict[str, dict[str, Any]]) ->
     for scored, solo in (("bracketed", 1.0), ("raw", evaluated.SOLO_S)):
         document = documents[scored]
         assert document["scored"] == scored
+        metric = {"unit": "s", "better": "lower"}
+        assert document["metrics"] == dict.fromkeys(evaluated.PROGRAMS, metric)
         for pair in document["pairs"]:
             predictions = pair["predictions"]
             assert predictions["SOLO"]["value"] == pytest.approx(solo, rel=0.05)

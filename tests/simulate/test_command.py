@@ -119,6 +119,16 @@ def test_wrong_usage(
     assert message in done.stderr
 
 
+def test_a_metric_that_is_no_time_is_refused(kongming: Kongming, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.json"
+    metrics = {"web": {"unit": "ops/s", "better": "higher"}}
+    pairs.write_text(json.dumps({"kind": "pairs", "scored": "raw", "metrics": metrics}))
+    done = kongming("simulate", "--pairs", pairs)
+    assert done.returncode == 2
+    for word in ("metric of web", "ops/s", "--scored bracketed"):
+        assert word in done.stderr
+
+
 def test_without_predictions(kongming: Kongming, pairs: Path) -> None:
     lines = [line.rpartition(",")[0] for line in pairs.read_text().splitlines()]
     pairs.write_text("\n".join(lines) + "\n")

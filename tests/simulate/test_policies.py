@@ -84,6 +84,24 @@ def test_the_upper_end_of_an_interval_refuses_what_the_median_allows() -> None:
     assert simulation.run("kongming-upper").start_s[1] == 10.0
 
 
+@pytest.mark.parametrize("bounded", [("quiet", "victim"), ("victim", "quiet")])
+def test_a_lower_bound_keeps_no_limit(bounded: tuple[str, str]) -> None:
+    predicted = {pair: (value, value) for pair, value in SLOWDOWN.items()}
+
+    def started(limit: float, *at_least: tuple[str, str]) -> list[float]:
+        beliefs = beliefs_of(predicted, table(), source="a test", at_least=at_least)
+        jobs = trace([0.0, 1.0], ["victim", "quiet"], limit=limit)
+        waiting = Queueing(patience=math.inf)
+        simulation = Study(jobs, alike(1, 2), table(), beliefs, queueing=waiting)
+        return [float(simulation.run(name).start_s[1]) for name in ("kongming", "kongming-upper")]
+
+    assert started(1.2) == [1.0, 1.0]
+    # Neither that of the new job nor that of the resident.
+    assert started(1.2, bounded) == [30.0, 30.0]
+    # Where there is no limit, nothing is to be kept.
+    assert started(math.inf, bounded) == [1.0, 1.0]
+
+
 def test_perfect_predictions_are_the_oracle() -> None:
     jobs = drawn(300, 5)
     simulation = Study(jobs, alike(6, 2), table(), made_up(table(), 0.0, 0))

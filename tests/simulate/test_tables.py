@@ -135,6 +135,46 @@ def test_the_document_of_an_evaluation(tmp_path: Path) -> None:
         read_pairs(written(tmp_path, "{}", "pairs.json"))
 
 
+def evaluated(folder: Path, prediction: dict[str, object], **fields: object) -> Path:
+    """The document of an evaluation of two programs, each next to the other."""
+    pair = {"measured": 12.0, "slowdown": 1.2, "repeats": [12.0]}
+    pairs = [
+        {"app": app, "neighbour": other, **pair, "predictions": {"auto": prediction}}
+        for app, other in (("a", "b"), ("b", "a"))
+    ]
+    document = {"kind": "pairs", "scored": "raw", "pairs": pairs} | fields
+    return written(folder, json.dumps(document), "pairs.json")
+
+
+def test_costs_that_are_no_seconds_are_no_times(tmp_path: Path) -> None:
+    seconds = {"unit": "s", "better": "lower"}
+    for unit, better in (("MB/s", "higher"), ("ms", "lower"), ("s", "higher")):
+        metrics = {"a": seconds, "b": {"unit": unit, "better": better}}
+        with pytest.raises(InputError, match=f"metric of b: is no time.*{unit}") as refused:
+            read_pairs(evaluated(tmp_path, {"value": 12.5}, metrics=metrics))
+        assert "--scored bracketed" in (refused.value.hint or "")
+        # Their slowdowns are slowdowns.
+        bracketed = evaluated(tmp_path, {"value": 12.5}, metrics=metrics, scored="bracketed")
+        assert np.isnan(read_pairs(bracketed).table.solo_s).all()
+    metrics["b"] = seconds
+    file = read_pairs(evaluated(tmp_path, {"value": 12.5}, metrics=metrics))
+    assert file.table.solo_s == pytest.approx([10.0, 10.0])
+    for wrong in ([], {"a": "s"}):
+        with pytest.raises(InputError, match="metrics"):
+            read_pairs(evaluated(tmp_path, {"value": 12.5}, metrics=wrong))
+
+
+def test_a_prediction_of_an_evaluation_may_be_a_lower_bound(tmp_path: Path) -> None:
+    prediction = {"value": 12.5, "upper": 14.0, "at_least": True}
+    file = read_pairs(evaluated(tmp_path, prediction))
+    assert file.at_least == {("a", "b"), ("b", "a")}
+    beliefs = beliefs_of(file.predicted, file.table, source="a test", at_least=file.at_least)
+    # What is estimated from bounds is one.
+    assert beliefs.bounded() == [{0, 1}, {0, 1}]
+    prediction["at_least"] = False
+    assert not read_pairs(evaluated(tmp_path, prediction)).at_least
+
+
 def test_without_pairs_it_says_how_to_measure_some() -> None:
     with pytest.raises(InputError, match="no measured pair") as refused:
         PairTable.of([], {})

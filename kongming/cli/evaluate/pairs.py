@@ -457,6 +457,9 @@ def _score(
         AUTO,
     )
     return document | {
+        "metrics": {
+            app: {"unit": file.metric_unit, "better": file.better} for app, file in files.items()
+        },
         **({} if coupling is None else {"coupling": coupling}),
         "complete": held.complete,
         "failed": sum(not run.ok for run in held.runs),

@@ -502,4 +502,5 @@ def _told_beliefs(beliefs: Beliefs | None, table: PairTable) -> dict[str, Any] |
         "made_up": beliefs.made_up,
         "error_pct": beliefs.error_pct(table),
         "estimated": beliefs.estimated,
+        "at_least": 0 if beliefs.at_least is None else int(beliefs.at_least.sum()),
     }

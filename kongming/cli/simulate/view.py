@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kongming.cli import output
-from kongming.quantities import per_cent
+from kongming.quantities import count, per_cent
 
 
 def show(document: Mapping[str, Any]) -> None:
@@ -54,6 +54,10 @@ def remarks(document: Mapping[str, Any]) -> list[str]:
             else f", median error {per_cent(predictions['error_pct'])}"
         )
         lines.append(f"predictions: {predictions['source']}{error}")
+        if bounds := predictions["at_least"]:
+            lines.append(
+                f'Lower bounds ("at least"), which keep no limit: {count(bounds, "prediction")}.'
+            )
         if predictions["made_up"]:
             lines.append("No model made these predictions: the gain of kongming is hypothetical.")
     patience = settings["patience"]
