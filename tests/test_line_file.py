@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,28 @@ def test_an_empty_file_is_removed_at_the_end(tmp_path: Path) -> None:
     lines = LineFile(tmp_path / "lines")
     lines.close()
     assert not lines.path.exists()
+
+
+def test_a_link_stays_and_so_does_a_pipe(tmp_path: Path) -> None:
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "lines")
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        LineFile(path).close()
+    assert link.is_symlink()
+    assert pipe.is_fifo()
+    assert not link.exists()
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(code, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    lines = LineFile(tmp_path / "lines")
+    lines.append({"n": 1})
+    lines.close()
+    assert lines.path.read_text() == '{"n":1}\n'

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class ExperimentCampaign:
-    """The experiments of a design, those that are ``left``, and the measured ones."""
+    """The experiments of a design, those that are ``left``, and the measured ones. Its table is
+    locked until ``close``."""
 
     table: RunTable
+    close: Callable[[], None]
     experiments: Sequence[Experiment]
     left: Sequence[Experiment]
     measured: int = 0
@@ -43,13 +45,25 @@ class ExperimentCampaign:
         """Return the campaign of the table ``out``, or a new one.
 
         Raises:
-            InputError: the file is another table, or of another program.
+            InputError: the file is another table, or of another program, or another command
+                appends to it; or it cannot be written.
         """
+        from kongming.files.line_file import of_one_command
         from kongming.profiling.plans.identity import identity
+        from kongming.records.errors import InputError, StoreError
 
-        table = RunTable(out, identity(app))
+        try:
+            # Before what is done is read: another command would do the rest as well.
+            close = of_one_command(out).close
+        except StoreError as error:
+            raise InputError(error.message, field="--out") from error
+        try:
+            table = RunTable(out, identity(app))
+        except BaseException:
+            close()
+            raise
         experiments = ordered(design, seed=seed)
-        return cls(table, experiments, remaining(experiments, table.done))
+        return cls(table, close, experiments, remaining(experiments, table.done))
 
     def drive(self, runner: ExperimentRunner, observe: Callable[[int, Experiment], object]) -> None:
         """Run the remaining experiments; ``observe`` is called before each. A failed run is not in

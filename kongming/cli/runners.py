@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 RUNNERS = ("local", "slurm", "kubernetes")
 
+_SHOWN = 300
+"""Characters that are shown of a row."""
+
 app_option = click.option(
     "--app",
     "name",
@@ -73,3 +76,11 @@ def disturbed_warnings(other: Holder | None) -> list[str]:
     if other is None:
         return []
     return [f"{other} also measured on CPU {other.cpu}: runs may be too slow"]
+
+
+def warn_of_removed(table: Path, row: str) -> None:
+    """Say on stderr that the last ``row`` of a table was not complete; nothing for an empty one."""
+    if row:
+        output.print_warnings(
+            [f"the last row of {table} was not complete, and was removed: {row[:_SHOWN]!r}"]
+        )

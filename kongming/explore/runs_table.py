@@ -9,11 +9,13 @@ does not exist is empty.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import io
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +36,14 @@ from kongming.explore.measured_table import (
 )
 from kongming.explore.settings import within
 from kongming.files.csv_rows import Row, read_rows
-from kongming.files.line_file import LineFile
+from kongming.files.line_file import of_one_command
 from kongming.processes.deferred_signals import signals_deferred
 from kongming.records.errors import InputError
 from kongming.records.quantity import LARGEST
 
 LONGEST_REASON = 300
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 Status = str
 """ok, failed, or timeout: a run that was ended at its time limit."""
@@ -199,7 +203,8 @@ def _cost(row: Row, column: str) -> float | None:
 
 
 class RunsTable:
-    """The table at ``path``, open and locked until ``close``; ``runs`` are those that it has.
+    """The table at ``path``, open and locked until ``close``; ``runs`` are those that it has, and
+    ``removed`` is what was left of a row that a killed run did not write to its end.
 
     Raises:
         InputError: the file is another table, of another program or space, or another process
@@ -221,16 +226,9 @@ class RunsTable:
                     field=f"space: {name}",
                     hint="Give the parameter another name.",
                 )
-        self.columns = (*self._names, *own)
-        try:
-            self._file = LineFile(path)
-        except BlockingIOError as error:
-            raise InputError(
-                "Another command appends to this table now.",
-                field="--out",
-                value=str(path),
-                hint="Wait until it has ended, or choose another file.",
-            ) from error
+        self.columns: tuple[str, ...] = (*self._names, *own)
+        self.removed = ""
+        self._file = of_one_command(path)
         try:
             self.runs = self._resume(space, target)
         except BaseException:
@@ -266,28 +264,66 @@ class RunsTable:
     def _resume(self, space: Space, target: str) -> list[PointRun]:
         self._file.file.seek(0)
         content = self._file.file.read() or b""
+        # Spreadsheets begin a table with a byte order mark, and end its lines as Windows does.
+        text = content.removeprefix(codecs.BOM_UTF8)
+        header, ended, rows = text.partition(b"\n")
+        columns = self._columns_of(header.removesuffix(b"\r"), target)
+        if columns is None and not (_line(self.columns).encode().startswith(text) and not ended):
+            raise InputError(
+                "is a table with other columns, not written by this command for this space.",
+                field="--out",
+                value=str(self.path),
+                allowed=",".join(self.columns),
+                hint="Choose another file.",
+            )
+        if columns is not None:
+            self.columns = columns
+        if not rows:
+            # Of a header alone, complete or not, nothing is lost.
+            self._file.file.truncate(0)
+            return []
+        last = rows[rows.rfind(b"\n") + 1 :]
+        if last and not self._is_complete(last):
+            self.removed = last.decode(errors="replace")
+            self._file.remove_incomplete_line()
+        try:
+            self._check_origin()
+            runs = read_runs(self.path, space, target)
+        except BaseException:
+            if self.removed:
+                self._file.write(last)
+            raise
+        if last and not self.removed:
+            self._file.write(b"\n")
+        return runs
+
+    def _columns_of(self, header: bytes, target: str) -> tuple[str, ...] | None:
+        """Return the columns of a table that this command can go on with; None for another."""
         # A table that was begun before one of these had a column goes on without it.
         for missing in ((), ("at_least",), (SECONDS,), ("at_least", SECONDS)):
             columns = tuple(n for n in self.columns if n == target or n not in missing)
-            if content.startswith(_line(columns).encode()):
-                self.columns = columns
-                break
-        header = _line(self.columns).encode()
-        if not content.startswith(header):
-            if not header.startswith(content):
-                raise InputError(
-                    "is a table with other columns, not written by this command for this space.",
-                    field="--out",
-                    value=str(self.path),
-                    allowed=",".join(self.columns),
-                    hint="Choose another file.",
-                )
-            self._file.file.truncate(0)
-            return []
-        self._file.remove_incomplete_line()
-        if self._file.file.seek(0, io.SEEK_END) == len(header):
-            self._file.file.truncate(0)
-            return []
+            if header == _line(columns).rstrip("\n").encode():
+                return columns
+        return None
+
+    def _is_complete(self, line: bytes) -> bool:
+        """Return whether a last line lacks nothing but its end, as an editor leaves it.
+
+        A time limit, the last column, may have lost digits; the moment before it none.
+        """
+        try:
+            [cells] = csv.reader([line.decode(errors="replace")])
+        except csv.Error:
+            return False
+        if len(cells) != len(self.columns):
+            return False
+        row = dict(zip(self.columns, cells, strict=True))
+        if "at_least" in row:
+            return row["status"] != "timeout" and not row["at_least"].strip()
+        return _MOMENT.fullmatch(row["started_at"].strip()) is not None
+
+    def _check_origin(self) -> None:
+        """Raise InputError for a row of another program or space."""
         for row in read_rows(self.path, self.columns):
             for column, own, what in (
                 ("identity", self.identity, "program, its set-up or its environment"),
@@ -301,7 +337,6 @@ class RunsTable:
                         allowed=own,
                         hint="Choose another file with --out: runs of two are not mixed.",
                     )
-        return read_runs(self.path, space, target)
 
 
 def _line(cells: Sequence[Any]) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from kongming.files.missing_file import unwritable
-from kongming.records.errors import StoreError
+from kongming.records.errors import InputError, StoreError
 
 
 class LineFile:
@@ -37,15 +39,20 @@ class LineFile:
             raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.file.close()
-            raise
+        except OSError as error:
+            # Some file systems of clusters know no locks: there nobody else can be refused.
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                self.file.close()
+                raise
 
     def close(self) -> None:
         """Close and unlock; a file without content is removed."""
         with contextlib.suppress(OSError):
-            if not self.file.closed and os.fstat(self.file.fileno()).st_size == 0:
-                self.path.unlink(missing_ok=True)
+            if not self.file.closed:
+                state = os.fstat(self.file.fileno())
+                # Not a device, and not a link to the file.
+                if state.st_size == 0 and stat.S_ISREG(state.st_mode):
+                    self.path.resolve().unlink(missing_ok=True)
         self.file.close()
 
     def append(self, line: Mapping[str, Any]) -> None:
@@ -85,6 +92,24 @@ class LineFile:
             end = start
         if end < size:
             self.file.truncate(end)
+
+
+def of_one_command(path: Path) -> LineFile:
+    """Open the table that the option --out names, for the rows of one command.
+
+    Raises:
+        InputError: another command has it; its folder is not there, or it is a folder.
+        StoreError: it cannot be created.
+    """
+    try:
+        return LineFile(path)
+    except BlockingIOError as error:
+        raise InputError(
+            "Another command appends to this table now.",
+            field="--out",
+            value=str(path),
+            hint="Wait until it has ended, or choose another file.",
+        ) from error
 
 
 def _write_error(path: Path, error: OSError) -> StoreError:

@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from kongming.files.line_file import LineFile
 from tests.conftest import Kongming
 
 APPS = """
@@ -161,6 +162,21 @@ def test_another_program_space_or_table_is_refused(
     document = run(kongming, *job, *OUT, "--budget", "4", status=2)
     assert message in document["error"]["message"]
     assert (tmp_path / "runs.csv").read_text() == content
+
+
+def test_a_table_is_appended_to_by_one_command_at_a_time(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    table = tmp_path / "runs.csv"
+    with closing(LineFile(table)):
+        error = run(kongming, *job, *OUT, "--budget", "2", status=2)["error"]
+        assert "Another command appends to this table" in error["message"]
+    run(kongming, *job, *OUT, "--budget", "2")
+    with table.open("a") as file:
+        file.write("3,gz,0.5")  # what a process that was killed may leave
+    done = kongming("explore", "run", *job, *OUT, "--budget", "2")
+    assert done.returncode == 0
+    assert "not complete, and was removed: '3,gz,0.5'" in " ".join(done.stderr.split())
 
 
 def test_runs_get_cpus_of_their_own_or_are_refused(

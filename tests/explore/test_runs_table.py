@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import signal
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,58 @@ def test_ctrl_c_while_a_run_is_written_counts_it(
         table.close()
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2
     assert len(table.runs) == 1
+
+
+def table_of(path: Path, identity: str = "a program") -> RunsTable:
+    return RunsTable(path, Space.from_dict({"n": [1, 2, 3]}), "seconds", identity=identity)
+
+
+def filled(path: Path, **changes: Any) -> bytes:
+    """The content of a table of two runs, of which the last one is changed."""
+    with closing(table_of(path)) as table:
+        table.add(PointRun({"n": 1}, 0.5, started_at="2026-03-01T05:00:00Z"))
+        second: dict[str, Any] = {"value": 0.75, "started_at": "2026-03-01T05:00:01.250Z"}
+        table.add(PointRun({"n": 2}, **second | changes))
+    return path.read_bytes()
+
+
+def test_a_row_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
+    """As an editor or a spreadsheet leaves a table."""
+    path = tmp_path / "runs.csv"
+    content = filled(path).removesuffix(b"\n")
+    older = b"\n".join(line.rpartition(b",")[0] for line in content.split(b"\n"))
+    spreadsheet = b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
+    for edited in (content, older, spreadsheet, spreadsheet + b"\r\n"):
+        path.write_bytes(edited)
+        with pytest.raises(InputError, match="another one"):
+            table_of(path, "another program")
+        assert path.read_bytes() == edited
+        with closing(table_of(path)) as table:
+            assert [run.value for run in table.runs] == [0.5, 0.75]
+            assert table.removed == ""
+            table.add(PointRun({"n": 3}, 1.0, started_at="2026-03-01T05:00:02Z"))
+        assert [run.value for run in read_runs(path, Space.from_dict({"n": [1, 2, 3]}))] == [
+            *(0.5, 0.75, 1.0)
+        ]
+
+
+def test_a_row_that_was_cut_off_is_removed_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    content = filled(path)
+    begin = content[:-1].rfind(b"\n") + 1
+    timeout = {"value": None, "error": "too long", "limit": 12.5}
+    limited = filled(tmp_path / "limited.csv", **timeout)
+    cuts = [content[:end] for end in range(begin + 1, len(content) - 1)]
+    # Of the time limit it cannot be known whether digits are missing.
+    for cut in (*cuts, *(limited[:-count] for count in (1, 3, 5))):
+        path.write_bytes(cut)
+        with pytest.raises(InputError, match="another one"):
+            table_of(path, "another program")
+        assert path.read_bytes() == cut
+        with closing(table_of(path)) as table:
+            assert [run.value for run in table.runs] == [0.5]
+            assert table.removed == cut[begin:].decode()
+        assert path.read_bytes() == content[:begin]
 
 
 def test_a_table_that_was_begun_without_time_limits_goes_on(tmp_path: Path) -> None:

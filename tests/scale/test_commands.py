@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from kongming.files.line_file import LineFile
 from kongming.scale.points import Runs
 from tests.conftest import Kongming
 from tests.scale.shapes import grid, measured, published
@@ -340,6 +342,24 @@ def test_a_failing_run_is_told_and_tried_again(kongming: Kongming, tmp_path: Pat
     assert "has no {scale}" in alike["message"]
     assert "broken" in done["failed"][0]["error"]
     assert not (tmp_path / "no-runs.csv").exists()
+
+
+def test_a_table_is_appended_to_by_one_command_at_a_time(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    apps, table = tmp_path / "apps.toml", tmp_path / "runs.csv"
+    apps.write_text('[apps.yes]\ncommand = "true"\n')
+    call = ("run", apps, "--app", "yes", "--experiment", "1@1", "--out", table)
+    with closing(LineFile(table)):
+        error = answer(kongming, *call, status=2)["error"]
+        assert "Another command appends to this table" in error["message"]
+        assert table.read_text() == ""
+    assert answer(kongming, *call)["measured"] == 1
+    with table.open("a") as file:
+        file.write("1,1,0.5,proc")  # what a process that was killed may leave
+    done = kongming("scale", *call)
+    assert done.returncode == 0
+    assert "not complete, and was removed: '1,1,0.5,proc'" in " ".join(done.stderr.split())
 
 
 def test_a_cost_function_and_its_budget(kongming: Kongming, tmp_path: Path) -> None:

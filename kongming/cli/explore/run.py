@@ -189,6 +189,7 @@ def command(
         unit = "seconds" if cost is None else "of cost"
     target = "seconds" if app.metric is None else "metric"
     table = RunsTable(out, space, target, identity=identity_at(app, space))
+    runners.warn_of_removed(out, table.removed)
     try:
         campaign = Exploration(profiler, table)
         if machines and not profiler.is_spent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -104,7 +105,10 @@ def command(
             allowed="{scale} in command, setup or prepare",
         )
     wanted = [(at, times * repeats) for at, times in wanted]
-    campaign = ExperimentCampaign.begin(app, wanted, out or Path(f"{name}-runs.csv"), seed=seed)
+    campaign = click.get_current_context().with_resource(
+        closing(ExperimentCampaign.begin(app, wanted, out or Path(f"{name}-runs.csv"), seed=seed))
+    )
+    runners.warn_of_removed(campaign.table.path, campaign.table.removed)
     left = campaign.left
     if left:
         refuse_other_machines(campaign.table.hows, runner, share)

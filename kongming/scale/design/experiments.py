@@ -97,7 +97,8 @@ def remaining(experiments: Sequence[Experiment], done: Counter[Configuration]) -
 
 
 class RunTable:
-    """The CSV file that runs are appended to and resumed from. ``hows`` are those of its rows.
+    """The CSV file that runs are appended to and resumed from. ``hows`` are those of its rows, and
+    ``removed`` is what was left of a row that a killed command did not write to its end.
 
     Raises:
         InputError: the file is a different table, belongs to another program, or cannot be written.
@@ -109,6 +110,7 @@ class RunTable:
         self.columns: Sequence[str] = COLUMNS
         self.done: Counter[Configuration] = Counter()
         self.hows: list[str] = []
+        self.removed = ""
         try:
             # At once, or a run would be measured for a table that cannot be written.
             is_new = not path.exists()
@@ -186,4 +188,5 @@ class RunTable:
                 file.write(b"\n")
         if end < len(content):
             # The last row is incomplete, for example after a crash.
+            self.removed = content[end:].decode(errors="replace") if end else ""
             os.truncate(self.path, end)
