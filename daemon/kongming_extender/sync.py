@@ -36,6 +36,9 @@ _APPLICATION_S = 60.0
 """How long an application is taken to be as it was defined."""
 _MAX_RUNS = 1000
 """Finished runs that wait for the server, at the most: the oldest are dropped."""
+_MANY_NODES = 50_000
+"""Names of nodes, ten times as many as a cluster has, from which on those are forgotten that the
+server does not know: a user may give a pod any, and clusters that grow and shrink have new ones."""
 
 
 class AssignmentSync:
@@ -66,14 +69,14 @@ class AssignmentSync:
     # -- events of pods, as PodListener has them -----------------------------------------------
 
     def pods_listed(self, pods: list[Pod], at: float) -> None:
-        self._nodes |= {pod.node for pod in pods if pod.node}
+        self._add_nodes({pod.node for pod in pods if pod.node})
         self._take_in(self._pods.replace_all(pods, at))
         # Some may have ended while pods were not watched.
         self._listed_at = at
 
     def pod_changed(self, pod: Pod) -> None:
-        if pod.node:
-            self._nodes.add(pod.node)
+        if pod.node and pod.node not in self._nodes:
+            self._add_nodes((pod.node,))
         self._take_in([self._pods.put(pod)])
 
     def pod_deleted(self, pod: Pod) -> None:
@@ -83,8 +86,13 @@ class AssignmentSync:
         """Take in nodes of this cluster, which may have assignments and no pods: those ended while
         pods were not watched."""
         if not self._nodes.issuperset(names):
-            self._nodes.update(names)
+            self._add_nodes(names)
             self._undecided_orphans = True
+
+    def _add_nodes(self, names: Collection[str]) -> None:
+        self._nodes.update(names)
+        # A list of pods is followed by a look at all nodes that the server knows.
+        self._undecided_orphans |= len(self._nodes) > _MANY_NODES
 
     def relist_needed(self) -> bool:
         """Return whether some assignments may be orphans, or of another extender's latest pods."""
@@ -243,6 +251,9 @@ class AssignmentSync:
 
     async def _release_orphans(self, listed_at: float) -> None:
         await self._rankings.list_nodes()
+        if len(self._nodes) > _MANY_NODES:
+            # What the server does not know has no assignments.
+            self._nodes &= {name for _, name in await self._rankings.all_nodes()}
         names = {self._rankings.node_id(name): name for name in self._nodes}
         assignments = await self._client.send(calls.list_assignments())
         others = [(each.assignment_id, each.node_id) for each in assignments]

@@ -85,6 +85,49 @@ def test_what_ended_on_a_node_that_is_not_ready_is_released_too() -> None:
     assert released == ids[:2]
 
 
+def test_names_of_nodes_that_the_server_does_not_know_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A user may give a pod any name of a node."""
+    monkeypatch.setattr("kongming_extender.sync._MANY_NODES", 10)
+
+    async def send(call: Any) -> Any:
+        return []
+
+    async def list_nodes() -> None:
+        return None
+
+    async def all_nodes() -> list[tuple[str, str]]:
+        return [("id-0", "n0"), ("id-1", "n1")]
+
+    rankings = SimpleNamespace(
+        list_nodes=list_nodes, all_nodes=all_nodes, node_id={}.get, invalidate=lambda names: None
+    )
+    client = SimpleNamespace(send=send)
+    sync = AssignmentSync(
+        PodState(), cast("Any", client), cast("Any", rankings), Assignments(), Metrics()
+    )
+
+    def made_up(number: int) -> Pod:
+        return Pod(UID[:-2] + f"{number:02}", "jobs", "etl", Demand("etl"), node=f"x{number}")
+
+    sync.nodes_named(["n0", "n1"])
+    sync.relist_needed()
+    for number in range(8):
+        sync.pod_changed(made_up(number))
+    assert not sync.relist_needed()
+    sync.pod_changed(made_up(8))
+    # All pods are listed again, and then all nodes.
+    assert sync.relist_needed()
+    sync.pods_listed([], time.time())
+    asyncio.run(sync._release_orphans(time.time()))
+    assert sync._nodes == {"n0", "n1"}
+    sync.nodes_named(["n0", "n1"])
+    sync.relist_needed()
+    sync.pod_changed(made_up(9))
+    assert not sync.relist_needed()
+
+
 @pytest.mark.parametrize("turns", range(5))
 def test_it_ends_where_it_is_cancelled_just_after_a_change(turns: int) -> None:
     async def send(call: Any) -> Any:
