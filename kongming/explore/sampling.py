@@ -52,17 +52,19 @@ class Group:
         if product is None or product > MOST_LISTED:
             return None
         codes = combined([dimension.grid()[:, None] for dimension in self.dimensions])
-        weights = np.ones(1)
-        for dimension in self.dimensions:
-            weights = np.multiply.outer(weights, dimension.weights()).ravel()
+        weights = combined([dimension.weights()[:, None] for dimension in self.dimensions])
         if self.judge is not None:
             codes, allowed = self.judge(codes)
             codes, weights = codes[allowed], weights[allowed]
-            if np.isnan(codes).any():
-                # What differs in absent dimensions alone is one point.
+            absent = np.isnan(codes)
+            if absent.any():
+                # What differs in absent dimensions alone is one point, as likely as the mean of
+                # those in which they exist.
+                mean = [1.0 / len(dimension.grid()) for dimension in self.dimensions]
+                weights = np.where(absent, mean, weights)
                 first = first_of_each(codes)
                 codes, weights = codes[first], weights[first]
-        return codes, np.cumsum(weights)
+        return codes, np.cumsum(weights.prod(axis=1))
 
     def draw(self, count: int, rng: np.random.Generator, most_tries: int | None = None) -> Floats:
         """(count, g) codes; fewer (also none) where few tries find an allowed point."""

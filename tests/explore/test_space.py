@@ -43,6 +43,21 @@ def test_draws_are_uniform_over_allowed_points() -> None:
     assert max(counts.values()) < 1150
 
 
+def test_points_without_a_dimension_are_as_likely_as_those_with_it() -> None:
+    def share(when: str, **level: Any) -> float:
+        """The part of draws in which the level exists: of 9 points in 10."""
+        dimensions = {
+            "codec": {"choices": ["gz", "xz"]},
+            "level": {"from": 1, "to": 9, "when": when, **level},
+        }
+        drawn = Space.from_dict(dimensions).draw(8000, np.random.default_rng(1))
+        return float(1.0 - np.isnan(drawn[:, 1]).mean())
+
+    for codec in ("gz", "xz"):
+        assert share(f"codec == '{codec}'") == pytest.approx(0.9, abs=0.015)
+        assert share(f"codec == '{codec}'", log=True) == pytest.approx(0.9, abs=0.015)
+
+
 def test_log_ranges_are_drawn_in_their_logarithm() -> None:
     space = Space.from_dict(
         {"x": {"from": 1.0, "to": 1024.0, "log": True}, "n": {"from": 1, "to": 1023, "log": True}}
