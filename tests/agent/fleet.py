@@ -79,7 +79,6 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
             self._database.commit()
         return fleet_pb2.RegisterResponse(
             heartbeat_period=duration(self.heartbeat_s),
-            fingerprint_ttl=duration(300.0),
             acknowledged=self.acknowledged,
         )
 

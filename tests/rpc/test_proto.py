@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from kongming.rpc.v1 import predictor_pb2
+from kongming.rpc.v1 import fleet_pb2, predictor_pb2
 
 protoc = pytest.importorskip("grpc_tools.protoc", reason="needs grpcio-tools")
 
@@ -224,3 +224,14 @@ def _add(pool: descriptor_pool.DescriptorPool, name: str) -> None:
     for imported in file.dependency:
         _add(pool, imported)
     pool.Add(file)
+
+
+def test_an_answer_of_an_older_server_is_read() -> None:
+    """Which sent how long fingerprints are valid, and nobody read it."""
+    older = b"\x0a\x02\x08\x05" + b"\x12\x03\x08\xb4\x01" + b"\x18\x07"
+    answer = fleet_pb2.RegisterResponse.FromString(older)
+    assert (answer.heartbeat_period.seconds, answer.acknowledged) == (5, 7)
+    description = descriptor_pb2.DescriptorProto()
+    fleet_pb2.RegisterResponse.DESCRIPTOR.CopyToProto(description)
+    assert [field.name for field in description.field] == ["heartbeat_period", "acknowledged"]
+    assert [(numbers.start, numbers.end) for numbers in description.reserved_range] == [(2, 3)]

@@ -136,7 +136,6 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         acknowledged = await state.stored(lambda: state.store.acknowledged(facts.id))
         return fleet_pb2.RegisterResponse(
             heartbeat_period=values.duration(state.config.fleet.heartbeat_period_s),
-            fingerprint_ttl=values.duration(state.config.fleet.fingerprint_ttl_s),
             acknowledged=acknowledged,
         )
 

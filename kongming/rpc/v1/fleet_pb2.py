@@ -28,7 +28,7 @@ from kongming.rpc.v1 import bounds_pb2 as kongming_dot_rpc_dot_v1_dot_bounds__pb
 from kongming.rpc.v1 import records_pb2 as kongming_dot_rpc_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bkongming/rpc/v1/fleet.proto\x12\x0fkongming.rpc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ckongming/rpc/v1/bounds.proto\x1a\x1dkongming/rpc/v1/records.proto\"\xd2\x01\n\x0fRegisterRequest\x12(\n\x04node\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.NodeFacts\x12\x1c\n\ragent_version\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x1c\n\rsuite_version\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x37\n\nreferences\x18\x04 \x03(\x0b\x32\x1c.kongming.rpc.v1.FingerprintB\x05\xf0\xe0\x18\x80\x02\x12 \n\x0c\x61llowed_apps\x18\x05 \x03(\tB\n\xe8\xe0\x18\x80\x02\xf0\xe0\x18\xe8\x07\"\x91\x01\n\x10RegisterResponse\x12\x33\n\x10heartbeat_period\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0f\x66ingerprint_ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x61\x63knowledged\x18\x03 \x01(\x04\"\x9a\x01\n\rReportRequest\x12\x16\n\x07node_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x42\n\x0c\x66ingerprints\x18\x02 \x03(\x0b\x32$.kongming.rpc.v1.ReportedFingerprintB\x06\xf0\xe0\x18\xa0\x8d\x06\x12-\n\theartbeat\x18\x03 \x01(\x0b\x32\x1a.kongming.rpc.v1.Heartbeat\"\x95\x01\n\x13ReportedFingerprint\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x31\n\x0b\x66ingerprint\x18\x02 \x01(\x0b\x32\x1c.kongming.rpc.v1.Fingerprint\x12)\n\x07purpose\x18\x03 \x01(\x0e\x32\x18.kongming.rpc.v1.Purpose\x12\x0e\n\x06\x64omain\x18\x04 \x01(\x05\"\xa6\x01\n\tHeartbeat\x12\x12\n\nprobe_cost\x18\x01 \x01(\x01\x12\x0f\n\x07spooled\x18\x02 \x01(\x03\x12\x44\n\x07passive\x18\x03 \x03(\x0b\x32\'.kongming.rpc.v1.Heartbeat.PassiveEntryB\n\xe8\xe0\x18\x80\x01\xf0\xe0\x18\x80\x08\x1a.\n\x0cPassiveEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x99\x01\n\x0eReportResponse\x12\x1d\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\tB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12\x33\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.kongming.rpc.v1.RejectedB\x06\xf0\xe0\x18\xc0\x84=\x12\x33\n\x0cinstructions\x18\x03 \x01(\x0b\x32\x1d.kongming.rpc.v1.Instructions\"\xff\x01\n\x0cInstructions\x12\x16\n\x0eregister_again\x18\x01 \x01(\x08\x12 \n\x0cprofile_apps\x18\x02 \x03(\tB\n\xe8\xe0\x18\x80\x02\xf0\xe0\x18\xe8\x07\x12\x11\n\tprobe_now\x18\x03 \x01(\x08\x12#\n\x0e\x61ssignment_ids\x18\x04 \x03(\tB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12K\n\tcampaigns\x18\x05 \x03(\x0b\x32,.kongming.rpc.v1.Instructions.CampaignsEntryB\n\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xe8\x07\x1a\x30\n\x0e\x43\x61mpaignsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"K\n\x08Rejected\x12\x11\n\x02id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x14\n\x05\x66ield\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x16\n\x07message\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80@\"\x97\x01\n\x11ReportRunsRequest\x12\x16\n\x07node_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x32\n\x04runs\x18\x02 \x03(\x0b\x32\x1c.kongming.rpc.v1.ReportedRunB\x06\xf0\xe0\x18\xa0\x8d\x06\x12\x36\n\nsignatures\x18\x03 \x03(\x0b\x32\x1a.kongming.rpc.v1.SignatureB\x06\xf0\xe0\x18\xa0\x8d\x06\"`\n\x0bReportedRun\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12!\n\x03run\x18\x02 \x01(\x0b\x32\x14.kongming.rpc.v1.Run\x12\x1c\n\rassignment_id\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\"h\n\x12ReportRunsResponse\x12\x1d\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\tB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12\x33\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.kongming.rpc.v1.RejectedB\x06\xf0\xe0\x18\xc0\x84=\"@\n\x10ListNodesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x19\n\npage_token\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\"a\n\x11ListNodesResponse\x12,\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.kongming.rpc.v1.NodeB\x06\xf0\xe0\x18\xc0\x84=\x12\x1e\n\x0fnext_page_token\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\"\xdb\x03\n\x04Node\x12)\n\x05\x66\x61\x63ts\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.NodeFacts\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.NodeState\x12\x15\n\x06reason\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80@\x12\x32\n\x0elast_heartbeat\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10last_fingerprint\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x10general_slowdown\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x42\n\x08slowdown\x18\x07 \x03(\x0b\x32#.kongming.rpc.v1.Node.SlowdownEntryB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12?\n\x0b\x61ssignments\x18\x08 \x03(\x0b\x32\".kongming.rpc.v1.PlacedApplicationB\x06\xf0\xe0\x18\xc0\x84=\x12\x12\n\nprobe_cost\x18\t \x01(\x01\x1a/\n\rSlowdownEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x13\n\x11_general_slowdown\"\x86\x01\n\x11PlacedApplication\x12\x1c\n\rassignment_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x12\n\x03\x61pp\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x14\n\x05state\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12)\n\x05since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\'\n\x10WatchNodeRequest\x12\x13\n\x04node\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\"8\n\x11WatchNodeResponse\x12#\n\x04node\x18\x01 \x01(\x0b\x32\x15.kongming.rpc.v1.Node\"G\n\x15RequestProfileRequest\x12\x13\n\x04node\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x19\n\x04\x61pps\x18\x02 \x03(\tB\x0b\xe8\xe0\x18\x80\x02\xf0\xe0\x18\xc0\x84=\"\x18\n\x16RequestProfileResponse*a\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x10\n\x0cPURPOSE_LIVE\x10\x01\x12\x15\n\x11PURPOSE_REFERENCE\x10\x02\x12\x14\n\x10PURPOSE_ESTIMATE\x10\x03*\xa0\x01\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10NODE_STATE_READY\x10\x01\x12\x15\n\x11NODE_STATE_SILENT\x10\x02\x12\x16\n\x12NODE_STATE_SUSPECT\x10\x03\x12\x15\n\x11NODE_STATE_STORED\x10\x04\x12\x1b\n\x17NODE_STATE_UNREFERENCED\x10\x05\x32\x87\x04\n\x05\x46leet\x12O\n\x08Register\x12 .kongming.rpc.v1.RegisterRequest\x1a!.kongming.rpc.v1.RegisterResponse\x12I\n\x06Report\x12\x1e.kongming.rpc.v1.ReportRequest\x1a\x1f.kongming.rpc.v1.ReportResponse\x12U\n\nReportRuns\x12\".kongming.rpc.v1.ReportRunsRequest\x1a#.kongming.rpc.v1.ReportRunsResponse\x12R\n\tListNodes\x12!.kongming.rpc.v1.ListNodesRequest\x1a\".kongming.rpc.v1.ListNodesResponse\x12T\n\tWatchNode\x12!.kongming.rpc.v1.WatchNodeRequest\x1a\".kongming.rpc.v1.WatchNodeResponse0\x01\x12\x61\n\x0eRequestProfile\x12&.kongming.rpc.v1.RequestProfileRequest\x1a\'.kongming.rpc.v1.RequestProfileResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bkongming/rpc/v1/fleet.proto\x12\x0fkongming.rpc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ckongming/rpc/v1/bounds.proto\x1a\x1dkongming/rpc/v1/records.proto\"\xd2\x01\n\x0fRegisterRequest\x12(\n\x04node\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.NodeFacts\x12\x1c\n\ragent_version\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x1c\n\rsuite_version\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x37\n\nreferences\x18\x04 \x03(\x0b\x32\x1c.kongming.rpc.v1.FingerprintB\x05\xf0\xe0\x18\x80\x02\x12 \n\x0c\x61llowed_apps\x18\x05 \x03(\tB\n\xe8\xe0\x18\x80\x02\xf0\xe0\x18\xe8\x07\"t\n\x10RegisterResponse\x12\x33\n\x10heartbeat_period\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x61\x63knowledged\x18\x03 \x01(\x04J\x04\x08\x02\x10\x03R\x0f\x66ingerprint_ttl\"\x9a\x01\n\rReportRequest\x12\x16\n\x07node_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x42\n\x0c\x66ingerprints\x18\x02 \x03(\x0b\x32$.kongming.rpc.v1.ReportedFingerprintB\x06\xf0\xe0\x18\xa0\x8d\x06\x12-\n\theartbeat\x18\x03 \x01(\x0b\x32\x1a.kongming.rpc.v1.Heartbeat\"\x95\x01\n\x13ReportedFingerprint\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x31\n\x0b\x66ingerprint\x18\x02 \x01(\x0b\x32\x1c.kongming.rpc.v1.Fingerprint\x12)\n\x07purpose\x18\x03 \x01(\x0e\x32\x18.kongming.rpc.v1.Purpose\x12\x0e\n\x06\x64omain\x18\x04 \x01(\x05\"\xa6\x01\n\tHeartbeat\x12\x12\n\nprobe_cost\x18\x01 \x01(\x01\x12\x0f\n\x07spooled\x18\x02 \x01(\x03\x12\x44\n\x07passive\x18\x03 \x03(\x0b\x32\'.kongming.rpc.v1.Heartbeat.PassiveEntryB\n\xe8\xe0\x18\x80\x01\xf0\xe0\x18\x80\x08\x1a.\n\x0cPassiveEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x99\x01\n\x0eReportResponse\x12\x1d\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\tB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12\x33\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.kongming.rpc.v1.RejectedB\x06\xf0\xe0\x18\xc0\x84=\x12\x33\n\x0cinstructions\x18\x03 \x01(\x0b\x32\x1d.kongming.rpc.v1.Instructions\"\xff\x01\n\x0cInstructions\x12\x16\n\x0eregister_again\x18\x01 \x01(\x08\x12 \n\x0cprofile_apps\x18\x02 \x03(\tB\n\xe8\xe0\x18\x80\x02\xf0\xe0\x18\xe8\x07\x12\x11\n\tprobe_now\x18\x03 \x01(\x08\x12#\n\x0e\x61ssignment_ids\x18\x04 \x03(\tB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12K\n\tcampaigns\x18\x05 \x03(\x0b\x32,.kongming.rpc.v1.Instructions.CampaignsEntryB\n\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xe8\x07\x1a\x30\n\x0e\x43\x61mpaignsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"K\n\x08Rejected\x12\x11\n\x02id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x14\n\x05\x66ield\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x16\n\x07message\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80@\"\x97\x01\n\x11ReportRunsRequest\x12\x16\n\x07node_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x32\n\x04runs\x18\x02 \x03(\x0b\x32\x1c.kongming.rpc.v1.ReportedRunB\x06\xf0\xe0\x18\xa0\x8d\x06\x12\x36\n\nsignatures\x18\x03 \x03(\x0b\x32\x1a.kongming.rpc.v1.SignatureB\x06\xf0\xe0\x18\xa0\x8d\x06\"`\n\x0bReportedRun\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12!\n\x03run\x18\x02 \x01(\x0b\x32\x14.kongming.rpc.v1.Run\x12\x1c\n\rassignment_id\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\"h\n\x12ReportRunsResponse\x12\x1d\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\tB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12\x33\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.kongming.rpc.v1.RejectedB\x06\xf0\xe0\x18\xc0\x84=\"@\n\x10ListNodesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x19\n\npage_token\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\"a\n\x11ListNodesResponse\x12,\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.kongming.rpc.v1.NodeB\x06\xf0\xe0\x18\xc0\x84=\x12\x1e\n\x0fnext_page_token\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\"\xdb\x03\n\x04Node\x12)\n\x05\x66\x61\x63ts\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.NodeFacts\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.NodeState\x12\x15\n\x06reason\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80@\x12\x32\n\x0elast_heartbeat\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10last_fingerprint\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x10general_slowdown\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x42\n\x08slowdown\x18\x07 \x03(\x0b\x32#.kongming.rpc.v1.Node.SlowdownEntryB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12?\n\x0b\x61ssignments\x18\x08 \x03(\x0b\x32\".kongming.rpc.v1.PlacedApplicationB\x06\xf0\xe0\x18\xc0\x84=\x12\x12\n\nprobe_cost\x18\t \x01(\x01\x1a/\n\rSlowdownEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x13\n\x11_general_slowdown\"\x86\x01\n\x11PlacedApplication\x12\x1c\n\rassignment_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x12\n\x03\x61pp\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x14\n\x05state\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12)\n\x05since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\'\n\x10WatchNodeRequest\x12\x13\n\x04node\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\"8\n\x11WatchNodeResponse\x12#\n\x04node\x18\x01 \x01(\x0b\x32\x15.kongming.rpc.v1.Node\"G\n\x15RequestProfileRequest\x12\x13\n\x04node\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x19\n\x04\x61pps\x18\x02 \x03(\tB\x0b\xe8\xe0\x18\x80\x02\xf0\xe0\x18\xc0\x84=\"\x18\n\x16RequestProfileResponse*a\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x10\n\x0cPURPOSE_LIVE\x10\x01\x12\x15\n\x11PURPOSE_REFERENCE\x10\x02\x12\x14\n\x10PURPOSE_ESTIMATE\x10\x03*\xa0\x01\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10NODE_STATE_READY\x10\x01\x12\x15\n\x11NODE_STATE_SILENT\x10\x02\x12\x16\n\x12NODE_STATE_SUSPECT\x10\x03\x12\x15\n\x11NODE_STATE_STORED\x10\x04\x12\x1b\n\x17NODE_STATE_UNREFERENCED\x10\x05\x32\x87\x04\n\x05\x46leet\x12O\n\x08Register\x12 .kongming.rpc.v1.RegisterRequest\x1a!.kongming.rpc.v1.RegisterResponse\x12I\n\x06Report\x12\x1e.kongming.rpc.v1.ReportRequest\x1a\x1f.kongming.rpc.v1.ReportResponse\x12U\n\nReportRuns\x12\".kongming.rpc.v1.ReportRunsRequest\x1a#.kongming.rpc.v1.ReportRunsResponse\x12R\n\tListNodes\x12!.kongming.rpc.v1.ListNodesRequest\x1a\".kongming.rpc.v1.ListNodesResponse\x12T\n\tWatchNode\x12!.kongming.rpc.v1.WatchNodeRequest\x1a\".kongming.rpc.v1.WatchNodeResponse0\x01\x12\x61\n\x0eRequestProfile\x12&.kongming.rpc.v1.RequestProfileRequest\x1a\'.kongming.rpc.v1.RequestProfileResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -108,54 +108,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REQUESTPROFILEREQUEST'].fields_by_name['node']._serialized_options = b'\350\340\030\200\002'
   _globals['_REQUESTPROFILEREQUEST'].fields_by_name['apps']._loaded_options = None
   _globals['_REQUESTPROFILEREQUEST'].fields_by_name['apps']._serialized_options = b'\350\340\030\200\002\360\340\030\300\204='
-  _globals['_PURPOSE']._serialized_start=2840
-  _globals['_PURPOSE']._serialized_end=2937
-  _globals['_NODESTATE']._serialized_start=2940
-  _globals['_NODESTATE']._serialized_end=3100
+  _globals['_PURPOSE']._serialized_start=2810
+  _globals['_PURPOSE']._serialized_end=2907
+  _globals['_NODESTATE']._serialized_start=2910
+  _globals['_NODESTATE']._serialized_end=3070
   _globals['_REGISTERREQUEST']._serialized_start=175
   _globals['_REGISTERREQUEST']._serialized_end=385
-  _globals['_REGISTERRESPONSE']._serialized_start=388
-  _globals['_REGISTERRESPONSE']._serialized_end=533
-  _globals['_REPORTREQUEST']._serialized_start=536
-  _globals['_REPORTREQUEST']._serialized_end=690
-  _globals['_REPORTEDFINGERPRINT']._serialized_start=693
-  _globals['_REPORTEDFINGERPRINT']._serialized_end=842
-  _globals['_HEARTBEAT']._serialized_start=845
-  _globals['_HEARTBEAT']._serialized_end=1011
-  _globals['_HEARTBEAT_PASSIVEENTRY']._serialized_start=965
-  _globals['_HEARTBEAT_PASSIVEENTRY']._serialized_end=1011
-  _globals['_REPORTRESPONSE']._serialized_start=1014
-  _globals['_REPORTRESPONSE']._serialized_end=1167
-  _globals['_INSTRUCTIONS']._serialized_start=1170
-  _globals['_INSTRUCTIONS']._serialized_end=1425
-  _globals['_INSTRUCTIONS_CAMPAIGNSENTRY']._serialized_start=1377
-  _globals['_INSTRUCTIONS_CAMPAIGNSENTRY']._serialized_end=1425
-  _globals['_REJECTED']._serialized_start=1427
-  _globals['_REJECTED']._serialized_end=1502
-  _globals['_REPORTRUNSREQUEST']._serialized_start=1505
-  _globals['_REPORTRUNSREQUEST']._serialized_end=1656
-  _globals['_REPORTEDRUN']._serialized_start=1658
-  _globals['_REPORTEDRUN']._serialized_end=1754
-  _globals['_REPORTRUNSRESPONSE']._serialized_start=1756
-  _globals['_REPORTRUNSRESPONSE']._serialized_end=1860
-  _globals['_LISTNODESREQUEST']._serialized_start=1862
-  _globals['_LISTNODESREQUEST']._serialized_end=1926
-  _globals['_LISTNODESRESPONSE']._serialized_start=1928
-  _globals['_LISTNODESRESPONSE']._serialized_end=2025
-  _globals['_NODE']._serialized_start=2028
-  _globals['_NODE']._serialized_end=2503
-  _globals['_NODE_SLOWDOWNENTRY']._serialized_start=2435
-  _globals['_NODE_SLOWDOWNENTRY']._serialized_end=2482
-  _globals['_PLACEDAPPLICATION']._serialized_start=2506
-  _globals['_PLACEDAPPLICATION']._serialized_end=2640
-  _globals['_WATCHNODEREQUEST']._serialized_start=2642
-  _globals['_WATCHNODEREQUEST']._serialized_end=2681
-  _globals['_WATCHNODERESPONSE']._serialized_start=2683
-  _globals['_WATCHNODERESPONSE']._serialized_end=2739
-  _globals['_REQUESTPROFILEREQUEST']._serialized_start=2741
-  _globals['_REQUESTPROFILEREQUEST']._serialized_end=2812
-  _globals['_REQUESTPROFILERESPONSE']._serialized_start=2814
-  _globals['_REQUESTPROFILERESPONSE']._serialized_end=2838
-  _globals['_FLEET']._serialized_start=3103
-  _globals['_FLEET']._serialized_end=3622
+  _globals['_REGISTERRESPONSE']._serialized_start=387
+  _globals['_REGISTERRESPONSE']._serialized_end=503
+  _globals['_REPORTREQUEST']._serialized_start=506
+  _globals['_REPORTREQUEST']._serialized_end=660
+  _globals['_REPORTEDFINGERPRINT']._serialized_start=663
+  _globals['_REPORTEDFINGERPRINT']._serialized_end=812
+  _globals['_HEARTBEAT']._serialized_start=815
+  _globals['_HEARTBEAT']._serialized_end=981
+  _globals['_HEARTBEAT_PASSIVEENTRY']._serialized_start=935
+  _globals['_HEARTBEAT_PASSIVEENTRY']._serialized_end=981
+  _globals['_REPORTRESPONSE']._serialized_start=984
+  _globals['_REPORTRESPONSE']._serialized_end=1137
+  _globals['_INSTRUCTIONS']._serialized_start=1140
+  _globals['_INSTRUCTIONS']._serialized_end=1395
+  _globals['_INSTRUCTIONS_CAMPAIGNSENTRY']._serialized_start=1347
+  _globals['_INSTRUCTIONS_CAMPAIGNSENTRY']._serialized_end=1395
+  _globals['_REJECTED']._serialized_start=1397
+  _globals['_REJECTED']._serialized_end=1472
+  _globals['_REPORTRUNSREQUEST']._serialized_start=1475
+  _globals['_REPORTRUNSREQUEST']._serialized_end=1626
+  _globals['_REPORTEDRUN']._serialized_start=1628
+  _globals['_REPORTEDRUN']._serialized_end=1724
+  _globals['_REPORTRUNSRESPONSE']._serialized_start=1726
+  _globals['_REPORTRUNSRESPONSE']._serialized_end=1830
+  _globals['_LISTNODESREQUEST']._serialized_start=1832
+  _globals['_LISTNODESREQUEST']._serialized_end=1896
+  _globals['_LISTNODESRESPONSE']._serialized_start=1898
+  _globals['_LISTNODESRESPONSE']._serialized_end=1995
+  _globals['_NODE']._serialized_start=1998
+  _globals['_NODE']._serialized_end=2473
+  _globals['_NODE_SLOWDOWNENTRY']._serialized_start=2405
+  _globals['_NODE_SLOWDOWNENTRY']._serialized_end=2452
+  _globals['_PLACEDAPPLICATION']._serialized_start=2476
+  _globals['_PLACEDAPPLICATION']._serialized_end=2610
+  _globals['_WATCHNODEREQUEST']._serialized_start=2612
+  _globals['_WATCHNODEREQUEST']._serialized_end=2651
+  _globals['_WATCHNODERESPONSE']._serialized_start=2653
+  _globals['_WATCHNODERESPONSE']._serialized_end=2709
+  _globals['_REQUESTPROFILEREQUEST']._serialized_start=2711
+  _globals['_REQUESTPROFILEREQUEST']._serialized_end=2782
+  _globals['_REQUESTPROFILERESPONSE']._serialized_start=2784
+  _globals['_REQUESTPROFILERESPONSE']._serialized_end=2808
+  _globals['_FLEET']._serialized_start=3073
+  _globals['_FLEET']._serialized_end=3592
 # @@protoc_insertion_point(module_scope)

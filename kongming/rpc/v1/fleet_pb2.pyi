@@ -133,7 +133,6 @@ class RegisterResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HEARTBEAT_PERIOD_FIELD_NUMBER: _builtins.int
-    FINGERPRINT_TTL_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     acknowledged: _builtins.int
     """Sequence number up to which everything of this node was committed."""
@@ -141,20 +140,15 @@ class RegisterResponse(_message.Message):
     def heartbeat_period(self) -> _duration_pb2.Duration:
         """Heartbeats are expected this often."""
 
-    @_builtins.property
-    def fingerprint_ttl(self) -> _duration_pb2.Duration:
-        """A fingerprint of a new node is used without warning for so long."""
-
     def __init__(
         self,
         *,
         heartbeat_period: _duration_pb2.Duration | None = ...,
-        fingerprint_ttl: _duration_pb2.Duration | None = ...,
         acknowledged: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fingerprint_ttl", b"fingerprint_ttl", "heartbeat_period", b"heartbeat_period"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_period", b"heartbeat_period"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "fingerprint_ttl", b"fingerprint_ttl", "heartbeat_period", b"heartbeat_period"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "heartbeat_period", b"heartbeat_period"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
