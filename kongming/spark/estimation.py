@@ -22,7 +22,13 @@ from kongming.spark.model.corrections.input_growth import InputGrowth
 from kongming.spark.model.critical_path import critical_path_s
 from kongming.spark.model.executors import core_remarks, other_cores_share
 from kongming.spark.model.groups import job_groups
-from kongming.spark.model.intervals import USUAL, Uncertainty, factor, task_deviation
+from kongming.spark.model.intervals import (
+    USUAL,
+    Uncertainty,
+    factor,
+    probability_within,
+    task_deviation,
+)
 from kongming.spark.model.pipeline import Corrected, Pipeline, arrived
 from kongming.spark.model.replay import Replayed, replay
 from kongming.spark.model.workload import Workload, workload_of
@@ -110,6 +116,12 @@ class Estimate:
             "upper": self.upper_s,
             "level": self.level,
         }
+
+    def probability(self, seconds: float) -> float:
+        """Return the probability that the run ends within this time."""
+        if seconds <= 0.0:
+            return 0.0
+        return probability_within(self.deviation, math.log(seconds / max(self.median_s, 1e-9)))
 
     def cost(self, price_per_hour: Price) -> float:
         """Money, at a price for one executor and hour."""

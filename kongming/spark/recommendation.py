@@ -43,6 +43,19 @@ def recommend(estimates: Sequence[Estimate], price_per_hour: Price = 1.0) -> Rec
     )
 
 
+def by_deadline(
+    estimates: Sequence[Estimate], deadline_s: float, required: float
+) -> tuple[Estimate | None, Estimate]:
+    """Return the fewest slots that end in time with the ``required`` probability, None if no size
+    does, and the size that is most likely to, of several the smallest."""
+    if not estimates:
+        raise CannotAnswerError("There is no estimate to choose from.")
+    slots = sorted(estimates, key=lambda each: (each.executors * each.cores, each.executors))
+    likeliest = max(slots, key=lambda each: each.probability(deadline_s))
+    ending = (each for each in slots if each.probability(deadline_s) >= required)
+    return next(ending, None), likeliest
+
+
 def _knee(estimates: Sequence[Estimate]) -> Estimate:
     """The size farthest below the line from the first to the last, both axes from 0 to 1
     (Satopaa et al. 2011)."""

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _path = click.Path(path_type=Path)
 _file = click.Path(dir_okay=False, path_type=Path)
 
+RISK = 0.95
+"""Required probability of keeping a deadline, as of 'kongming scale recommend'."""
+
 
 @click.command(
     "estimate",
@@ -100,6 +103,12 @@ _file = click.Path(dir_okay=False, path_type=Path)
     help="Find the number of executors that ends within this time of the start.",
 )
 @click.option(
+    "--risk",
+    type=FRACTION,
+    metavar="SHARE",
+    help=f"Required probability of keeping --deadline [default: {RISK:g}].",
+)
+@click.option(
     "--input-scale",
     type=Share(math.inf),
     metavar="SHARE",
@@ -168,6 +177,7 @@ def command(
     runs: Sequence[Path],
     like: Path | None,
     deadline: float | None,
+    risk: float | None,
     input_scale: float | None,
     ratio: float | None,
     other_sample: tuple[Path, float] | None,
@@ -217,6 +227,7 @@ def command(
     )
     if input_scale is None and other_sample is not None:
         raise InputError("--sample tells nothing without --input-scale.")
+    _refuse_risk(risk, deadline, like)
     saving = [option for option, given in (("--save", save), ("--name", name)) if given is not None]
     if saving and dynamic is not None:
         raise InputError(
@@ -238,6 +249,8 @@ def command(
             }
         )
     application = read(log, app, attempt, missing)
+    if deadline is not None and like is None:
+        _refuse_deadline_unless_ended(application)
     others: list[Application] = []
     growth = None
     if history:
@@ -295,14 +308,16 @@ def command(
     )
     if left is not None:
         answer["progress"] = left.document(deadline)
-    if deadline is not None:
+    if deadline is not None and left is None:
+        answer["deadline"] = _deadline(estimates, deadline, RISK if risk is None else risk)
+    elif deadline is not None:
         # What the log of an unfinished run holds ends before the run does.
-        answer["deadline"] = {
-            "seconds": deadline,
-            "meets": _meeting(estimates, deadline)
-            if left is None
-            else answer["progress"]["meets_deadline"],
-        }
+        meets = answer["progress"]["meets_deadline"]
+        answer["deadline"] = {"seconds": deadline, "risk": None, "meets": meets}
+        answer["warnings"].append(
+            "what is left of a run is a median without an interval: a size whose median just keeps "
+            "the deadline misses it about every second time"
+        )
     if as_json:
         output.emit_json({**answer, **destinations})
         return
@@ -450,7 +465,55 @@ def _dynamic(text: str, estimator: Estimator) -> Dynamic:
     return dynamic_allocation(estimator.workload.application, int(low), int(high))
 
 
-def _meeting(estimates: Sequence[Estimate], deadline_s: float) -> dict[str, Any] | None:
-    meeting = [each for each in estimates if each.median_s <= deadline_s]
-    best = min(meeting, key=lambda each: each.executors * each.cores, default=None)
-    return None if best is None else {"executors": best.executors, "cores": best.cores}
+def _refuse_risk(risk: float | None, deadline: float | None, like: Path | None) -> None:
+    """Raise InputError where a probability is required of nothing that has one."""
+    from kongming.records.errors import InputError
+
+    if risk is None:
+        return
+    if deadline is None:
+        raise InputError(
+            "--risk tells nothing without --deadline.",
+            hint="Give the time that is to be kept with it: --deadline TIME",
+        )
+    if like is not None:
+        raise InputError(
+            "--risk and --like cannot be given together: what is left of a run is a median, "
+            "without the interval that a probability would come from.",
+            hint="Leave --risk out, and give a --deadline with a margin.",
+        )
+
+
+def _refuse_deadline_unless_ended(application: Application) -> None:
+    """Raise InputError where the log holds only a part of the run that is to end in time."""
+    from kongming.records.errors import InputError
+
+    if not application.complete:
+        raise InputError(
+            "is of the whole run, and LOG is of a run that has not ended, or whose driver was "
+            "killed: what it holds takes less time.",
+            field="--deadline",
+            hint="Give the log of an earlier run that has ended: --like LOG",
+        )
+
+
+def _deadline(estimates: Sequence[Estimate], deadline_s: float, risk: float) -> dict[str, Any]:
+    """Return what keeps the deadline as JSON types."""
+    from kongming.spark.recommendation import by_deadline
+
+    best, likeliest = by_deadline(estimates, deadline_s, risk)
+
+    def size(estimate: Estimate) -> dict[str, Any]:
+        return {
+            "executors": estimate.executors,
+            "cores": estimate.cores,
+            "probability": estimate.probability(deadline_s),
+            "reasons": [*estimate.reasons],
+        }
+
+    return {
+        "seconds": deadline_s,
+        "risk": risk,
+        "meets": None if best is None else size(best),
+        "likeliest": size(likeliest),
+    }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kongming.cli import output
 from kongming.cli.spark.prices import Pricing
 from kongming.quantities import count as counted
-from kongming.quantities import per_cent
+from kongming.quantities import exact_percent, per_cent
 
 if TYPE_CHECKING:
     from kongming.spark.estimation import Estimate
@@ -85,14 +85,7 @@ def show(
             markup=False,
         )
     if "deadline" in answer:
-        meets = answer["deadline"]["meets"]
-        console.print(
-            "No number of executors here ends in time."
-            if meets is None
-            else f"The smallest that ends in time: {counted(meets['executors'], 'executor')} of "
-            f"{counted(meets['cores'], 'core')}.",
-            markup=False,
-        )
+        console.print(_by_deadline(answer["deadline"]), markup=False)
     if "progress" in answer:
         progress = answer["progress"]
         console.print(
@@ -105,3 +98,33 @@ def show(
             markup=False,
         )
     output.print_warnings(answer["warnings"])
+
+
+def _by_deadline(deadline: dict[str, Any]) -> str:
+    """Return sentences on the size that keeps a deadline, or on the likeliest to."""
+    meets, risk = deadline["meets"], deadline["risk"]
+    goal = f"ends within {_deadline_text(deadline['seconds'])}"
+    if risk is None:
+        if meets is None:
+            return f"By the median, no number of executors here {goal}."
+        return f"The smallest that {goal} by the median: {_size(meets)}."
+    shown = meets or deadline["likeliest"]
+    chance = f"{_size(shown)}, with probability {per_cent(100 * shown['probability'])}"
+    required = f"required: {exact_percent(risk)}"
+    if meets is None:
+        sentence = (
+            f"No number of executors here {goal} with the required probability. The likeliest: "
+            f"{chance} ({required})."
+        )
+    else:
+        sentence = f"The smallest that {goal}: {chance} ({required})."
+    return sentence + "".join(f" It extrapolates: {reason}." for reason in shown["reasons"])
+
+
+def _deadline_text(seconds: float) -> str:
+    """Return a deadline as it was given, of a minute or more in minutes and hours."""
+    return output.format_seconds(seconds) if seconds < 60 else output.format_duration(seconds)
+
+
+def _size(size: dict[str, Any]) -> str:
+    return f"{counted(size['executors'], 'executor')} of {counted(size['cores'], 'core')}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from kongming.arrays import Floats
 from kongming.spark.model.cluster import Cluster
@@ -52,6 +52,11 @@ USUAL = Uncertainty()
 def factor(deviation: float, level: float) -> float:
     """Return the upper end over the median, and the median over the lower end."""
     return float(np.exp(min(float(ndtri(0.5 + level / 2.0)) * deviation, 8.0)))
+
+
+def probability_within(deviation: float, log_ratio: float) -> float:
+    """Return the probability that a runtime over its median is at most exp(``log_ratio``)."""
+    return float(ndtr(log_ratio / max(deviation, 1e-9)))
 
 
 def task_deviation(workload: Workload, cluster: Cluster, lengths: Sequence[Floats]) -> float:
