@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.spark.application import Rdd
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.history import learn_residual
 from kongming.spark.model.corrections.input_growth import learn_input_growth
-from kongming.spark.model.workload import workload_of
+from kongming.spark.model.workload import Workload, workload_of
 from kongming.spark.reading import read_all
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
@@ -134,6 +135,26 @@ def test_the_run_of_a_sample_is_none_of_the_full_input() -> None:
         assert new.deviation < old.deviation
     # Fewer executors than either run had.
     assert after[0].deviation > after[1].deviation
+
+
+def _scans(*stages: tuple[int, float]) -> Workload:
+    """A query that reads tables, each a job of its own: the tasks and the seconds of each."""
+    rdds = (Rdd(0, "FileScanRDD", 1),)
+    parts = (
+        Part((Stage((seconds,) * tasks, rdds=rdds),), after=(), execution=0)
+        for tasks, seconds in stages
+    )
+    return workload_of(run(Program(tuple(parts)), 4))
+
+
+def test_samples_are_compared_by_stage_in_whatever_order_a_query_read_its_tables() -> None:
+    """Adaptive execution submits both at the same time. One has the same length in both samples,
+    the other is twice as long in the larger one."""
+    small = _scans((16, 1.0), (4, 3.0))
+    for larger in (_scans((16, 2.0), (4, 3.0)), _scans((4, 3.0), (16, 2.0))):
+        inputs = learn_input_growth(small, 0.1, larger, 0.2, 1.0)
+        assert inputs.kinds == ("linear", "constant")
+        assert inputs.factors.tolist() == pytest.approx([10.0, 1.0])
 
 
 def test_a_residual_of_sizes_on_the_same_side_is_beyond_at_the_recorded_size() -> None:

@@ -72,11 +72,42 @@ def learn_input_growth(
             hint="Run the same program on both, or without adaptive execution.",
         )
     kinds, factors = [], []
-    for own, its in zip(log.stages, other.stages, strict=True):
+    for own, its in zip(log.stages, _partners(log, other), strict=True):
         kind, factor = _growth(_seconds(own), ratio, _seconds(its), other_ratio, target_ratio)
         kinds.append(kind)
         factors.append(factor)
     return InputGrowth(np.array(factors), tuple(kinds), target_ratio / ratio, target_ratio / ratio)
+
+
+def _partners(log: Workload, other: Workload) -> list[StageWork]:
+    """Return the other run's stage for each of the log's.
+
+    Adaptive execution submits stages of one SQL execution as jobs of their own at the same time,
+    and their order differs between runs: among those of one kind, the number of tasks decides.
+    """
+    own, its = _alike(log), _alike(other)
+    if {key: len(places) for key, places in own.items()} != {
+        key: len(places) for key, places in its.items()
+    }:
+        return list(other.stages)
+    partners = list(other.stages)
+    for key, places in own.items():
+        for place, there in zip(places, its[key], strict=True):
+            partners[place] = other.stages[there]
+    return partners
+
+
+def _alike(work: Workload) -> dict[tuple[str, int, str], list[int]]:
+    """Return the places of the stages of each SQL execution, or job outside of one, and kind, those
+    of fewer tasks first."""
+    groups: dict[tuple[str, int, str], list[int]] = {}
+    for place, stage in enumerate(work.stages):
+        execution = work.jobs[stage.job].job.execution
+        where = ("job", stage.job) if execution is None else ("execution", execution)
+        groups.setdefault((*where, stage.kind), []).append(place)
+    for places in groups.values():
+        places.sort(key=lambda place: len(work.stages[place].lengths))
+    return groups
 
 
 def _seconds(stage: StageWork) -> float:
