@@ -350,6 +350,7 @@ class Estimator:
         reasons += self.pipeline.cliffs(Change(self.workload.cluster, cluster))
         if self.inputs is not None and self.inputs.times > FAR:
             reasons.append(f"{self.inputs.times:.3g} times the input of the recorded sample")
+        reasons += () if self.inputs is None else self.inputs.reasons
         mixed = self.workload.cluster.mixed
         if mixed is not None and self._mixed_share > MIXED_SHARE:
             reasons.append(mixed.sentence(cluster.cores))

@@ -157,6 +157,39 @@ def test_samples_are_compared_by_stage_in_whatever_order_a_query_read_its_tables
         assert inputs.factors.tolist() == pytest.approx([10.0, 1.0])
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_stage_that_grows_faster_than_n_log_n_is_followed(swapped: bool) -> None:
+    """A join of a table with itself: 10 s at a tenth, 40 s at a fifth, 1000 s for all data."""
+    samples = [(_scans((8, 1.25)), 0.1), (_scans((8, 5.0)), 0.2)]
+    if swapped:
+        samples.reverse()
+    recorded_s = 40.0 if swapped else 10.0
+    for ratio, seconds in ((0.1, 10.0), (0.2, 40.0), (0.4, 160.0), (1.0, 1000.0)):
+        inputs = learn_input_growth(*samples[0], *samples[1], ratio)
+        assert inputs.factors * recorded_s == pytest.approx([seconds])
+        expected = ["1 stage grew faster than n log n between the samples"] * (ratio > 0.2)
+        assert [reason.partition(":")[0] for reason in inputs.reasons] == expected
+    estimator = Estimator(samples[0][0].application, inputs=inputs)
+    assert inputs.reasons[0] in estimator.estimate(Size(4)).reasons
+
+
+def test_what_is_steeper_than_all_pairs_is_not_followed_beyond_the_samples() -> None:
+    """Eight times as long with twice the input: a limit was met, rather than a power."""
+    inputs = learn_input_growth(_scans((8, 1.0)), 0.1, _scans((8, 8.0)), 0.2, 1.0)
+    assert inputs.factors.tolist() == pytest.approx([8.0 * 5.0**2])
+    assert "to the power of 3, and is extrapolated with 2" in inputs.reasons[0]
+
+
+def test_what_repeats_differ_by_is_no_growth() -> None:
+    """A single task may take twice as long by chance, and a stage of little weight is no reason."""
+    single = learn_input_growth(_scans((1, 1.0)), 0.1, _scans((1, 4.0)), 0.2, 1.0)
+    assert single.kinds == ("n log n",)
+    small, larger = (_scans((8, 0.001 * times), (16, 30.0)) for times in (1.0, 4.0))
+    light = learn_input_growth(small, 0.1, larger, 0.2, 1.0)
+    assert light.kinds == ("faster than n log n", "constant")
+    assert light.reasons == single.reasons == ()
+
+
 def test_a_residual_of_sizes_on_the_same_side_is_beyond_at_the_recorded_size() -> None:
     residual = learn_residual(np.array([1.0, 2.0]), np.zeros(2))
     assert residual.beyond(0.0) == pytest.approx(1.0)

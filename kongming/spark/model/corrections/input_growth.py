@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from kongming.arrays import Floats
 from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark.model.corrections.correction import Change, Lengths
+from kongming.spark.model.intervals import NOISE
 from kongming.spark.model.workload import StageWork, Workload
 
 ITEMS = 1e6
@@ -19,17 +21,35 @@ ITEMS = 1e6
 CONSTANT, LINEAR = 0.2, 1.05
 """Exponents between the samples: below the first it is constant, above the second n log n."""
 
+FASTER = "faster than n log n"
+
+TASK_NOISE = 0.4
+"""Standard deviation of the log of one task's seconds between repeats, from stages of 1 to 17 tasks
+(benchmarks/spark/sampled); the tasks of a stage vary independently of each other."""
+
+CLEARLY = 2.0
+"""Standard deviations of the growth of a stage between two runs, above that of n log n, from which
+on it grew faster."""
+
+STEEPEST = 2.0
+"""Exponent beyond the samples at most: of all pairs of rows. What grows faster between two samples
+has rather met a limit, such as memory, than followed a power that goes on."""
+
+OF_WEIGHT = 0.01
+"""Share of the tasks' seconds above which stages that grow faster are a reason to extrapolate."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class InputGrowth:
     """``factors`` (stages,): of the tasks' seconds from the log's share of the input to the asked
-    one; ``cached``: of the cached bytes; ``kinds`` of growth; ``times`` asked over recorded share.
-    """
+    one; ``cached``: of the cached bytes; ``kinds`` of growth; ``times`` asked over recorded share;
+    ``reasons`` why it extrapolates."""
 
     factors: Floats
     kinds: tuple[str, ...]
     cached: float
     times: float
+    reasons: tuple[str, ...] = ()
 
     name = "input"
 
@@ -71,12 +91,33 @@ def learn_input_growth(
             "cannot be matched.",
             hint="Run the same program on both, or without adaptive execution.",
         )
-    kinds, factors = [], []
+    kinds, factors, faster = [], [], []
     for own, its in zip(log.stages, _partners(log, other), strict=True):
-        kind, factor = _growth(_seconds(own), ratio, _seconds(its), other_ratio, target_ratio)
+        seconds = _seconds(own), _seconds(its)
+        kind, factor = _growth(
+            seconds[0], ratio, seconds[1], other_ratio, target_ratio, _noise(own, its)
+        )
         kinds.append(kind)
         factors.append(factor)
-    return InputGrowth(np.array(factors), tuple(kinds), target_ratio / ratio, target_ratio / ratio)
+        if kind == FASTER:
+            faster.append((seconds[0] * factor, _exponent(*seconds, ratio, other_ratio)))
+    times = target_ratio / ratio
+    total_s = sum(_seconds(own) * factor for own, factor in zip(log.stages, factors, strict=True))
+    beyond = target_ratio > max(ratio, other_ratio)
+    of_weight = sum(grown_s for grown_s, _ in faster) > OF_WEIGHT * total_s
+    reasons = (_faster(faster),) if beyond and of_weight else ()
+    return InputGrowth(np.array(factors), tuple(kinds), times, times, reasons)
+
+
+def _faster(stages: Sequence[tuple[float, float]]) -> str:
+    """Return a sentence on stages of these seconds at the target, and exponents."""
+    steepest = max(exponent for _, exponent in stages)
+    followed = f", and is extrapolated with {STEEPEST:g}" if steepest > STEEPEST else ""
+    which = "it grew" if len(stages) == 1 else "the steepest grew"
+    return (
+        f"{counted(len(stages), 'stage')} grew faster than n log n between the samples: {which} "
+        f"with the input to the power of {steepest:.2g}{followed}"
+    )
 
 
 def _partners(log: Workload, other: Workload) -> list[StageWork]:
@@ -114,13 +155,25 @@ def _seconds(stage: StageWork) -> float:
     return float(stage.lengths.sum())
 
 
+def _noise(own: StageWork, its: StageWork) -> float:
+    """Return the deviation of the log of the growth of a stage between two runs."""
+    tasks = 1.0 / max(len(own.lengths), 1) + 1.0 / max(len(its.lengths), 1)
+    return math.sqrt(2.0 * NOISE**2 + TASK_NOISE**2 * tasks)
+
+
 def _growth(
-    seconds: float, ratio: float, other: float, other_ratio: float, target_ratio: float
+    seconds: float,
+    ratio: float,
+    other: float,
+    other_ratio: float,
+    target_ratio: float,
+    noise: float,
 ) -> tuple[str, float]:
-    """The kind of growth and its factor from ``ratio`` to ``target_ratio``."""
+    """The kind of growth and its factor from ``ratio`` to ``target_ratio``; ``noise`` is the
+    deviation of the log of what has grown between the samples."""
     if seconds <= 0.0 or other <= 0.0:
         return "constant", 1.0
-    exponent = math.log(other / seconds) / math.log(other_ratio / ratio)
+    exponent = _exponent(seconds, other, ratio, other_ratio)
     if exponent < CONSTANT:
         return "constant", 1.0
     if exponent <= LINEAR:
@@ -128,7 +181,17 @@ def _growth(
         slope = (other - seconds) / (other_ratio - ratio)
         fixed = max(seconds - slope * ratio, 0.0)
         return "linear", (fixed + (seconds - fixed) * target_ratio / ratio) / seconds
+    step = abs(math.log(other / seconds))
+    if step > abs(math.log(_nlogn(other_ratio) / _nlogn(ratio))) + CLEARLY * noise:
+        # Through both samples, and beyond them as steeply, but for what no power explains.
+        inside = min(max(target_ratio, min(ratio, other_ratio)), max(ratio, other_ratio))
+        measured = (inside / ratio) ** exponent
+        return FASTER, measured * (target_ratio / inside) ** min(exponent, STEEPEST)
     return "n log n", _nlogn(target_ratio) / _nlogn(ratio)
+
+
+def _exponent(seconds: float, other: float, ratio: float, other_ratio: float) -> float:
+    return math.log(other / seconds) / math.log(other_ratio / ratio)
 
 
 def _nlogn(ratio: float) -> float:
