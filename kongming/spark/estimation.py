@@ -322,7 +322,7 @@ class Estimator:
 
     def _deviation(self, ratio: float, changed: float, own: float) -> float:
         uncertainty = self.uncertainty
-        if self.growth is not None and self.growth.pairs > 1:
+        if self.growth is not None and self.growth.scatter is not None:
             uncertainty = replace(uncertainty, doubling=max(0.01, self.growth.scatter))
         residual = self.residual
         of_log = 1 if self.inputs is None else 0

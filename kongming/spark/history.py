@@ -29,6 +29,8 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
 
     Runs of one name are one application. Each is predicted from each other size by all corrections;
     what is left of the total of task seconds, and the driver's time, is regressed on the doublings.
+    Repeats of a size are one observation: their mean. What the growth of the others leaves of each
+    application says how uncertain it is for one that is not among them.
 
     Raises:
         InputError: no application ran at two sizes, or one has not ended.
@@ -37,36 +39,63 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
     by_name: dict[str, list[Workload]] = {}
     for application in applications:
         by_name.setdefault(application.name, []).append(workload_of(application))
-    steps, tasks, driver = [], [], []
-    for works in by_name.values():
-        pipelines = [Pipeline(work, without) for work in works]
-        for (own, pipeline), (other, _) in itertools.permutations(
-            zip(works, pipelines, strict=True), 2
-        ):
-            step = math.log2(other.cluster.slots / own.cluster.slots)
-            if not step:
-                continue
-            target = asked_cluster(own.cluster, other.cluster.executors, other.cluster.cores)
-            predicted = sum(float(each.sum()) for each in pipeline.replay(target).lengths)
-            measured = sum(float(stage.lengths.sum()) for stage in other.stages)
-            before = driver_time(own.application).total_s
-            after = driver_time(other.application).total_s
-            if min(predicted, measured, before, after) > 0.0:
-                steps.append(step)
-                tasks.append(math.log(measured / predicted))
-                driver.append(math.log(after / before))
-    if not steps:
+    observed = [own for works in by_name.values() if (own := _observed(works, without))]
+    if not observed:
         raise InputError(
             "holds no application that ran at two sizes.",
             field="--history",
             allowed="logs of one application at two numbers of slots or more",
         )
-    x = np.array(steps)
+    tasks, driver = _slopes(observed)
+    return Growth(tasks, driver, _scatter(observed))
+
+
+Observation = tuple[float, float, float]
+"""Doublings from one size to another, and logs of measured over predicted: tasks, driver."""
+
+
+def _observed(works: Sequence[Workload], without: Sequence[str]) -> list[Observation]:
+    """Return what one application's runs leave of each pair of sizes, in both directions."""
+    pairs: dict[tuple[tuple[int, int], ...], list[Observation]] = {}
+    runs = [(work, Pipeline(work, without)) for work in works]
+    for (own, pipeline), (other, _) in itertools.permutations(runs, 2):
+        step = math.log2(other.cluster.slots / own.cluster.slots)
+        if not step:
+            continue
+        target = asked_cluster(own.cluster, other.cluster.executors, other.cluster.cores)
+        predicted = sum(float(each.sum()) for each in pipeline.replay(target).lengths)
+        measured = sum(float(stage.lengths.sum()) for stage in other.stages)
+        before = driver_time(own.application).total_s
+        after = driver_time(other.application).total_s
+        if min(predicted, measured, before, after) > 0.0:
+            sizes = tuple((each.cluster.executors, each.cluster.cores) for each in (own, other))
+            logs = math.log(measured / predicted), math.log(after / before)
+            pairs.setdefault(sizes, []).append((step, *logs))
+    return [
+        (float(step), float(tasks), float(driver))
+        for step, tasks, driver in (np.mean(repeats, axis=0) for repeats in pairs.values())
+    ]
+
+
+def _slopes(observed: Sequence[Sequence[Observation]]) -> tuple[float, float]:
+    """Return the logs per doubling of the tasks' seconds and of the driver's."""
+    x, tasks, driver = np.array([each for own in observed for each in own]).T
     # Both directions of a pair are one observation.
-    slopes = [float(x @ np.array(y)) / (float(x @ x) + 2.0 * PRIOR) for y in (tasks, driver)]
-    left = np.array(tasks) - slopes[0] * x
-    scatter = float(np.sqrt(np.mean((left / np.abs(x)) ** 2)))
-    return Growth(slopes[0], slopes[1], scatter, len(steps) // 2)
+    weight = float(x @ x) + 2.0 * PRIOR
+    return float(x @ tasks) / weight, float(x @ driver) / weight
+
+
+def _scatter(observed: Sequence[Sequence[Observation]]) -> float | None:
+    """Return the deviation per doubling of what the growth of the other applications leaves of each
+    one's tasks; None of a single application."""
+    if len(observed) < 2:
+        return None
+    squares = []
+    for place, own in enumerate(observed):
+        slope, _ = _slopes([*observed[:place], *observed[place + 1 :]])
+        x, tasks, _ = np.array(own).T
+        squares.append(float(np.mean(((tasks - slope * x) / x) ** 2)))
+    return math.sqrt(sum(squares) / len(squares))
 
 
 @dataclass(frozen=True, slots=True)

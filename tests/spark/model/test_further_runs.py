@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kongming.spark.application import Rdd
+from kongming.spark.application import Application, Rdd
 from kongming.spark.estimation import Estimator, Size
-from kongming.spark.history import learn_residual
+from kongming.spark.history import learn_growth, learn_residual
 from kongming.spark.model.corrections.input_growth import learn_input_growth
 from kongming.spark.model.workload import Workload, workload_of
 from kongming.spark.reading import read_all
@@ -194,3 +195,50 @@ def test_a_residual_of_sizes_on_the_same_side_is_beyond_at_the_recorded_size() -
     residual = learn_residual(np.array([1.0, 2.0]), np.zeros(2))
     assert residual.beyond(0.0) == pytest.approx(1.0)
     assert residual.adding(0.0, 0.0).beyond(0.0) == 0.0
+
+
+def _grown(name: str, executors: int, slope: float) -> Application:
+    """Tasks that take ``slope`` (a log) longer for each doubling of the executors."""
+    length = 2.0 * float(np.exp(slope * np.log2(executors)))
+    program = Program((Part((Stage((length,) * 48),)),))
+    application = run(program, executors, name=name)
+    return replace(application, id=f"{name}-{executors}")
+
+
+def test_repeats_of_a_size_are_a_single_observation() -> None:
+    """The more often a size ran, the less it may count for: it is the same pair of sizes."""
+    small, large = _grown("other", 2, 0.2), _grown("other", 8, 0.2)
+    repeats = [replace(large, id=f"repeat-{number}") for number in range(6)]
+    taught = [learn_growth([small, large]), learn_growth([small, large, *repeats])]
+    assert taught[0] == taught[1]
+    assert 0.1 < taught[0].tasks < 0.2
+
+
+def test_a_single_application_in_the_history_narrows_no_interval() -> None:
+    """Its own runs fit its own growth, which says nothing of how others grow."""
+    sizes = [Size(count) for count in (2, 16)]
+    other = [_grown("other", count, 0.0) for count in (2, 4, 8) for _ in range(2)]
+    plain = Estimator(run(PROGRAM, 4)).estimates(sizes)
+    for own, before in zip(
+        Estimator(run(PROGRAM, 4), growth=learn_growth(other)).estimates(sizes), plain, strict=True
+    ):
+        assert own.deviation == pytest.approx(before.deviation, rel=0.01)
+
+
+def test_the_history_is_as_uncertain_as_its_applications_differ() -> None:
+    """Each is predicted from the others."""
+    alike = [_grown(name, count, 0.2) for name in "ab" for count in (2, 4, 8)]
+    apart = [
+        _grown(name, count, slope) for name, slope in (("a", 0.5), ("b", -0.1)) for count in (2, 8)
+    ]
+    narrow, wide = learn_growth(alike).scatter, learn_growth(apart).scatter
+    assert narrow is not None
+    assert wide is not None
+    assert narrow < 0.1
+    # Half of the difference would be what a common growth leaves of both.
+    assert wide > 0.4
+    estimates = [
+        Estimator(run(PROGRAM, 4), growth=learn_growth(each)).estimate(Size(16))
+        for each in (alike, apart)
+    ]
+    assert estimates[0].deviation < 0.5 * estimates[1].deviation

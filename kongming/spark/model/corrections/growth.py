@@ -11,13 +11,12 @@ from kongming.spark.model.corrections.correction import Change, Lengths
 @dataclass(frozen=True, slots=True)
 class Growth:
     """Logs per doubling of the slots: of the tasks' lengths after all other corrections, and of the
-    driver's gaps; ``scatter`` is what the pairs of runs leave unexplained, a deviation of the log
-    of the runtime per doubling."""
+    driver's gaps; ``scatter`` is what remains of another application, a deviation of the log of the
+    runtime per doubling, None if a single application was seen."""
 
     tasks: float
     driver: float
-    scatter: float
-    pairs: int
+    scatter: float | None
 
     name = "history"
 
