@@ -249,8 +249,14 @@ def command(
             }
         )
     application = read(log, app, attempt, missing)
-    if deadline is not None and like is None:
-        _refuse_deadline_unless_ended(application)
+    if not application.complete:
+        _refuse_for_a_part(
+            {
+                "--deadline": deadline is not None and like is None,
+                "--runs": runs,
+                "--input-scale": input_scale is not None,
+            }
+        )
     others: list[Application] = []
     growth = None
     if history:
@@ -484,16 +490,20 @@ def _refuse_risk(risk: float | None, deadline: float | None, like: Path | None) 
         )
 
 
-def _refuse_deadline_unless_ended(application: Application) -> None:
-    """Raise InputError where the log holds only a part of the run that is to end in time."""
+def _refuse_for_a_part(given: Mapping[str, object]) -> None:
+    """Raise InputError where an option is given that compares the time of LOG, which holds a part
+    of its run only, with times of full runs."""
     from kongming.records.errors import InputError
 
-    if not application.complete:
+    name = next((name for name, value in given.items() if value), None)
+    if name is not None:
         raise InputError(
-            "is of the whole run, and LOG is of a run that has not ended, or whose driver was "
-            "killed: what it holds takes less time.",
-            field="--deadline",
-            hint="Give the log of an earlier run that has ended: --like LOG",
+            "is of full runs, and LOG is of a run that has not ended, or whose driver was killed: "
+            "what it holds takes less time.",
+            field=name,
+            hint="Leave it out, or give the log of an earlier run that has ended: --like LOG"
+            if name == "--deadline"
+            else "Leave it out, or give the log once it has the application's end.",
         )
 
 

@@ -72,14 +72,30 @@ def test_of_sizes_that_keep_a_deadline_the_smallest_is_taken() -> None:
     assert by_deadline(estimates, 0.001, 0.95)[0] is None
 
 
-def test_a_part_of_a_run_says_nothing_of_its_deadline(
-    kongming: Kongming, log: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def running(tmp_path: Path) -> Path:
+    """A run between its two jobs."""
     finished = run(PROGRAM, 4)
     middle = (finished.jobs[0].completed_s or 0.0) + 0.5
     stages = tuple(stage for stage in finished.stages if stage.stage in finished.jobs[0].stages)
     part = replace(finished, jobs=finished.jobs[:1], stages=stages, ended_s=None, last_s=middle)
-    running = write(part, tmp_path / "running")
+    return write(part, tmp_path / "running")
+
+
+@pytest.mark.parametrize("option", ["--runs", "--input-scale"])
+def test_a_part_of_a_run_is_not_compared_with_full_runs(
+    kongming: Kongming, log: Path, running: Path, option: str
+) -> None:
+    """The first of two jobs took less time than the run at another size did, whatever the size."""
+    args = {"--runs": (log,), "--input-scale": ("1", "--ratio", "10%", "--sample", log, "20%")}
+    error = answer(kongming, running, option, *args[option], status=2)["error"]
+    assert error["message"].startswith(f"{option}: is of full runs, and LOG is of a run that has")
+    assert "once it has the application's end" in error["hint"]
+
+
+def test_a_part_of_a_run_says_nothing_of_its_deadline(
+    kongming: Kongming, log: Path, running: Path
+) -> None:
     error = answer(kongming, running, "--deadline", "1h", status=2)["error"]
     assert "a run that has not ended" in error["message"]
     assert "--like LOG" in error["hint"]
