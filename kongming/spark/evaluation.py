@@ -17,13 +17,14 @@ from kongming.scale.fit.terms import DEFAULT, term
 from kongming.scale.points import Configuration, Points, Runs
 from kongming.spark.application import Application
 from kongming.spark.estimation import Estimator, Size
-from kongming.spark.finished_runs import require_finished
+from kongming.spark.finished_runs import require_finished, require_same_input
 from kongming.spark.model.baselines import ConstantLengths
 from kongming.spark.model.cluster import asked_cluster
 from kongming.spark.model.driver import job_end
 from kongming.spark.model.groups import job_groups
 from kongming.spark.model.sparklens import Sparklens
 from kongming.spark.model.workload import Workload
+from kongming.spark.sample_ratio import recorded_ratio
 
 Key = tuple[int, int]
 """Executors, and cores of each."""
@@ -99,8 +100,8 @@ def evaluate(
     """Predict every run from every run at another size.
 
     Raises:
-        InputError: the logs are of several applications or of one that has not ended, or all of
-            one size.
+        InputError: the logs are of several applications or shares of the input, or of one that has
+            not ended, or all of one size.
     """
     require_finished(applications, "LOGS")
     names = list(dict.fromkeys(application.name for application in applications))
@@ -111,6 +112,8 @@ def evaluate(
             value=", ".join(names[:6]),
             hint="Give the logs of one of them.",
         )
+    ratio = max((recorded_ratio(application) or 1.0 for application in applications), default=1.0)
+    require_same_input(applications, ratio, "LOGS")
     estimators = [estimator_of(application) for application in applications]
     runs = [(_key(each.workload), each) for each in estimators]
     sizes = sorted({key for key, _ in runs}, key=lambda key: (key[0] * key[1], key))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from kongming.quantities import exact_percent
 from kongming.records.errors import InputError
 from kongming.spark.application import Application
+from kongming.spark.sample_ratio import recorded_ratio
 
 _NAMED = 3
 """Logs that are named where several say the same."""
@@ -44,6 +47,21 @@ def require_same_application(
             allowed=f"another run of {application.name!r}",
             hint=hint,
         )
+
+
+def require_same_input(applications: Sequence[Application], ratio: float, field: str) -> None:
+    """Raise InputError, for ``field``, where the log of a run has another share of the input in its
+    settings than ``ratio``: with less data it takes less time. Logs without it are not judged."""
+    for application in applications:
+        own = recorded_ratio(application)
+        if own is not None and not math.isclose(own, ratio, rel_tol=1e-6):
+            raise InputError(
+                f"is of a run on {exact_percent(own)} of the input.",
+                field=field,
+                value=application.source or application.id,
+                allowed=f"runs on {exact_percent(ratio)} of it",
+                hint="Leave it out. How the time grows with the input is learned from --sample.",
+            )
 
 
 def findings_of(applications: Sequence[Application]) -> list[str]:

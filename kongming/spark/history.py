@@ -19,6 +19,7 @@ from kongming.spark.model.corrections.growth import Growth
 from kongming.spark.model.driver import driver_time
 from kongming.spark.model.pipeline import Pipeline
 from kongming.spark.model.workload import Workload, workload_of
+from kongming.spark.sample_ratio import recorded_ratio
 
 PRIOR = 1.0
 """Doublings squared that the prior (no growth) weighs."""
@@ -27,7 +28,8 @@ PRIOR = 1.0
 def learn_growth(applications: Sequence[Application], without: Sequence[str] = ()) -> Growth:
     """Learn how lengths grow from applications that ran at two sizes or more.
 
-    Runs of one name are one application. Each is predicted from each other size by all corrections;
+    Runs of one name on one share of the input are one application, and those without a name none.
+    Each is predicted from each other size by all corrections;
     what is left of the total of task seconds, and the driver's time, is regressed on the doublings.
     Repeats of a size are one observation: their mean. What the growth of the others leaves of each
     application says how uncertain it is for one that is not among them.
@@ -36,10 +38,11 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
         InputError: no application ran at two sizes, or one has not ended.
     """
     require_finished(applications, "--history")
-    by_name: dict[str, list[Workload]] = {}
+    runs: dict[tuple[str, float], list[Workload]] = {}
     for application in applications:
-        by_name.setdefault(application.name, []).append(workload_of(application))
-    observed = [own for works in by_name.values() if (own := _observed(works, without))]
+        key = application.name or application.id, recorded_ratio(application) or 1.0
+        runs.setdefault(key, []).append(workload_of(application))
+    observed = [own for works in runs.values() if (own := _observed(works, without))]
     if not observed:
         raise InputError(
             "holds no application that ran at two sizes.",

@@ -73,7 +73,11 @@ def _rows(estimator: Estimator, path: Path) -> Iterator[tuple[Size, float]]:
 
 
 def _applications(estimator: Estimator, paths: Sequence[Path]) -> list[Application]:
-    from kongming.spark.finished_runs import require_finished, require_same_application
+    from kongming.spark.finished_runs import (
+        require_finished,
+        require_same_application,
+        require_same_input,
+    )
     from kongming.spark.reading import read_all
 
     own = estimator.workload.application
@@ -87,6 +91,9 @@ def _applications(estimator: Estimator, paths: Sequence[Path]) -> list[Applicati
             hint="Runs of other applications on this cluster: --history.",
         )
     require_finished(others, "--runs")
+    ratio = 1.0 if estimator.ratio is None else estimator.ratio
+    inputs = estimator.inputs
+    require_same_input(others, ratio if inputs is None else ratio * inputs.times, "--runs")
     return others
 
 

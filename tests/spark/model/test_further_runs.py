@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.records.errors import InputError
 from kongming.spark.application import Application, Rdd
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.history import learn_growth, learn_residual
@@ -242,3 +243,36 @@ def test_the_history_is_as_uncertain_as_its_applications_differ() -> None:
         for each in (alike, apart)
     ]
     assert estimates[0].deviation < 0.5 * estimates[1].deviation
+
+
+def _with_ratio(application: Application, ratio: float) -> Application:
+    settings = {**application.settings, "spark.kongming.sample.ratio": f"{ratio:g}"}
+    return replace(application, settings=settings)
+
+
+def test_runs_on_another_share_of_the_input_are_not_compared(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    sampled = write(_with_ratio(run(PROGRAM, 8), 0.1), tmp_path / "sampled")
+    for args in (
+        ("estimate", log, "--runs", sampled),
+        ("evaluate", log, sampled),
+        ("evaluate", sampled, log),
+    ):
+        done = kongming("spark", *args)
+        assert done.returncode == 2
+        assert "is of a run on 10 % of the input" in done.stderr
+    own = write(_with_ratio(run(PROGRAM, 4), 0.1), tmp_path / "own")
+    assert runtimes(kongming, own, "--runs", sampled)
+
+
+def test_a_history_pairs_runs_of_one_name_on_one_share_of_the_input() -> None:
+    """Ten times the data, or another program, is no growth with the executors."""
+    small, large = _grown("other", 2, 0.5), _grown("other", 8, 0.5)
+    assert learn_growth([small, large]).tasks > 0.1
+    for other in (
+        [_with_ratio(small, 0.1), large],
+        [replace(each, name="") for each in (small, large)],
+    ):
+        with pytest.raises(InputError, match="no application that ran at two sizes"):
+            learn_growth(other)
