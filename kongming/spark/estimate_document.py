@@ -10,7 +10,7 @@ from kongming.spark.model.driver import driver_time, job_end
 from kongming.spark.model.groups import job_groups
 from kongming.spark.model.intervals import factor
 from kongming.spark.model.workload import Workload
-from kongming.spark.recommendation import recommend
+from kongming.spark.recommendation import by_deadline, recommend
 
 
 def document(
@@ -70,6 +70,28 @@ def document(
         },
         "executions": _execution_documents(workload, estimates) if by_execution else [],
         "warnings": list(warnings),
+    }
+
+
+def deadline_document(
+    estimates: Sequence[Estimate], deadline_s: float, risk: float
+) -> dict[str, Any]:
+    """Return what keeps the deadline as JSON types."""
+    best, likeliest = by_deadline(estimates, deadline_s, risk)
+
+    def size(estimate: Estimate) -> dict[str, Any]:
+        return {
+            "executors": estimate.executors,
+            "cores": estimate.cores,
+            "probability": estimate.probability(deadline_s),
+            "reasons": [*estimate.reasons],
+        }
+
+    return {
+        "seconds": deadline_s,
+        "risk": risk,
+        "meets": None if best is None else size(best),
+        "likeliest": size(likeliest),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,13 @@ from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
 from kongming.cli.spark.estimate_table import show
 from kongming.cli.spark.prices import pricing_of
+from kongming.cli.spark.refusals import refuse_for_a_part, refuse_risk, refuse_with_paper
 from kongming.cli.spark.runs import residual_of
 from kongming.quantities import count as counted
 
 if TYPE_CHECKING:
     from kongming.spark.application import Application
-    from kongming.spark.estimation import Estimate, Estimator, Size
+    from kongming.spark.estimation import Estimator, Size
     from kongming.spark.model.cluster import Dynamic
     from kongming.spark.model.corrections.input_growth import InputGrowth
 
@@ -206,7 +207,7 @@ def command(
         require("kongming spark estimate", "spark", module)
 
     from kongming.records.errors import InputError
-    from kongming.spark.estimate_document import document
+    from kongming.spark.estimate_document import deadline_document, document
     from kongming.spark.estimation import Estimator, warnings_of
     from kongming.spark.finished_runs import findings_of
     from kongming.spark.history import learn_growth
@@ -227,7 +228,7 @@ def command(
     )
     if input_scale is None and other_sample is not None:
         raise InputError("--sample tells nothing without --input-scale.")
-    _refuse_risk(risk, deadline, like)
+    refuse_risk(risk, deadline, like)
     saving = [option for option, given in (("--save", save), ("--name", name)) if given is not None]
     if saving and dynamic is not None:
         raise InputError(
@@ -237,7 +238,7 @@ def command(
             hint="Save the model of constant numbers of executors, without --dynamic.",
         )
     if model == "paper":
-        _refuse_with_paper(
+        refuse_with_paper(
             {
                 "--input-scale": input_scale is not None,
                 "--runs": runs,
@@ -250,7 +251,7 @@ def command(
         )
     application = read(log, app, attempt, missing)
     if not application.complete:
-        _refuse_for_a_part(
+        refuse_for_a_part(
             {
                 "--deadline": deadline is not None and like is None,
                 "--runs": runs,
@@ -315,7 +316,7 @@ def command(
     if left is not None:
         answer["progress"] = left.document(deadline)
     if deadline is not None and left is None:
-        answer["deadline"] = _deadline(estimates, deadline, RISK if risk is None else risk)
+        answer["deadline"] = deadline_document(estimates, deadline, RISK if risk is None else risk)
     elif deadline is not None:
         # What the log of an unfinished run holds ends before the run does.
         meets = answer["progress"]["meets_deadline"]
@@ -329,22 +330,6 @@ def command(
         return
     show(answer, estimates, chosen, pricing)
     storing.show(destinations)
-
-
-def _refuse_with_paper(given: Mapping[str, object]) -> None:
-    """Raise InputError where an option is given that the paper's model has no place for."""
-    from kongming.records.errors import InputError
-
-    names = [name for name, value in given.items() if value]
-    if names:
-        several = len(names) > 1
-        raise InputError(
-            f"--model paper and {' and '.join(names)} cannot be given together: the paper's model "
-            "has constant lengths on executors that are there from start to end, and no "
-            f"correction that {'these options' if several else 'this option'} could change.",
-            hint=f"Leave --model paper out, or {' and '.join(names)}; every answer of the replay "
-            "has the paper's model next to it, as 'constant'.",
-        )
 
 
 def _sizes(
@@ -469,61 +454,3 @@ def _dynamic(text: str, estimator: Estimator) -> Dynamic:
     if int(low) > int(high):
         raise InputError("counts down.", field="--dynamic", value=text, allowed="as 2..16")
     return dynamic_allocation(estimator.workload.application, int(low), int(high))
-
-
-def _refuse_risk(risk: float | None, deadline: float | None, like: Path | None) -> None:
-    """Raise InputError where a probability is required of nothing that has one."""
-    from kongming.records.errors import InputError
-
-    if risk is None:
-        return
-    if deadline is None:
-        raise InputError(
-            "--risk tells nothing without --deadline.",
-            hint="Give the time that is to be kept with it: --deadline TIME",
-        )
-    if like is not None:
-        raise InputError(
-            "--risk and --like cannot be given together: what is left of a run is a median, "
-            "without the interval that a probability would come from.",
-            hint="Leave --risk out, and give a --deadline with a margin.",
-        )
-
-
-def _refuse_for_a_part(given: Mapping[str, object]) -> None:
-    """Raise InputError where an option is given that compares the time of LOG, which holds a part
-    of its run only, with times of full runs."""
-    from kongming.records.errors import InputError
-
-    name = next((name for name, value in given.items() if value), None)
-    if name is not None:
-        raise InputError(
-            "is of full runs, and LOG is of a run that has not ended, or whose driver was killed: "
-            "what it holds takes less time.",
-            field=name,
-            hint="Leave it out, or give the log of an earlier run that has ended: --like LOG"
-            if name == "--deadline"
-            else "Leave it out, or give the log once it has the application's end.",
-        )
-
-
-def _deadline(estimates: Sequence[Estimate], deadline_s: float, risk: float) -> dict[str, Any]:
-    """Return what keeps the deadline as JSON types."""
-    from kongming.spark.recommendation import by_deadline
-
-    best, likeliest = by_deadline(estimates, deadline_s, risk)
-
-    def size(estimate: Estimate) -> dict[str, Any]:
-        return {
-            "executors": estimate.executors,
-            "cores": estimate.cores,
-            "probability": estimate.probability(deadline_s),
-            "reasons": [*estimate.reasons],
-        }
-
-    return {
-        "seconds": deadline_s,
-        "risk": risk,
-        "meets": None if best is None else size(best),
-        "likeliest": size(likeliest),
-    }
