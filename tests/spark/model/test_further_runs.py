@@ -162,7 +162,7 @@ def test_samples_are_compared_by_stage_in_whatever_order_a_query_read_its_tables
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_stage_that_grows_faster_than_n_log_n_is_followed(swapped: bool) -> None:
     """A join of a table with itself: 10 s at a tenth, 40 s at a fifth, 1000 s for all data."""
-    samples = [(_scans((8, 1.25)), 0.1), (_scans((8, 5.0)), 0.2)]
+    samples = [(_scans((16, 0.625)), 0.1), (_scans((16, 2.5)), 0.2)]
     if swapped:
         samples.reverse()
     recorded_s = 40.0 if swapped else 10.0
@@ -186,7 +186,7 @@ def test_what_repeats_differ_by_is_no_growth() -> None:
     """A single task may take twice as long by chance, and a stage of little weight is no reason."""
     single = learn_input_growth(_scans((1, 1.0)), 0.1, _scans((1, 4.0)), 0.2, 1.0)
     assert single.kinds == ("n log n",)
-    small, larger = (_scans((8, 0.001 * times), (16, 30.0)) for times in (1.0, 4.0))
+    small, larger = (_scans((16, 0.001 * times), (8, 30.0)) for times in (1.0, 4.0))
     light = learn_input_growth(small, 0.1, larger, 0.2, 1.0)
     assert light.kinds == ("faster than n log n", "constant")
     assert light.reasons == single.reasons == ()

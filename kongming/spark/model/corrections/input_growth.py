@@ -27,7 +27,7 @@ TASK_NOISE = 0.4
 """Standard deviation of the log of one task's seconds between repeats, from stages of 1 to 17 tasks
 (benchmarks/spark/sampled); the tasks of a stage vary independently of each other."""
 
-CLEARLY = 2.0
+CLEARLY = 3.0
 """Standard deviations of the growth of a stage between two runs, above that of n log n, from which
 on it grew faster."""
 
