@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from kongming.probes.binary import GRACE_S, Event, Microbench
@@ -242,8 +243,14 @@ class Mix:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Handed on: after an exception, as Ctrl-C is, no inducer is waited for.
+        self._stack.__exit__(kind, exception, traceback)
 
 
 def induce_all(

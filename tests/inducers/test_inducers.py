@@ -117,6 +117,21 @@ def test_a_mix_runs_and_ends_together(fake: Path) -> None:
     assert all(gone(pid) for pid in pids)
 
 
+def test_a_mix_is_not_waited_for_after_an_exception(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kongming.inducers.GRACE_S", 0.01)
+    monkeypatch.setenv("FAKE_MODE", "tardy")
+    levels = [LoadLevel("compute.int", "compute", 0.5), LoadLevel("stream.triad", "memory", 0.1)]
+    with induce_all(levels) as orderly:
+        pass
+    assert all(inducer.result is not None for inducer in orderly.inducers)
+    with pytest.raises(KeyboardInterrupt), induce_all(levels) as interrupted:
+        raise KeyboardInterrupt
+    assert all(inducer.result is None for inducer in interrupted.inducers)
+    assert all(gone(pid) for inducer in interrupted.inducers for pid in inducer.pids)
+
+
 def test_a_mix_whose_part_is_unknown_starts_nothing(fake: Path) -> None:
     levels = [LoadLevel("compute.int", "compute"), LoadLevel("no.such", "memory")]
     with pytest.raises(UnknownNameError):

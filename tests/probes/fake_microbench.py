@@ -162,6 +162,8 @@ def induce(given, names):
 
     def end(*_):
         took = time.monotonic() - began
+        if MODE == "tardy":
+            time.sleep(0.4)
         say(event="end", duty=float(given["--intensity"]), ops=1000, elapsed_s=took, cpu_s=took)
         os._exit(0)
 
