@@ -33,8 +33,10 @@ class WriteLimit:
         for name, size in self._sizes().items():
             reading = fingerprint.surrogates.get(name)
             if reading is not None and reading.seconds_per_op:
-                self.written_bytes += reading.ops * size
                 rate = size / reading.seconds_per_op
+                # Not from the operations, of which a reading has whole ones only: of blocks too
+                # large for their slice there are fractions.
+                self.written_bytes += reading.elapsed_s * rate
                 self._rates[name] = max(rate, self._rates.get(name, 0.0))
 
     def add_operations(self, operations: Iterable[tuple[str, float]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from kongming.probes.aggregation import Chunk, aggregate
 from kongming.probes.suite import Suite
 from kongming.profiling.write_limit import FASTEST_BYTES_PER_S, WriteLimit
 from tests import builders
@@ -37,7 +38,7 @@ def test_only_loads_that_write_are_held_back() -> None:
 def test_what_was_written_counts() -> None:
     writing = limited(1e9)
     taken = builders.fingerprint({WRITE: 0.04, "stream.triad": 1e-9})
-    slow = replace(taken.surrogates[WRITE], ops=10)
+    slow = replace(taken.surrogates[WRITE], ops=10, elapsed_s=0.4)
     writing.add_fingerprint(replace(taken, surrogates={**taken.surrogates, WRITE: slow}))
     assert writing.written_bytes == pytest.approx(10 * 4e6)
     # The disk is known by now: 100 MB/s, of the 960 MB that are left.
@@ -47,3 +48,12 @@ def test_what_was_written_counts() -> None:
     assert writing.is_reached
     assert writing.seconds([builders.level(WRITE)]) == 0.0
     assert not writing.allows([builders.level(WRITE)], 0.001)
+
+
+def test_a_part_of_a_block_counts_as_what_it_is() -> None:
+    writing = limited(None)
+    chunk = Chunk(WRITE, 0, 100_000_000, 0.25, 100_000_000, ((0.25, 100_000_000),), partial=True)
+    (reading,) = aggregate([chunk]).values()
+    taken = builders.fingerprint({WRITE: 0.4})
+    writing.add_fingerprint(replace(taken, surrogates={WRITE: reading}))
+    assert writing.written_bytes == pytest.approx(0.25 * 4e6)
