@@ -24,7 +24,7 @@ from kongming.profiling.runs.site_run import QUICK, as_run, site_fingerprint
 from kongming.profiling.site import Site, sharing
 from kongming.records import control
 from kongming.records.application import Application
-from kongming.records.errors import ApplicationRunError
+from kongming.records.errors import ApplicationRunError, ProbeError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run
 
@@ -151,7 +151,11 @@ def _take(
     """Run ``subject`` once at a shared site; ``coupling`` joins the run's passive signals, and
     ``fields`` are those of Run that say which one it is."""
     with sharing(site) as shared:
-        measurement = _run_with_neighbour(subject, neighbour, shared, phase, with_fingerprints)
+        try:
+            measurement = _run_with_neighbour(subject, neighbour, shared, phase, with_fingerprints)
+        except ProbeError as error:
+            # One run of many, whatever went wrong: the campaign goes on with the next.
+            measurement = _Measurement(Outcome.failed(str(error)), {})
         return as_run(
             measurement.outcome,
             subject.app,

@@ -1,0 +1,70 @@
+"""The runs of pairs, without any program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kongming.profiling.runs import corun as module
+from kongming.profiling.runs.corun import corun
+from kongming.records.application import Application
+from kongming.records.errors import ProbeError
+from kongming.records.run import Run
+from tests import builders
+from tests.profiling.scripted import Runner
+
+
+@contextmanager
+def opened(app: Application, *_: object, **__: object) -> Iterator[Runner]:
+    yield Runner(app, lambda _: 1.0)
+
+
+@contextmanager
+def looped(*_: object, **__: object) -> Iterator[Any]:
+    yield SimpleNamespace(wait_phase=lambda _: 1.0, check=lambda: None)
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(module, "open_runner", opened)
+    monkeypatch.setattr(module, "loop", looped)
+    monkeypatch.setattr(module, "settle", lambda: 0.0)
+    monkeypatch.setattr(module.CouplingLog, "read", lambda _, site: ({}, site))
+    return monkeypatch
+
+
+def measured(apps: Mapping[str, Application], **options: Any) -> list[Run]:
+    first, second = sorted(apps)
+    events = corun(
+        [(first, second), (second, first)],
+        apps,
+        placement="cross-core",
+        node=builders.node(),
+        suite=SimpleNamespace(surrogates=(), version="1"),  # type: ignore[arg-type]
+        work_dir=Path(),
+        io_dir=Path(),
+        **options,
+    )
+    return [event for event in events if isinstance(event, Run)]
+
+
+def test_a_failure_of_the_probes_is_one_failed_run(scripted: pytest.MonkeyPatch) -> None:
+    taken = iter(range(1000))
+
+    def fingerprint(*_: object) -> Any:
+        if next(taken) == 2:
+            raise ProbeError("The probes ended by themselves.")
+        return builders.fingerprint({"compute.int": 1e-9}, suite="quick")
+
+    scripted.setattr(module, "site_fingerprint", fingerprint)
+    apps = {name: Application(name=name, command="true") for name in ("a", "b")}
+    runs = measured(apps, repeats=2)
+    assert [run.step for run in runs] == list(range(8))
+    (failed,) = (run for run in runs if not run.ok)
+    assert failed.step == 1
+    assert failed.error == "The probes ended by themselves."
