@@ -76,13 +76,15 @@ def assemble(
     warnings: Sequence[str] = (),
     unreached: str = "was not reached within the time.",
 ) -> Fingerprint:
-    """Assemble a record's fingerprint; missing readings get the reason (``unreached``)."""
+    """Assemble a record's fingerprint; missing readings get the reason (``unreached``). A surrogate
+    that failed has no reading, however much of it was timed before: what its check refused may have
+    been wrong from its first operation on."""
     readings = aggregate(record.chunks, windows, suite.surrogates)
     families = {surrogate.name: surrogate.family for surrogate in suite.surrogates}
     complete: dict[str, Reading] = {}
     for name in names:
         reading = readings.get(name)
-        if reading is None or (not reading.ok and name in record.errors):
+        if reading is None or name in record.errors:
             reading = Reading(
                 name=name,
                 family=families.get(name, ""),

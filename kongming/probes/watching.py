@@ -127,6 +127,8 @@ class Watch:
     def _listen(self, process: Microbench) -> None:
         try:
             while (event := process.read()) is not None:
+                if self._stopping and event.get("event") == "error":
+                    continue  # its folder is removed while it still works there
                 self._record.feed(event)
                 if self._record.ready:
                     self._ready.set()

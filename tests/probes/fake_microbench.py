@@ -102,8 +102,21 @@ def slowed():
     return 2 if MODE == "shared" or commands.count("induce") <= 4 else 1, 3
 
 
+def torn(names):
+    """Fails at what it works on when it is stopped, as where its folder is removed meanwhile."""
+
+    def fail(*_):
+        for name in names:
+            say(event="error", name=name, error="There is no such file.")
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, fail)
+
+
 def probe(given, names):
     factor, preempted = slowed()
+    if MODE == "torn":
+        torn(names)
     say(event="start", schema=9 if MODE == "newer" else 1, clock_granularity_ns=30, pid=os.getpid())
     if MODE == "layout":
         for done in (0, 50, 100):
@@ -125,6 +138,10 @@ def probe(given, names):
             if MODE == "all-fail":
                 if count == 0:
                     say(event="error", name=name, error="It failed.")
+                continue
+            if MODE == "fails-late" and count > 0 and index == 0:
+                if count == 1:
+                    say(event="error", name=name, error="What it read is not what it wrote.")
                 continue
             if MODE == "malformed":
                 tell('{"event":"chunk", oops')

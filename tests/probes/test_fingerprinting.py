@@ -204,6 +204,29 @@ def test_a_watch_whose_binary_dies_says_so(fake: Path, monkeypatch: pytest.Monke
     assert len(probe.chunks()) == 1
 
 
+def test_a_surrogate_that_fails_later_has_no_number(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_MODE", "fails-late")
+    taken = take_fingerprint(names=["compute.int", "stream.triad"], seconds=60.0, rounds=3)
+    assert set(taken.times()) == {"stream.triad"}
+    assert taken.surrogates["compute.int"].error == "What it read is not what it wrote."
+    assert "1 of 2 surrogates" in " ".join(taken.warnings)
+
+
+def test_what_fails_because_a_watch_is_stopped_keeps_its_number(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_MODE", "torn")
+    with watch(["compute.int"], chunk=0.01) as probe:
+        deadline = time.monotonic() + 60.0
+        while not probe.chunks() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        seen = probe.stop()
+    assert set(seen.fingerprint.times()) == {"compute.int"}
+    assert seen.errors == {}
+
+
 def test_what_disturbed_a_measurement_is_reported(fake: Path) -> None:
     chunk = Chunk("compute.int", 0, 10, 1.0, 10, ((1.0, 10),))
     record = Record([chunk], clock_granularity_ns=4_000_000, layout=(50, 100))
