@@ -93,7 +93,7 @@ class _Replay:
         self._updated_at = [0.0] * nodes
         self._due = [math.inf] * nodes
         self._next = [0] * nodes
-        self._heap: list[tuple[float, int, int]] = []
+        self._heap: list[tuple[float, int]] = []
         self._busy = array("d")
         self._busy_since = [0.0] * nodes
         self._shared = 0.0
@@ -109,7 +109,7 @@ class _Replay:
             if node != NOWHERE:
                 self._fill(job, node, now)
             elif waiting.patient_until(job) < math.inf:
-                heapq.heappush(heap, (waiting.patient_until(job), _WAKE, job))
+                heapq.heappush(heap, (waiting.patient_until(job), _WAKE))
             if job % PROGRESS_EVERY == 0:
                 progress(job)
         while True:
@@ -134,9 +134,9 @@ class _Replay:
         )
 
     def _next_event(self) -> None:
-        now, node, job = heapq.heappop(self._heap)
+        now, node = heapq.heappop(self._heap)
         if node == _WAKE:
-            while (assignment := self._waiting.wake(job, now)) is not None:
+            while (assignment := self._waiting.wake(now)) is not None:
                 self._fill(*assignment, now)
         elif self._due[node] == now:
             self._depart(node, now)
@@ -200,4 +200,4 @@ class _Replay:
         self._due[node] = due = now + soonest
         self._next[node] = first
         if soonest < math.inf:
-            heapq.heappush(self._heap, (due, node, 0))
+            heapq.heappush(self._heap, (due, node))

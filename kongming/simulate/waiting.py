@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from kongming.records.errors import InputError
 from kongming.simulate.policies import NOWHERE, Policy
@@ -37,7 +38,8 @@ class Waiting:
 
     Invariant: a job waits only while no node admits it, so a change on one node cannot make
     another node available to it. A selective policy has one queue per job class, any other a
-    single queue, number 0. Empty queues are deleted.
+    single queue, number 0. A queue begins with a job that waits, and may have jobs behind it that
+    were placed when their patience ended; empty queues are deleted.
     """
 
     def __init__(
@@ -53,6 +55,11 @@ class Waiting:
         self._best_fit = queueing.best_fit
         self._patience = queueing.patience if policy.yields else math.inf
         self._queues: dict[int, deque[int]] = {}
+        self._started = bytearray(len(class_of))
+        self._patient: list[tuple[float, int]] = []
+        """Heap of the jobs that wait, by the end of their patience; may have some that started."""
+        self._overdue: list[int] = []
+        """Heap of the jobs that wait although their patience has ended, in order of arrival."""
         self.forced = 0
 
     def __bool__(self) -> bool:
@@ -69,6 +76,8 @@ class Waiting:
                 return node
             queue = self._queues[number] = deque()
         queue.append(job)
+        if (until := self.patient_until(job)) < math.inf:
+            heappush(self._patient, (until, job))
         return NOWHERE
 
     def patient_until(self, job: int) -> float:
@@ -81,49 +90,53 @@ class Waiting:
         if not self._queues:
             return NOWHERE
         if not self._policy.selective:
-            return self._dequeue(0)
-        best: tuple[bool, float, int] | None = None
-        chosen, forced = NOWHERE, False
+            return self._start(self._queues[0][0])
+        overdue = self._first_overdue(now)
+        if overdue != NOWHERE:
+            self.forced += not self._policy.admits(self._class_of[overdue], state)
+            return self._start(overdue)
+        best: tuple[float, int] | None = None
         for job_class, queue in self._queues.items():
-            job = queue[0]
-            admitted = self._policy.admits(job_class, state)
-            overdue = now >= self.patient_until(job)
-            if not (admitted or overdue):
+            if not self._policy.admits(job_class, state):
                 continue
-            compare_cost = self._best_fit and not overdue
-            cost = self._policy.predicted_cost(job_class, state) if compare_cost else 0.0
-            key = (not overdue, cost, job)
-            if best is None or key < best:
-                best, chosen, forced = key, job_class, not admitted
-        if best is None:
-            return NOWHERE
-        self.forced += forced
-        return self._dequeue(chosen)
+            cost = self._policy.predicted_cost(job_class, state) if self._best_fit else 0.0
+            if best is None or (cost, queue[0]) < best:
+                best = (cost, queue[0])
+        return NOWHERE if best is None else self._start(best[1])
 
-    def wake(self, job: int, now: float) -> tuple[int, int] | None:
-        """Place a job whose patience has ended: the job and its node, or None. The first job of the
-        class is placed: ``job`` itself may have started already, or be behind another."""
-        job_class = self._class_of[job]
-        queue = self._queues.get(job_class)
-        if queue is None or now < self.patient_until(queue[0]):
-            return None
-        return self._force_first(job_class)
+    def wake(self, now: float) -> tuple[int, int] | None:
+        """Place the first of the jobs whose patience has ended: the job and its node, or None."""
+        job = self._first_overdue(now)
+        return None if job == NOWHERE else self._force(job)
 
     def force(self) -> tuple[int, int] | None:
         """Place the job that has waited longest, ignoring limits: the job and its node, or None."""
-        first = min(queue[0] for queue in self._queues.values())
-        return self._force_first(self._class_of[first])
+        return self._force(min(queue[0] for queue in self._queues.values()))
 
-    def _force_first(self, job_class: int) -> tuple[int, int] | None:
-        node = self._policy.choose(job_class, forced=True)
+    def _first_overdue(self, now: float) -> int:
+        """Return the job that waits longest of those whose patience has ended, or NOWHERE. It may
+        stand behind others of its class: their work, and so their patience, is longer."""
+        while self._patient and self._patient[0][0] <= now:
+            _, job = heappop(self._patient)
+            if not self._started[job]:
+                heappush(self._overdue, job)
+        while self._overdue and self._started[self._overdue[0]]:
+            heappop(self._overdue)
+        return self._overdue[0] if self._overdue else NOWHERE
+
+    def _force(self, job: int) -> tuple[int, int] | None:
+        node = self._policy.choose(self._class_of[job], forced=True)
         if node == NOWHERE:
             return None
         self.forced += 1
-        return self._dequeue(job_class if self._policy.selective else 0), node
+        return self._start(job), node
 
-    def _dequeue(self, number: int) -> int:
+    def _start(self, job: int) -> int:
+        self._started[job] = True
+        number = self._class_of[job] if self._policy.selective else 0
         queue = self._queues[number]
-        job = queue.popleft()
+        while queue and self._started[queue[0]]:
+            queue.popleft()
         if not queue:
             del self._queues[number]
         return job

@@ -152,6 +152,21 @@ def test_a_limit_is_kept_by_waiting_and_patience_ends() -> None:
     assert hasty.forced == 1
 
 
+def test_patience_ends_behind_a_longer_job_of_its_kind() -> None:
+    """Two that bear no neighbour fill both nodes; of two that wait, the later one is short."""
+    jobs = trace([0.0, 0.0, 1.0, 2.0], ["victim"] * 4, work=[1e4, 1e4, 1000.0, 1.0], limit=1.1)
+    outcome = study(jobs, alike(2, 2)).run("oracle")
+    assert outcome.start_s.tolist() == [0.0, 0.0, 1001.0, 3.0]
+    assert outcome.forced == 2
+
+
+def test_patience_that_ends_without_a_slot_takes_the_next() -> None:
+    """The long one is the first to wait, the short one the first whose patience ends."""
+    jobs = trace([0.0, 1.0, 2.0], ["victim"] * 3, work=[20.0, 500.0, 1.0], limit=1.1)
+    outcome = study(jobs, alike(1, 1)).run("oracle")
+    assert outcome.start_s.tolist() == [0.0, 21.0, 20.0]
+
+
 def test_a_resident_is_protected_from_a_newcomer_that_would_not_suffer() -> None:
     jobs = trace([0.0, 1.0], ["victim", "hog"], limit=1.2)
     outcome = study(jobs, alike(1, 2), queueing=Queueing(patience=math.inf)).run("oracle")
