@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.records.errors import UnknownNameError, UntrainedError
+from kongming.records.errors import InputError, UnknownNameError, UntrainedError
 from kongming.simulate.aware import Aware, Rules
 from kongming.simulate.fleet import Fleet
 from kongming.simulate.merit import add_ratios, captured, held, merit, slowdowns
@@ -51,6 +51,9 @@ DEFAULT = (RANDOM, "least-loaded", "slurm", "kongming", ORACLE)
 
 CDF_POINTS = 400
 """Points of each slowdown distribution in the document."""
+
+_ROUNDING = 1e-9
+"""A speed that is below a quality by this share equals it."""
 
 LabelledProgress = Callable[[str, int], None]
 """Called with the name of the replay and the number of jobs that have arrived."""
@@ -105,6 +108,27 @@ class Study:
         rules = replace(self.rules, constraint=_PREDICTING[name])
         return Aware(context, self.beliefs, limits, rules)
 
+    def too_slow(self, target: float) -> tuple[str, ...]:
+        """Return the kinds of nodes on which a job does not reach this quality even alone: a
+        quality is relative to a node of speed 1.
+
+        Raises:
+            InputError: they are all too slow.
+        """
+        fastest = max(kind.speed for kind in self.fleet.kinds)
+        if fastest < target * (1.0 - _ROUNDING):
+            raise InputError(
+                "cannot be kept: even alone, a job is slower on each node of the fleet.",
+                field="--quality",
+                value=target,
+                allowed=f"up to {fastest:g}, the speed of the fastest node",
+                hint="Quality is relative to a node of speed 1. Give lower ones, or speeds that "
+                "are relative to the fastest node.",
+            )
+        return tuple(
+            kind.name for kind in self.fleet.kinds if kind.speed < target * (1.0 - _ROUNDING)
+        )
+
     def at_quality(self, target: float) -> Study:
         """Return the study for a quality target, as in Bubble-Up: every job's limit is a quality
         of ``target``, kept however long the job waits, and nodes are packed within the limits."""
@@ -127,6 +151,7 @@ def documented(
     target."""
     for name in names:
         study.check(name)
+    too_slow = {target: study.too_slow(target) for target in targets}
     figures: dict[str, dict[str, Any]] = {}
     slowed: dict[str, Floats] = {}
     for name in names:
@@ -141,7 +166,11 @@ def documented(
         }
     return {
         "policies": figures,
-        "quality": [_at_target(study, slowed, figures, target, progress) for target in targets],
+        "quality": [
+            _at_target(study, slowed, figures, target, progress)
+            | {"too_slow": list(too_slow[target])}
+            for target in targets
+        ],
         "slowdown_cdf": {name: _curve(values) for name, values in slowed.items()},
     }
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from kongming.records.errors import UnknownNameError, UntrainedError
+from kongming.records.errors import InputError, UnknownNameError, UntrainedError
 from kongming.simulate import (
     Beliefs,
     Fleet,
@@ -182,6 +182,18 @@ def test_a_quality_target_is_kept_by_the_oracle() -> None:
         assert entry["policies"]["random"]["violated_share"] > 0.0
     gained = [entry["policies"]["oracle"]["gained_pct"] for entry in qualities]
     assert gained[0] >= gained[1] > 0.0
+
+
+def test_a_quality_above_the_speed_of_a_node_is_named_and_of_all_refused() -> None:
+    fleet = Fleet((Kind("old", 4, 2, speed=0.8), Kind("new", 4, 2, speed=0.95)))
+    simulation = study(drawn(50, seed=3), fleet)
+    for target in (0.9, 0.95):
+        (entry,) = documented(simulation, ("oracle",), (target,))["quality"]
+        assert entry["too_slow"] == ["old"]
+        assert entry["policies"]["oracle"]["held_share"] == 1.0
+    assert documented(simulation, ("oracle",), (0.8,))["quality"][0]["too_slow"] == []
+    with pytest.raises(InputError, match=r"cannot be kept.*up to 0\.95"):
+        documented(simulation, ("oracle",), (0.9, 0.98))
 
 
 def test_a_quality_target_counts_as_exact_as_it_is() -> None:

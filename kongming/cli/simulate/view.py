@@ -66,6 +66,12 @@ def remarks(document: Mapping[str, Any]) -> list[str]:
     else:
         times = "as long as" if patience == 1.0 else f"{patience:g} times"
         lines.append(f"A job that has waited {times} its own work takes a slot beyond the limits.")
+    for entry in document["quality"]:
+        if entry["too_slow"]:
+            lines.append(
+                f"At a quality of {entry['target']:g}, policies that respect limits leave nodes "
+                f"unused: no job reaches it on {', '.join(entry['too_slow'])}, even alone."
+            )
     return lines
 
 
