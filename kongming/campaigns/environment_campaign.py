@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,15 @@ class EnvironmentCampaign(StoredCampaign):
         count: int | None,
         repeats: int,
         again: bool,
+        anyway: bool = False,
     ) -> EnvironmentCampaign:
         """Return the newest campaign of ``count`` environments; a new one if there is none, or if
-        all are finished and ``again`` is true."""
+        all are finished and ``again`` is true. The disk of a new one is measured if the store has
+        no reference.
+
+        Raises:
+            BusyError: something else measures on these CPUs, and ``anyway`` is false.
+        """
         document = campaign_settings(settings, count, repeats)
         store.put_node(settings.node)
         for name, app in settings.apps.items():
@@ -50,7 +56,10 @@ class EnvironmentCampaign(StoredCampaign):
         if newest is not None and (newest.finished_at is None or not again):
             return cls(settings, store, newest)
         seed = settings.asked_seed
-        environments = possible_environments(store, settings, count, seed_of(seed))
+        reference = known_times(store, settings)
+        if reference is None:
+            reference = _idle_times(settings, anyway=anyway)
+        environments = possible_environments(settings, count, reference, seed_of(seed))
         stored = campaign_for(
             store,
             document,
@@ -134,9 +143,11 @@ def environments_of(campaign: Campaign) -> tuple[Environment, ...]:
 
 
 def possible_environments(
-    store: Store, settings: ProfileSettings, count: int | None, seed: int = 0
+    settings: ProfileSettings, count: int | None, reference: Mapping[str, float], seed: int = 0
 ) -> tuple[Environment, ...]:
-    """Return the environments that are possible on this node; the idle one is always among them."""
+    """Return the environments that are possible on this node; the idle one is always among them.
+    ``reference``: seconds per operation on the idle node; limits of a disk that is not among them
+    are the nominal ones."""
     from kongming.profiling.environments.environment import DEFAULT, Environment, environments
     from kongming.profiling.environments.limits import reasons
 
@@ -146,7 +157,7 @@ def possible_environments(
         sorted(settings.apps),
         reasons=reasons(settings.node, settings.io_dir),
         inducers=settings.suite.inducers(),
-        reference=_idle_times(store, settings),
+        reference=reference,
         seed=seed,
     )
     if any(environment.kind == "idle" for environment in chosen):
@@ -154,11 +165,17 @@ def possible_environments(
     return (*chosen, Environment("idle", "idle"))
 
 
-def _idle_times(store: Store, settings: ProfileSettings) -> dict[str, float]:
-    """Return the seconds per operation on the idle node: from the reference, or measured now."""
-    from kongming.probes.fingerprinting import take_fingerprint
-
+def known_times(store: Store, settings: ProfileSettings) -> dict[str, float] | None:
+    """Return the seconds per operation on the idle node from its reference, None without any."""
     known = store.reference(settings.node.id, settings.suite.version)
-    if known is not None:
-        return dict(known.times)
-    return take_fingerprint(node=settings.node, suite="quick", directory=settings.io_dir).times()
+    return None if known is None else dict(known.times)
+
+
+def _idle_times(settings: ProfileSettings, *, anyway: bool) -> dict[str, float]:
+    """Measure the seconds per operation on the idle node."""
+    from kongming.probes.fingerprinting import take_fingerprint
+    from kongming.probes.measuring import measuring
+
+    with measuring("kongming evaluate", anyway=anyway):
+        taken = take_fingerprint(node=settings.node, suite="quick", directory=settings.io_dir)
+    return taken.times()

@@ -277,7 +277,10 @@ def test_a_check_of_two_cpus_beside_another_measurement_is_refused_or_not_stored
     assert known_siblings("x").keys() == {pair}
 
 
-@pytest.mark.parametrize("command", ["profile apps.toml", "evaluate apps.toml --pairs"])
+@pytest.mark.parametrize(
+    "command",
+    ["profile apps.toml", "evaluate apps.toml --pairs", "evaluate apps.toml --nodes"],
+)
 def test_a_dry_run_measures_nothing_and_names_the_cpus_that_are_to_be_measured(
     command: str,
     fake: Path,
@@ -302,6 +305,19 @@ def test_a_dry_run_measures_nothing_and_names_the_cpus_that_are_to_be_measured(
     known = {"0,1": {"shares_core": False}}
     two_cores = builders.node(cpus=(0, 1), cores={}, llc_cpus=((0, 1),), siblings=known)
     assert "share a core" not in CliRunner().invoke(cli, line).stdout
+
+
+def test_the_disk_is_not_timed_for_the_limits_of_environments_beside_a_measurement(
+    fake: Path, locks: Path, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    (tmp_path / "apps.toml").write_text(APPS)
+    command = f"evaluate {tmp_path / 'apps.toml'} --nodes --placement same-core"
+    with held(locks, CPU):
+        result = CliRunner().invoke(cli, [*command.split(), "--store", store_url])
+    assert isinstance(result.exception, BusyError), result.output
+    commands = [json.loads(line)[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert set(commands) == {"list"}
 
 
 def test_a_run_of_a_campaign_says_who_measured_meanwhile(locks: Path) -> None:

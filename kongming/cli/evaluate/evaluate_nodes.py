@@ -81,15 +81,18 @@ def _print_cost(
     from kongming.campaigns.environment_campaign import (
         campaign_settings,
         environments_of,
+        known_times,
         possible_environments,
     )
     from kongming.campaigns.evaluation import newest_campaign
 
     count = request.environments
     newest = newest_campaign(store, campaign_settings(site, count, repeats))
-    environments = (
-        possible_environments(store, site, count) if newest is None else environments_of(newest)
-    )
+    reference = known_times(store, site)
+    if newest is None:
+        environments = possible_environments(site, count, reference or {})
+    else:
+        environments = environments_of(newest)
     possible = [environment for environment in environments if environment.unavailable is None]
     solo, assumed = solo_seconds(store, site.apps, site.node.id)
     seconds = 0.0
@@ -108,6 +111,10 @@ def _print_cost(
         for environment in environments
         if environment.unavailable is not None
     ]
+    if newest is None and reference is None and any(each.kind == "io" for each in possible):
+        sentences.append(
+            "The disk's speed is not known: if it is slow, the limits on it will be lower."
+        )
     document = {
         "kind": "nodes",
         "placement": request.placement,
@@ -139,6 +146,7 @@ def _measure(store: Store, request: Request, settings: ProfileSettings, budget: 
         count=request.environments,
         repeats=request.repeats or REPEATS,
         again=request.again,
+        anyway=request.anyway,
     )
     if not campaign.finished:
         view = CampaignView(sorted(settings.apps), f"environments, {settings.placement}")
