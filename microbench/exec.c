@@ -3,7 +3,7 @@
  *
  *   guard       the process that the caller knows; forwards signals, waits for the supervisor
  *   supervisor  starts, times and reaps the command, in a session of its own
- *   command     a session and process group of its own, pinned, in its cgroups
+ *   command     a session and process group of its own, in its cgroups, pinned
  *
  * Guard and supervisor are both child subreapers and watch each other: whichever is killed -9,
  * the other one inherits all descendants, daemons with a session of their own included, and ends
@@ -50,7 +50,7 @@ struct options {
     char **command;
 };
 
-enum step { STEP_STARTED = 0, STEP_AFFINITY, STEP_CGROUP, STEP_STDIN, STEP_EXEC };
+enum step { STEP_STARTED = 0, STEP_CGROUP, STEP_AFFINITY, STEP_STDIN, STEP_EXEC };
 
 /* The child tells through a pipe that closes on exec: when it starts, or why it cannot. */
 struct launch {
@@ -173,14 +173,15 @@ static _Noreturn void become_command(const struct options *o, int pipe_fd, pid_t
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor)
         _exit(127); /* it died before the line above */
-    if (o->pinned && sched_setaffinity(0, sizeof o->cpus, &o->cpus) < 0)
-        fail_launch(pipe_fd, STEP_AFFINITY);
     for (int i = 0; i < o->cgroup_count; i++) {
         int fd = open(o->cgroups[i], O_WRONLY | O_CLOEXEC);
         if (fd < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
             fail_launch(pipe_fd, STEP_CGROUP);
         close(fd);
     }
+    /* After its cgroups: before Linux 6.2, a group with CPUs of its own replaces the affinity. */
+    if (o->pinned && sched_setaffinity(0, sizeof o->cpus, &o->cpus) < 0)
+        fail_launch(pipe_fd, STEP_AFFINITY);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || dup2(null, STDIN_FILENO) < 0)
         fail_launch(pipe_fd, STEP_STDIN);

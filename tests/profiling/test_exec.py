@@ -88,6 +88,31 @@ def test_enters_cgroups_before_the_command_runs(tmp_path: Path) -> None:
     assert int(done.stdout) == events[0]["pid"]
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_is_pinned_after_it_has_entered_its_cgroups(tmp_path: Path) -> None:
+    """A pipe in place of the group holds the command where it is about to enter."""
+    procs, cpu = tmp_path / "cgroup.procs", min(os.sched_getaffinity(0))
+    os.mkfifo(procs)
+    guard = start_exec(f"--cpus={cpu}", "--cgroup", str(procs), "--", "sleep", "100")
+
+    def entering() -> psutil.Process | None:
+        below = psutil.Process(guard.pid).children(recursive=True)
+        sleeps = len(below) == 2 and below[-1].status() == psutil.STATUS_SLEEPING
+        return below[-1] if sleeps else None
+
+    try:
+        assert eventually(lambda: entering() is not None)
+        command = entering()
+        assert command is not None
+        assert os.sched_getaffinity(command.pid) == os.sched_getaffinity(0)
+        assert int(procs.read_text()) == command.pid
+        assert eventually(lambda: command.name() == "sleep")
+        assert os.sched_getaffinity(command.pid) == {cpu}
+    finally:
+        guard.terminate()
+        guard.wait()
+
+
 @pytest.mark.parametrize(
     ("args", "status", "error"),
     [

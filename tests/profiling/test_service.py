@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from kongming.records.errors import ApplicationRunError
 from tests.profiling.processes import alive, eventually, written_pid
 
 pytestmark = pytest.mark.real
+
+ALLOWED = sorted(os.sched_getaffinity(0))
 
 
 def service(pid_file: Path, **changes: Any) -> Application:
@@ -127,6 +130,18 @@ def test_it_moves_to_other_cgroups_without_a_restart(tmp_path: Path) -> None:
         runner.start((0,), (procs,))
         assert procs.read_text() == file.read_text()
         assert "1 starts" in runner.run((0,)).output_tail
+
+
+@pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")
+def test_it_stays_on_its_cpus_where_a_cgroup_gives_it_others(tmp_path: Path) -> None:
+    file, procs = tmp_path / "pid", tmp_path / "cgroup.procs"
+    procs.touch()
+    with open_runner(service(file), tmp_path / "w") as runner:
+        runner.start((ALLOWED[0],))
+        # As kernels before 6.2 do where the group has CPUs of its own.
+        os.sched_setaffinity(written_pid(file), ALLOWED)
+        runner.start((ALLOWED[0],), (procs,))
+        assert os.sched_getaffinity(written_pid(file)) == {ALLOWED[0]}
 
 
 def test_the_cpu_of_the_load() -> None:

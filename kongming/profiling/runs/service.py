@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -179,9 +180,20 @@ class ServiceRunner(AnyRunner):
                     for path in procs:
                         with contextlib.suppress(OSError):
                             Path(path).write_text(f"{process.pid}\n", encoding="ascii")
+                    _pin_again(process, self._cpus)
         self._cgroup_procs = procs
 
     def _stop(self) -> None:
         service, self._service = self._service, None
         if service is not None:
             service.close()
+
+
+def _pin_again(process: psutil.Process, cpus: Sequence[int]) -> None:
+    """Pin the threads of a process that are no longer pinned to ``cpus``: before Linux 6.2, a group
+    with CPUs of its own replaces the affinity of what enters it."""
+    with contextlib.suppress(psutil.Error):
+        for thread in process.threads():
+            with contextlib.suppress(OSError):
+                if not os.sched_getaffinity(thread.id) <= set(cpus):
+                    os.sched_setaffinity(thread.id, cpus)
