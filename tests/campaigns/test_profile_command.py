@@ -110,7 +110,7 @@ def test_a_dry_run_tells_what_it_would_cost(profiled: Profiled) -> None:
     # How long they take is known by now, whatever their metric is.
     assert plan["assumed_seconds"] == {}
     shown = profiled.run("profile", profiled.file, *QUICK, "--dry-run").stdout
-    for word in ("runs", "min", "GB written"):
+    for word in ("runs", "planned", "taken 3 times", "min", "GB written"):
         assert word in shown
     writing = profiled.json("profile", profiled.file, "--levels", "5", "--dry-run")
     assert writing["written_bytes"]["at_most"] > plan["written_bytes"]["at_most"]

@@ -17,6 +17,7 @@ from kongming.profiling.plans.campaign_plan import (
 )
 from kongming.profiling.plans.order import BLOCK_APPS
 from kongming.profiling.plans.steps import Step
+from kongming.records.control import TAKES
 from kongming.records.errors import InputError
 
 FAMILY = {"iobench.read": "read", "iobench.write": "write", "metadata": "metadata"}
@@ -223,11 +224,15 @@ def test_estimate_counts_time_and_bytes() -> None:
     # nothing else does, as the suite is said to write nothing.
     assert slow.written_bytes == pytest.approx(1.9 * 100e6 * 7.0)
     # At the most each run takes five times 4 s, and three of them 240 s more together: 100 s at
-    # most each, those under the fastest writer first.
+    # most each, those under the fastest writer first. And each of them is disturbed and taken three
+    # times, while its load goes on.
     overtime = 1.0 * 100.0 + 0.5 * 100.0 + 0.4 * 40.0
-    assert slow.most_written_bytes == pytest.approx(100e6 * (1.9 * 23.0 + overtime))
-    runs = sum(step.kind == "induced" for step in planned.steps)
-    assert slow.most_seconds - slow.seconds == pytest.approx(runs * 16.0 + 240.0)
+    most = 1.9 * (1.0 + 2.0 + TAKES * (4.0 + 16.0)) + TAKES * overtime
+    assert slow.most_written_bytes == pytest.approx(100e6 * most)
+    kinds = Counter(step.kind for step in planned.steps)
+    again = (kinds["solo"] + kinds["induced"]) * 4.0 + kinds["signature"] * 8.0
+    longer = kinds["induced"] * 16.0 + 240.0
+    assert slow.most_seconds - slow.seconds == pytest.approx(TAKES * longer + (TAKES - 1) * again)
     likely = estimate(
         planned,
         app_seconds={"a": 4.0},

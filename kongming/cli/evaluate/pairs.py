@@ -204,6 +204,8 @@ def _cost(
 
 def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: int) -> int:
     """Estimate the cost of the missing profiles and of all pairs."""
+    from kongming.records.control import TAKES
+
     lacking = sorted(site.apps.keys() - _profiles(store, site).keys())
     cost = _cost(store, request, site, {name: site.apps[name] for name in lacking})
     co_runs = repeats * cost.round_runs
@@ -211,13 +213,14 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     sentences = [
         f"{cost.pairs} ordered pairs {least}{count(repeats, 'time')}, and a round of solo runs "
         "with each: "
-        f"{least}{co_runs} runs, about {repeats * cost.round_s / 60:.0f} min."
+        f"{least}{co_runs} runs, about {repeats * cost.round_s / 60:.0f} min.",
+        f"A run that is disturbed is taken up to {TAKES} times.",
     ]
     if lacking:
         sentences.insert(
             0,
-            f"Profiles of {', '.join(lacking)}: {cost.profile_runs} runs at the "
-            f"most, about {cost.profile_s / 60:.0f} min, about {cost.likely / 1e9:.1f} GB "
+            f"Profiles of {', '.join(lacking)}: {cost.profile_runs} runs "
+            f"planned, about {cost.profile_s / 60:.0f} min, about {cost.likely / 1e9:.1f} GB "
             f"written, {cost.written / 1e9:.1f} GB at the most.",
         )
     document = {

@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     type=int,
     default=None,
     metavar="N",
-    help="With --plan adaptive: starts of each application, all included. Its load levels are "
-    "chosen by what applications profiled before taught.",
+    help="With --plan adaptive: planned starts of each application, all included; a disturbed run "
+    "is taken up to three times. Its load levels are chosen by what applications profiled before "
+    "taught.",
 )
 @click.option(
     "--repeats", type=int, default=1, show_default=True, help="Number of runs at each load level."
@@ -345,6 +346,7 @@ def _dry_run(
     from kongming.campaigns.cost import ASSUMED_APP_S, cost_of, solo_seconds
     from kongming.campaigns.this_node import unchecked_text
     from kongming.cli.profile.preflight import problems
+    from kongming.records.control import TAKES
 
     cost = cost_of(store, settings, plan)
     known = {**settings.inducer_apps, **settings.apps}
@@ -370,10 +372,10 @@ def _dry_run(
         return 0
     console = output.console()
     console.print(
-        f"{sum(cost.runs.values())} runs of {count(len(settings.apps), 'application')} at most, "
+        f"{sum(cost.runs.values())} runs of {count(len(settings.apps), 'application')} planned, "
         f"about {cost.seconds / 60:.0f} min ({cost.most_seconds / 60:.0f} min where all loads slow "
-        f"them by far), about {likely / 1e9:.1f} GB written, "
-        f"{most / 1e9:.1f} GB at the most (--write-limit caps it)."
+        f"them by far and each run is disturbed and taken {TAKES} times), about "
+        f"{likely / 1e9:.1f} GB written, {most / 1e9:.1f} GB at the most (--write-limit caps it)."
     )
     for name, reason in missing.items():
         console.print(f"! {name}: {reason}", markup=False)

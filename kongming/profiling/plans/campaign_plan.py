@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from kongming.profiling.plans.order import Block, Load, ordered, parts, rounds_of
 from kongming.profiling.plans.run_limit import most_overtime, usual_limit_s
 from kongming.profiling.plans.steps import SIGNATURE_ITERATIONS, Mixed, Plan, Step
+from kongming.records.control import TAKES
 from kongming.records.errors import InputError
 from kongming.records.run import LoadLevel
 
@@ -277,7 +278,7 @@ def make_adaptive_plan(
     suite: str = "standard",
 ) -> AdaptivePlan:
     """Plan at most ``runs`` starts of each application, those of solo runs and of its signature
-    included, under levels that ``choose`` takes from ``ladder``.
+    included (``Plan.runs_of``), under levels that ``choose`` takes from ``ladder``.
 
     Raises:
         InputError: there is no application, or too few starts.
@@ -303,8 +304,9 @@ def make_adaptive_plan(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Cost of a plan: runs by application, total seconds, bytes that loads and probes write, likely
-    and at most: where loads slow the applications so far that their runs are ended."""
+    """Cost of a plan: planned runs by application, total seconds, bytes that loads and probes
+    write, likely and at most: where loads slow the applications so far that their runs are ended,
+    and each is disturbed and taken again as often as can be."""
 
     runs: Mapping[str, int]
     seconds: float
@@ -339,6 +341,8 @@ def estimate(
     seconds = written = 0.0
     # What comes on top where every run under a load goes on until it is ended.
     longer = more = 0.0
+    # What is taken again where everything is disturbed: steps without the start of their load.
+    again = again_bytes = 0.0
     rates: dict[str, list[float]] = {app: [] for app in apps}
     for block in plan.blocks():
         time = start_seconds
@@ -346,18 +350,21 @@ def estimate(
             time += WARM_UP_ITERATIONS * app_seconds[neighbour] + quick_seconds
         elif block[0].kind != "signature":
             time += (suite_seconds if plan.suite != "quick" else 0.0) + quick_seconds
+        steps_s = 0.0
         for step in block:
             if step.kind == "signature":
-                time += SIGNATURE_ITERATIONS[0] * app_seconds[step.app]
+                steps_s += SIGNATURE_ITERATIONS[0] * app_seconds[step.app]
             else:
-                time += quick_seconds + app_seconds[step.app]
-            written += suite_bytes
-        seconds += time
+                steps_s += quick_seconds + app_seconds[step.app]
+        time += steps_s
+        seconds, again = seconds + time, again + steps_s
         rate = sum(
             write_bytes_per_second.get(level.surrogate, 0.0) * level.intensity * level.copies
             for level in block[0].levels
         )
-        written += rate * time
+        probed = suite_bytes * len(block)
+        written += probed + rate * time
+        again_bytes += probed + rate * steps_s
         for step in block:
             if step.kind == "induced":
                 alone = app_seconds[step.app]
@@ -370,7 +377,7 @@ def estimate(
     return Estimate(
         {app: plan.runs_of(app) for app in apps},
         seconds,
-        seconds + longer,
+        seconds + TAKES * longer + (TAKES - 1) * again,
         likely_share * written,
-        written + more,
+        written + TAKES * more + (TAKES - 1) * again_bytes,
     )

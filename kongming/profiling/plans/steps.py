@@ -51,7 +51,8 @@ class Plan:
                 start = stop
 
     def runs_of(self, app: str) -> int:
-        """Maximum number of starts of an application, including iterations of signatures."""
+        """Planned number of starts of an application, including iterations of signatures. What was
+        disturbed is taken up to ``control.TAKES`` times, which is not counted."""
         # A signature's loop is stopped during one additional iteration.
         most = SIGNATURE_ITERATIONS[1] + 1
         return sum(most if s.kind == "signature" else 1 for s in self.steps if s.app == app)
