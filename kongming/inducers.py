@@ -1,8 +1,7 @@
 """Load inducers as context managers that always stop and reap their processes.
 
 Each inducer is a supervisor process with its workers, in its own session. It ends with the
-context, at its deadline, when this process dies for any reason (the lifeline pipe closes), and
-when the thread that started it ends: start it from a thread that outlives the load.
+context, at its deadline, and when this process dies for any reason (the lifeline pipe closes).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The agent of one node: it reads signals, probes by its schedule, spools, and answers requests.
-There are two threads: this one measures (the kernel ends probes with the thread that started them),
-and the link's communicates with the server. They share the spool and the state under ``_lock``.
+There are two threads: this one measures, and starts requested campaigns (which the kernel ends with
+the thread that started them); the link's communicates with the server. They share the spool and the
+state under ``_lock``.
 """
 
 from __future__ import annotations

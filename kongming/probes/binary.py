@@ -1,9 +1,8 @@
 """Locate and run ``kongming-microbench``, and read its JSON lines.
 
 The binary never outlives this process: it holds the read end of a pipe (the lifeline) whose write
-end only this process has. It runs in its own session, so that Ctrl-C reaches only Python, which
-then stops it in order. The kernel also kills it when the *thread* that started it ends
-(PR_SET_PDEATHSIG): start it from a thread that lives long enough.
+end only this process has, whichever thread started it. It runs in its own session, so that Ctrl-C
+reaches only Python, which then stops it in order.
 """
 
 from __future__ import annotations

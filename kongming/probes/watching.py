@@ -38,8 +38,7 @@ class Watch:
 
     ``failure`` is the reason why the binary ended on its own, or None.
 
-    Entering starts the binary and waits until it is ready. The entering thread must live until
-    the end (the kernel kills the binary with it).
+    Entering starts the binary and waits until it is ready.
     """
 
     def __init__(

@@ -131,6 +131,21 @@ def test_ctrl_c_ends_the_command_and_leaves_no_file(
     assert list(folder.iterdir()) == []
 
 
+def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+    inducer = induce("compute.int", intensity=0.1, directory=tmp_path)
+    starting = threading.Thread(target=inducer.start)
+    starting.start()
+    starting.join()
+    try:
+        # What the kernel ends with a thread is gone before the thread is.
+        assert inducer.wait(0.1) is None
+        inducer.check()
+        assert all(alive(pid) for pid in inducer.pids)
+    finally:
+        result = inducer.stop()
+    assert result is not None
+
+
 def test_a_deadline_ends_it(tmp_path: Path) -> None:
     began = time.monotonic()
     with induce("metadata.delete", seconds=0.3, directory=tmp_path) as inducer:
