@@ -250,7 +250,7 @@ def _step(
     elif isinstance(event, Ran):
         outcome = event.outcome
         readings = steps.of_run(
-            event.app.name, outcome.metric, event.app.metric_unit, outcome.error, event.passive
+            event.app.name, outcome.metric, event.app.metric_unit, outcome.error, outcome.signals
         )
     else:
         return None

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from kongming.probes import passive
 from kongming.probes.fingerprinting import take_fingerprint
 from kongming.profiling.events import Dropped
 from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
@@ -42,14 +41,13 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Run with the passive signals over it."""
+    """Run of ``app``."""
 
     at: str
     round: int
     app: Application
     cpu: int
     outcome: Outcome
-    passive: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +154,8 @@ def _fingerprint(site: Site, app: str, number: int) -> Observed:
 
 def _run(runner: AnyRunner, site: Site, number: int) -> Ran:
     cpus = site.cpus[runner.app.name]
-    before = passive.snapshot()
     outcome = runner.run(cpus)
-    signals = passive.difference(before, passive.snapshot())
-    return Ran(outcome.started_at, number, runner.app, cpus[0], outcome, signals)
+    return Ran(outcome.started_at, number, runner.app, cpus[0], outcome)
 
 
 def _wait(seconds: float, stop_when: Callable[[], bool]) -> Generator[Event, None, None]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kongming.probes.passive import Snapshot
 from kongming.processes.boot import boot_id
 from kongming.profiling.runs.execution import Output
 from kongming.profiling.runs.page_cache import FILES_ONLY, WHOLE_NODE, evict
 from kongming.profiling.runs.runner import Outcome, open_runner
+from kongming.records import moments
 from kongming.records.application import Application, Metric, fill
 from kongming.records.errors import ApplicationRunError
 from tests.profiling.processes import alive, eventually, stubborn_daemon, written_pid
@@ -53,6 +56,35 @@ def test_output_keeps_both_ends(chunks: list[bytes]) -> None:
         assert len(head) == 16 <= len(tail)
     else:
         assert output.text().encode() == written
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["batch", "service"])
+def test_what_comes_before_a_run_is_not_in_its_signals(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the set-up of a run nor the start of its service: each writes a line, and a counter
+    counts lines."""
+    log = tmp_path / "log"
+    log.touch()
+
+    def lines(*_: object, neighbour: int | None = None, **__: object) -> Snapshot:
+        seen = 0 if neighbour is None else 1000 * neighbour
+        counters = {"nr_periods": float(len(log.read_text().splitlines()))}
+        return Snapshot(time.monotonic(), counters, {"load1": float(seen)})
+
+    monkeypatch.setattr("kongming.probes.passive.snapshot", lines)
+    write = f"echo a line >> {log}"
+    fields: dict[str, Any] = {"command": write}
+    if kind == "service":
+        fields = {"command": f"{write}; exec sleep 100", "load": write, "ready": f"test -s {log}"}
+    app = Application(name="a", kind=kind, prepare=f"{write}; sleep 0.02", **fields)  # type: ignore[arg-type]
+    with open_runner(app, tmp_path / "w") as runner:
+        before = time.time()
+        outcome = runner.run((0,), neighbour=7)
+    assert outcome.ok
+    assert outcome.signals == {"nr_periods": 1.0, "load1": 7000.0}
+    assert moments.unix(outcome.started_at) >= before + 0.015
 
 
 @pytest.mark.real

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 
-from kongming.probes import passive
 from kongming.profiling.blocks.state import CampaignState
 from kongming.profiling.plans.run_limit import limit_s
 from kongming.profiling.plans.steps import Step
@@ -32,11 +31,13 @@ def timed_run(
     where its load will not last so long (``load_left_s``)."""
     runner = state.runners[step.app]
     limit = _cut_off_s(state, step, load_left_s)
-    before = passive.snapshot(neighbour=site.other_cpu)
     outcome = runner.run(
-        state.sites[step.app].app_cpus, cgroup_procs=site.app_procs, timeout_s=limit
+        state.sites[step.app].app_cpus,
+        cgroup_procs=site.app_procs,
+        timeout_s=limit,
+        neighbour=site.other_cpu,
     )
-    signals = passive.difference(before, passive.snapshot(neighbour=site.other_cpu))
+    signals = outcome.signals
     if limit is not None and outcome.timed_out:
         signals = {**signals, CUT_OFF: 1.0}
         times = limit / median(state.alone[step.app])

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from kongming.inducers import induce_all
-from kongming.probes import passive
 from kongming.probes.suite import Suite
 from kongming.profiling.environments.environment import Environment
 from kongming.profiling.environments.fingerprint import fingerprint_inside, throttling_between
@@ -235,9 +234,7 @@ def _timed_run(
     settled: float,
 ) -> Run:
     throttled = limits.throttled()
-    start = passive.snapshot()
     outcome = runner.run(site.app_cpus, cgroup_procs=site.app_procs)
-    signals = passive.difference(start, passive.snapshot())
     run = as_run(
         outcome,
         runner.app,
@@ -246,7 +243,7 @@ def _timed_run(
         fingerprint=before,
         before=before,
         passive={
-            **signals,
+            **outcome.signals,
             **throttling_between(throttled, limits.throttled()),
             "settle_s": settled,
         },

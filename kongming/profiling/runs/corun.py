@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from kongming.probes import passive
 from kongming.probes.suite import Suite
 from kongming.profiling.events import Between, Doing, Event
 from kongming.profiling.plans.identity import identity
@@ -155,7 +154,7 @@ def _take(
             measurement = _run_with_neighbour(subject, neighbour, shared, phase, with_fingerprints)
         except ProbeError as error:
             # One run of many, whatever went wrong: the campaign goes on with the next.
-            measurement = _Measurement(Outcome.failed(str(error)), {})
+            measurement = _Measurement(Outcome.failed(str(error)))
         return as_run(
             measurement.outcome,
             subject.app,
@@ -164,28 +163,25 @@ def _take(
             neighbours=() if neighbour is None else (neighbour.app.name,),
             before=measurement.before,
             after=measurement.after,
-            passive={**measurement.passive, **coupling},
+            passive={**measurement.outcome.signals, **coupling},
             **fields,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Measurement:
-    """Run, with the fingerprints and passive signals around it."""
+    """Run, with the fingerprints around it."""
 
     outcome: Outcome
-    passive: Mapping[str, float]
     before: Fingerprint | None = None
     after: Fingerprint | None = None
 
 
 def _measure(subject: AnyRunner, site: Site, with_fingerprints: bool) -> _Measurement:
     before = site_fingerprint(site, QUICK) if with_fingerprints else None
-    start = passive.snapshot(neighbour=site.other_cpu)
-    outcome = subject.run(site.app_cpus, cgroup_procs=site.app_procs)
-    signals = passive.difference(start, passive.snapshot(neighbour=site.other_cpu))
+    outcome = subject.run(site.app_cpus, cgroup_procs=site.app_procs, neighbour=site.other_cpu)
     return _Measurement(
-        outcome, signals, before, site_fingerprint(site, QUICK) if with_fingerprints else None
+        outcome, before, site_fingerprint(site, QUICK) if with_fingerprints else None
     )
 
 
@@ -206,5 +202,5 @@ def _run_with_neighbour(
             running.check()
         except ApplicationRunError as error:
             failed = Outcome.failed(f"the neighbour {neighbour.app.name} failed: {error}")
-            return _Measurement(failed, {})
+            return _Measurement(failed)
         return measurement

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from kongming.profiling.runs.execution import Iteration, Output
 from kongming.records import moments
@@ -20,7 +22,8 @@ class Outcome:
 
     ``metric`` is in the application's unit, None when the run failed; then ``error`` says why,
     with the end of the output. ``exit_status`` is None when a signal ended the run or it never
-    started. ``usage`` is that of the timed command (of a service: of its load driver).
+    started. ``usage`` and ``signals`` (passive ones, from right before it to right after it) are
+    those of the timed command (of a service: of its load driver).
     """
 
     started_at: str
@@ -34,6 +37,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     output_tail: str = ""
     timed_out: bool = False
+    signals: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -65,6 +69,7 @@ def judge(
     started_at: str,
     warnings: tuple[str, ...] = (),
     any_metric: bool = False,
+    signals: Mapping[str, float] = MappingProxyType({}),
 ) -> Outcome:
     """Evaluate ``iteration``: exit status first, then the check, then the metric, which has to be
     above 0 unless ``any_metric``."""
@@ -90,6 +95,7 @@ def judge(
         warnings=warnings,
         output_tail=output.last_lines(),
         timed_out=iteration.timed_out,
+        signals=signals,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kongming.probes import passive
 from kongming.profiling.runs.execution import Execution
 from kongming.profiling.runs.outcome import Outcome, judge
 from kongming.profiling.runs.page_cache import evict
@@ -25,12 +26,15 @@ class BegunRun:
     app: Application
     execution: Execution
     started_at: str
+    before: passive.Snapshot
     warnings: tuple[str, ...]
     any_metric: bool = False
+    neighbour: int | None = None
 
     def outcome(self) -> Outcome:
         """Wait for the end and judge the run."""
         iteration = self.execution.result()
+        after = passive.snapshot(neighbour=self.neighbour)
         return judge(
             self.app,
             iteration,
@@ -38,6 +42,7 @@ class BegunRun:
             started_at=self.started_at,
             warnings=self.warnings,
             any_metric=self.any_metric,
+            signals=passive.difference(self.before, after),
         )
 
 
@@ -58,6 +63,7 @@ class Runner(AnyRunner):
         *,
         cgroup_procs: Sequence[str | Path] = (),
         timeout_s: float | None = None,
+        neighbour: int | None = None,
     ) -> Outcome:
         """Time one run pinned to ``cpus``, after ``prepare``; a failure is in the outcome.
 
@@ -65,7 +71,9 @@ class Runner(AnyRunner):
             ProbeError: the micro-benchmark binary is missing or failed.
         """
         try:
-            begun = self.begin(cpus, cgroup_procs=cgroup_procs, timeout_s=timeout_s)
+            begun = self.begin(
+                cpus, cgroup_procs=cgroup_procs, timeout_s=timeout_s, neighbour=neighbour
+            )
         except ApplicationRunError as error:
             return Outcome.failed(str(error))
         with begun.execution:
@@ -77,6 +85,7 @@ class Runner(AnyRunner):
         *,
         cgroup_procs: Sequence[str | Path] = (),
         timeout_s: float | None = None,
+        neighbour: int | None = None,
     ) -> BegunRun:
         """Start one run pinned to ``cpus``, after ``prepare``, and do not wait for its end.
 
@@ -84,16 +93,18 @@ class Runner(AnyRunner):
             ApplicationRunError: ``prepare`` failed, or the working folder does not exist.
             ProbeError: the micro-benchmark binary is missing or failed.
         """
-        started_at = moments.now()
         self.prepare(cpus)
         warnings: tuple[str, ...] = ()
         if self.app.cache == "cold":
             warnings = (evict(self._entered(), whole_node=self.evict_node),)
         limit = self.app.timeout_s if timeout_s is None else timeout_s
+        started_at, before = moments.now(), passive.snapshot(neighbour=neighbour)
         execution = self.execute(
             self.app.command, cpus=cpus, cgroup_procs=cgroup_procs, timeout_s=limit
         )
-        return BegunRun(self.app, execution, started_at, warnings, self.any_metric)
+        return BegunRun(
+            self.app, execution, started_at, before, warnings, self.any_metric, neighbour
+        )
 
 
 def open_runner(app: Application, work_dir: str | Path, *, evict_node: bool = True) -> AnyRunner:

@@ -6,10 +6,12 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
+from kongming.probes import passive
 from kongming.profiling.runs.execution import Execution
 from kongming.profiling.runs.outcome import Outcome, judge, with_output
 from kongming.profiling.runs.page_cache import evict
@@ -72,6 +74,7 @@ class ServiceRunner(AnyRunner):
         *,
         cgroup_procs: Sequence[str | Path] = (),
         timeout_s: float | None = None,
+        neighbour: int | None = None,
     ) -> Outcome:
         """Time one run of the load against the service; a failure is in the outcome.
 
@@ -80,7 +83,6 @@ class ServiceRunner(AnyRunner):
         Raises:
             ProbeError: the micro-benchmark binary is missing or failed.
         """
-        started_at = moments.now()
         warnings: tuple[str, ...] = ()
         try:
             self.start(cpus, cgroup_procs)
@@ -88,6 +90,7 @@ class ServiceRunner(AnyRunner):
             if self.app.cache == "cold":
                 warnings += (evict(self._entered(), whole_node=self.evict_node),)
             limit = self.app.timeout_s if timeout_s is None else timeout_s
+            started_at, before = moments.now(), passive.snapshot(neighbour=neighbour)
             driver = self.execute(
                 self.load,
                 cpus=self.load_cpus(cpus),
@@ -98,6 +101,7 @@ class ServiceRunner(AnyRunner):
             return Outcome.failed(str(error), warnings=self._note_restart(warnings))
         with driver:
             iteration = driver.result()
+            after = passive.snapshot(neighbour=neighbour)
             outcome = judge(
                 self.app,
                 iteration,
@@ -105,6 +109,7 @@ class ServiceRunner(AnyRunner):
                 started_at=started_at,
                 warnings=self._note_restart(warnings),
                 any_metric=self.any_metric,
+                signals=passive.difference(before, after),
             )
         return self._with_service(outcome)
 
@@ -130,18 +135,7 @@ class ServiceRunner(AnyRunner):
         try:
             self.check()
         except ApplicationRunError as error:
-            return Outcome(
-                started_at=outcome.started_at,
-                start_ns=outcome.start_ns,
-                end_ns=outcome.end_ns,
-                wall_s=outcome.wall_s,
-                metric=None,
-                usage=outcome.usage,
-                exit_status=outcome.exit_status,
-                error=str(error),
-                warnings=outcome.warnings,
-                output_tail=outcome.output_tail,
-            )
+            return replace(outcome, metric=None, error=str(error), timed_out=False)
         return outcome
 
     def _await_ready(self, service: Execution) -> None:

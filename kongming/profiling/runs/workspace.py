@@ -82,8 +82,10 @@ class AnyRunner(abc.ABC):
         *,
         cgroup_procs: Sequence[str | Path] = (),
         timeout_s: float | None = None,
+        neighbour: int | None = None,
     ) -> Outcome:
-        """Time one run on ``cpus``; called by the profiler. A failure is in the outcome."""
+        """Time one run on ``cpus``; called by the profiler. A failure is in the outcome.
+        ``neighbour`` is the CPU whose idle states are among the outcome's signals."""
 
     def close(self) -> None:
         """Run ``cleanup`` and remove the scratch folder. May be called twice."""
