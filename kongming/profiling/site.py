@@ -43,6 +43,10 @@ class Site:
         """The neighbour's CPU, if it is not the program's own."""
         return None if self.shared_core else self.neighbour_cpu
 
+    def warned(self, *warnings: str) -> Site:
+        """Return the site with further warnings."""
+        return replace(self, warnings=(*self.warnings, *warnings)) if warnings else self
+
     @property
     def shared_core(self) -> bool:
         return self.placement == "same-core"

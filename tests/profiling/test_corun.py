@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kongming.profiling.cautions import cautions
 from kongming.profiling.runs import corun as module
 from kongming.profiling.runs.corun import corun
 from kongming.records.application import Application
@@ -44,7 +45,7 @@ def measured(apps: Mapping[str, Application], **options: Any) -> list[Run]:
         [(first, second), (second, first)],
         apps,
         placement="cross-core",
-        node=builders.node(),
+        node=options.pop("node", builders.node()),
         suite=SimpleNamespace(surrogates=(), version="1"),  # type: ignore[arg-type]
         work_dir=Path(),
         io_dir=Path(),
@@ -68,3 +69,27 @@ def test_a_failure_of_the_probes_is_one_failed_run(scripted: pytest.MonkeyPatch)
     (failed,) = (run for run in runs if not run.ok)
     assert failed.step == 1
     assert failed.error == "The probes ended by themselves."
+
+
+def test_a_neighbour_of_several_cpus_is_seated_on_one_with_a_warning(
+    scripted: pytest.MonkeyPatch,
+) -> None:
+    scripted.setattr(
+        module, "site_fingerprint", lambda *_: builders.fingerprint({"compute.int": 1e-9})
+    )
+    node = builders.node(cpus=(0, 1, 2), cores={"0": 0, "1": 1, "2": 2}, llc_cpus=((0, 1, 2),))
+    apps = {
+        "a": Application(name="a", command="true"),
+        "b": Application(name="b", command="true", cpus=2),
+    }
+    warned = {
+        (run.app, run.neighbours): "b uses 2 CPUs" in " ".join(run.warnings)
+        for run in measured(apps, node=node, repeats=1)
+    }
+    assert warned == {
+        ("a", ("b",)): True,
+        ("b", ("a",)): False,
+        ("a", ()): False,
+        ("b", ()): False,
+    }
+    assert [text.partition(",")[0] for text in cautions(apps)] == ["b uses 2 CPUs"]

@@ -58,7 +58,8 @@ class Request:
         apps: Mapping[str, Application],
         inducer_apps: Mapping[str, Application] = MappingProxyType({}),
     ) -> ProfileSettings:
-        """Return the settings of profiles on this node, with programs as loads if any are given.
+        """Return the settings of profiles on this node, with programs as loads if any are given,
+        and print what is not measured of them as they are.
 
         Raises:
             InputError: this node does not have the placement.
@@ -66,7 +67,10 @@ class Request:
             BusyError: something else measures on CPUs that have to be measured.
         """
         from kongming.campaigns.profile_campaign import profile_settings
+        from kongming.cli import output
+        from kongming.profiling.cautions import cautions
 
+        output.print_warnings(cautions({**inducer_apps, **apps}))
         return profile_settings(
             apps,
             self.placement,

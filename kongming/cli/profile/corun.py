@@ -75,6 +75,7 @@ def command(
     from kongming.probes.folders import work_folder
     from kongming.probes.measuring import measuring
     from kongming.probes.suite import load_suite
+    from kongming.profiling.cautions import cautions
     from kongming.profiling.plans.placement import choose
     from kongming.profiling.runs.corun import corun
     from kongming.records.errors import InputError, MeasurementError
@@ -93,6 +94,7 @@ def command(
         node = measured_node(placement, [app.cpus for app in apps.values()], anyway=anyway)
         for app in apps.values():
             choose(node, placement, app.cpus)
+        output.print_warnings(cautions(apps))
         io_dir = work_folder(directory)
         store.put_node(node)
         events = corun(

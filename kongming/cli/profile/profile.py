@@ -136,6 +136,7 @@ def command(
     from kongming.campaigns.stored_profiles import taught_runs
     from kongming.cli.profile.profiling import profile_applications
     from kongming.profiling.appfile import load, select
+    from kongming.profiling.cautions import cautions
     from kongming.store import Store
 
     limit = Budget(budget)
@@ -155,6 +156,7 @@ def command(
         anyway=anyway,
         dry_run=dry_run,
     )
+    output.print_warnings(cautions({**settings.inducer_apps, **apps}))
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(store_url, write=not dry_run))
         settings = replace(settings, taught=taught_runs(store, settings))

@@ -15,6 +15,7 @@ from dataclasses import replace
 from kongming.inducers import Mix, induce_all
 from kongming.profiling.blocks.state import CampaignState
 from kongming.profiling.blocks.timed_run import timed_run, unmeasured
+from kongming.profiling.cautions import seated_on_one
 from kongming.profiling.events import Dropped, Event, Measured, Short
 from kongming.profiling.plans.steps import Step
 from kongming.profiling.runs.load_loop import LoadLoop, loop
@@ -94,6 +95,7 @@ def neighbour_block(state: CampaignState, steps: Sequence[Step], neighbour: str)
         try:
             environment = state.environment_of(neighbour)
             signals, site = state.signals_before(site, settled)
+            site = site.warned(*seated_on_one(state.apps[neighbour]))
             yield state.doing(f"starting {neighbour} as a load")
             load = stack.enter_context(
                 loop(

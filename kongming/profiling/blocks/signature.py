@@ -9,6 +9,7 @@ from statistics import median
 
 from kongming.profiling.blocks.state import UNKNOWN_ITERATION_S, CampaignState
 from kongming.profiling.blocks.timed_run import unmeasured
+from kongming.profiling.cautions import seated_on_one
 from kongming.profiling.events import Event
 from kongming.profiling.plans.steps import Step
 from kongming.profiling.runs.retake import least_disturbed
@@ -54,7 +55,10 @@ def signature_block(state: CampaignState, steps: Sequence[Step]) -> Iterator[Eve
             identity=state.identities[step.app],
             node_id=site.node.id,
             placement=site.placement,
-            fingerprint=_with_signals(fingerprint, state.waits.get(step.app, ()), coupling),
+            fingerprint=replace(
+                _with_signals(fingerprint, state.waits.get(step.app, ()), coupling),
+                warnings=(*fingerprint.warnings, *seated_on_one(state.apps[step.app])),
+            ),
             iterations=iterations,
             campaign=state.campaign,
             step=step.index,

@@ -10,6 +10,7 @@ from typing import Any
 
 from kongming.inducers import induce_all
 from kongming.probes.suite import Suite
+from kongming.profiling.cautions import seated_on_one
 from kongming.profiling.environments.environment import Environment
 from kongming.profiling.environments.fingerprint import fingerprint_inside, throttling_between
 from kongming.profiling.environments.limits import Limits
@@ -92,6 +93,8 @@ def visit_environment(
                 app_procs=limits.app_procs,
                 load_procs=limits.load_procs,
                 warnings=limits.warnings,
+            ).warned(
+                *(text for name in environment.programs for text in seated_on_one(state.apps[name]))
             )
             if environment.loaded:
                 yield state.doing(f"starting the load of {environment.name}")

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from kongming.probes.suite import Suite
+from kongming.profiling.cautions import seated_on_one
 from kongming.profiling.events import Between, Doing, Event
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
@@ -149,6 +150,8 @@ def _take(
 ) -> Run:
     """Run ``subject`` once at a shared site; ``coupling`` joins the run's passive signals, and
     ``fields`` are those of Run that say which one it is."""
+    if neighbour is not None:
+        site = site.warned(*seated_on_one(neighbour.app))
     with sharing(site) as shared:
         try:
             measurement = _run_with_neighbour(subject, neighbour, shared, phase, with_fingerprints)
