@@ -261,9 +261,7 @@ def main() -> int:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kongming-queue-"))
         runners = {
-            (name, node, slot): stack.enter_context(
-                open_runner(apps[name], folder, evict_node=False)
-            )
+            (name, node, slot): stack.enter_context(open_runner(apps[name], folder))
             for name in names
             for node, own in enumerate(layout.cpus)
             for slot in range(len(own))

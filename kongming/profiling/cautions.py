@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kongming.profiling.plans.identity import folders_named
 from kongming.records.application import Application
 
 
 def cautions(apps: Mapping[str, Application]) -> list[str]:
     """Return what to know of a campaign of these applications before it begins."""
-    return [text for _, app in sorted(apps.items()) for text in seated_on_one(app)]
+    known = [app for _, app in sorted(apps.items())]
+    return [text for app in known for text in (*seated_on_one(app), *_warm_folders(app))]
 
 
 def seated_on_one(app: Application) -> tuple[str, ...]:
@@ -19,4 +21,15 @@ def seated_on_one(app: Application) -> tuple[str, ...]:
     return (
         f"{app.name} uses {app.cpus} CPUs, but as a neighbour it runs on one: what it inflicts is "
         "measured as of one CPU",
+    )
+
+
+def _warm_folders(app: Application) -> tuple[str, ...]:
+    folders = folders_named(app) if app.cache == "cold" else []
+    if not folders:
+        return ()
+    return (
+        f"{app.name} is to start with a cold cache, but files below {', '.join(folders)} stay in "
+        "the page cache: only those of its scratch folder and those that its commands name are "
+        "evicted (let its setup copy the others to {dir})",
     )

@@ -110,7 +110,9 @@ def observe(
         runners: dict[str, AnyRunner] = {}
         for name in sorted(apps):
             try:
-                runners[name] = stack.enter_context(open_runner(apps[name], site.io_dir))
+                runners[name] = stack.enter_context(
+                    open_runner(apps[name], site.io_dir, evict_node=True)
+                )
             except ApplicationRunError as error:
                 yield Dropped(name, str(error))
         failures = dict.fromkeys(runners, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from kongming.profiling import profiler
 from kongming.profiling.blocks import signature as block
+from kongming.profiling.cautions import cautions
 from kongming.profiling.plans.steps import Plan, Step
 from kongming.records.application import Application
 from kongming.records.run import Signature
@@ -52,3 +54,16 @@ def test_a_signature_of_several_cpus_says_that_it_is_of_one(
     assert warnings["small"] == ("another one",)
     assert warnings["large"][0] == "another one"
     assert "as a neighbour it runs on one" in warnings["large"][1]
+
+
+def test_files_that_stay_warm_are_named_before_a_campaign(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "input").touch()
+    walk = Application(name="walk", command="find data", workdir=str(tmp_path), cache="cold")
+    apps = {
+        "walk": walk,
+        "warm": replace(walk, name="warm", cache="warm"),
+        "read": replace(walk, name="read", command="cat input {dir}/made"),
+    }
+    (text,) = cautions(apps)
+    assert text.startswith("walk is to start with a cold cache, but files below data stay")

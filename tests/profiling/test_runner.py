@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from kongming.probes.passive import Snapshot
 from kongming.processes.boot import boot_id
 from kongming.profiling.runs.execution import Output
+from kongming.profiling.runs.load_loop import loop
 from kongming.profiling.runs.page_cache import FILES_ONLY, WHOLE_NODE, evict
 from kongming.profiling.runs.runner import Outcome, open_runner
 from kongming.records import moments
@@ -239,8 +240,40 @@ def test_only_scratch_of_this_machine_is_swept(tmp_path: Path) -> None:
 @pytest.mark.real
 def test_a_cold_run_says_what_was_evicted(tmp_path: Path) -> None:
     app = Application(name="a", command="true", setup="echo x > {dir}/x", cache="cold")
-    with open_runner(app, tmp_path, evict_node=False) as runner:
+    with open_runner(app, tmp_path) as runner:
         assert runner.run((0,)).warnings == (FILES_ONLY,)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("role", ["batch", "service", "neighbour"])
+def test_cold_is_the_same_alone_and_as_a_neighbour(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evicted: list[str] = []
+    advise = os.posix_fadvise
+
+    def recorded(fd: int, *more: int) -> None:
+        evicted.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        advise(fd, *more)
+
+    monkeypatch.setattr(os, "posix_fadvise", recorded)
+    (tmp_path / "input").write_text("x")
+    (tmp_path / "link").symlink_to("input")
+    (tmp_path / "other").write_text("x")
+    read = f"cat {tmp_path}/link {{dir}}/made > /dev/null; sleep 0.01"
+    fields: dict[str, Any] = {"command": read}
+    if role == "service":
+        fields = {"kind": "service", "command": "exec sleep 100", "load": read}
+    app = Application(name="a", setup="echo x > {dir}/made", cache="cold", **fields)
+    with open_runner(app, tmp_path / "w") as runner:
+        inside = str(runner.scratch) + "/made"
+        if role == "neighbour":
+            with loop(runner, (0,)) as running:
+                assert running.wait_warm(60.0)
+        else:
+            assert runner.run((0,)).warnings == (FILES_ONLY,)
+    assert {str(tmp_path / "input"), inside} <= set(evicted)
+    assert str(tmp_path / "other") not in evicted
 
 
 def test_the_whole_page_cache_is_dropped_where_that_may_be_written(tmp_path: Path) -> None:

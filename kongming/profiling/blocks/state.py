@@ -65,7 +65,7 @@ class CampaignState:
         if app not in self.neighbours:
             try:
                 self.neighbours[app] = self.stack.enter_context(
-                    open_runner(self.apps[app], self.work_dir, evict_node=False)
+                    open_runner(self.apps[app], self.work_dir)
                 )
             except ApplicationRunError as error:
                 self.failed[app] = str(error)

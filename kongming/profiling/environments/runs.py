@@ -79,8 +79,7 @@ def measure_environments(
                 continue
             yield state.doing(f"setting up {name}", name)
             try:
-                # Never evict the whole node's page cache: neighbours use it too.
-                runner = open_runner(app, work_dir, evict_node=False)
+                runner = open_runner(app, work_dir)
                 state.runners[name] = stack.enter_context(runner)
             except ApplicationRunError as error:
                 # No step was begun, so the same command tries it again.

@@ -146,7 +146,7 @@ def _start_load(
     loops: list[LoadLoop] = []
     for name in environment.programs:
         if name not in state.neighbours:
-            runner = open_runner(state.apps[name], state.work_dir, evict_node=False)
+            runner = open_runner(state.apps[name], state.work_dir)
             state.neighbours[name] = state.stack.enter_context(runner)
         neighbour = state.neighbours[name]
         cpus = (site.neighbour_cpu,)

@@ -83,6 +83,25 @@ def files_named(app: Application) -> list[Path]:
     return files
 
 
+def folders_named(app: Application) -> list[str]:
+    """Return the words of what is timed that name a folder which is there."""
+    folder = Path.cwd() if app.workdir is None else Path(app.workdir)
+    words = [
+        word
+        for command in (app.command, app.load)
+        if command is not None
+        for word in _words(command)
+    ]
+    return [word for word in words if word and _is_folder(folder / word)]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # as in files_named
+        return False
+
+
 def file_hash(path: Path) -> str | None:
     """Return the SHA-256 of a file, None if it cannot be read; cached until it changes."""
     try:

@@ -81,9 +81,7 @@ def corun(
         for role, name in sorted(roles):
             # An application co-located with itself needs two scratch folders: one per role.
             yield Doing(f"setting up {name} ({role})", begun, len(tasks), name)
-            runners[role, name] = stack.enter_context(
-                open_runner(apps[name], work_dir, evict_node=False)
-            )
+            runners[role, name] = stack.enter_context(open_runner(apps[name], work_dir))
         for task, (app, company) in enumerate(tasks):
             phase = rng.random()
             if task in done or not state.wants(app, company, partners[app]):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from kongming.profiling.runs.execution import Execution, Iteration
 from kongming.profiling.runs.outcome import why_failed
-from kongming.profiling.runs.page_cache import evict
 from kongming.profiling.runs.runner import AnyRunner, ServiceRunner
 from kongming.records.application import Command
 from kongming.records.errors import ApplicationRunError
@@ -157,7 +156,7 @@ class LoadLoop:
                 self._runner.prepare(self._cpus)
                 if app.cache == "cold" and self._runner.scratch is not None:
                     # Only its own files: the measured application uses the node's page cache too.
-                    evict(self._runner.scratch, whole_node=False)
+                    self._runner.evict()
                 with self._changed:
                     if self._stopping.is_set():
                         return

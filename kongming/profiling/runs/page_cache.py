@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 WHOLE_NODE = "cold cache: the page cache of the node was dropped"
-FILES_ONLY = "cold cache: only the files of the scratch folder were evicted"
+FILES_ONLY = (
+    "cold cache: only the files of the scratch folder and those that the commands name were evicted"
+)
 
 
-def evict(folder: Path, *, whole_node: bool = True, drop_caches: Path = DROP_CACHES) -> str:
-    """Write back and evict the files below ``folder``; with ``whole_node`` all, if permitted.
+def evict(
+    folder: Path,
+    named: Iterable[Path] = (),
+    *,
+    whole_node: bool = True,
+    drop_caches: Path = DROP_CACHES,
+) -> str:
+    """Write back and evict the files below ``folder`` and those ``named``; with ``whole_node`` all,
+    if permitted.
 
     Returns:
         Description of what was evicted.
     """
-    for path in _files(folder):
+    for path in (*_files(folder), *map(os.path.realpath, named)):
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:

@@ -9,7 +9,6 @@ from pathlib import Path
 from kongming.probes import passive
 from kongming.profiling.runs.execution import Execution
 from kongming.profiling.runs.outcome import Outcome, judge
-from kongming.profiling.runs.page_cache import evict
 from kongming.profiling.runs.service import ServiceRunner
 from kongming.profiling.runs.workspace import AnyRunner
 from kongming.records import moments
@@ -96,7 +95,7 @@ class Runner(AnyRunner):
         self.prepare(cpus)
         warnings: tuple[str, ...] = ()
         if self.app.cache == "cold":
-            warnings = (evict(self._entered(), whole_node=self.evict_node),)
+            warnings = (self.evict(whole_node=self.evict_node),)
         limit = self.app.timeout_s if timeout_s is None else timeout_s
         started_at, before = moments.now(), passive.snapshot(neighbour=neighbour)
         execution = self.execute(
@@ -107,10 +106,11 @@ class Runner(AnyRunner):
         )
 
 
-def open_runner(app: Application, work_dir: str | Path, *, evict_node: bool = True) -> AnyRunner:
+def open_runner(app: Application, work_dir: str | Path, *, evict_node: bool = False) -> AnyRunner:
     """Create the runner for the application's kind; entering it runs the set-up.
 
-    With ``evict_node`` False a cold-cache application does not drop the page cache of others.
+    ``evict_node`` is for programs that run alone: elsewhere it would drop the page cache of their
+    neighbours, and runs alone and next to one would not start from the same cache.
 
     Raises:
         ApplicationRunError: on entering, when set-up fails.

@@ -14,7 +14,6 @@ import psutil
 from kongming.probes import passive
 from kongming.profiling.runs.execution import Execution
 from kongming.profiling.runs.outcome import Outcome, judge, with_output
-from kongming.profiling.runs.page_cache import evict
 from kongming.profiling.runs.workspace import AnyRunner
 from kongming.records import moments
 from kongming.records.application import Command
@@ -88,7 +87,7 @@ class ServiceRunner(AnyRunner):
             self.start(cpus, cgroup_procs)
             self.prepare(cpus)
             if self.app.cache == "cold":
-                warnings += (evict(self._entered(), whole_node=self.evict_node),)
+                warnings += (self.evict(whole_node=self.evict_node),)
             limit = self.app.timeout_s if timeout_s is None else timeout_s
             started_at, before = moments.now(), passive.snapshot(neighbour=neighbour)
             driver = self.execute(

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Self
 
 from kongming.processes.boot import boot_id
+from kongming.profiling.plans.identity import files_named
 from kongming.profiling.runs.execution import Execution
 from kongming.profiling.runs.outcome import Outcome, why_failed
+from kongming.profiling.runs.page_cache import evict
 from kongming.records.application import SCRATCH, Application, Command, fill
 from kongming.records.errors import ApplicationRunError
 
@@ -34,8 +36,9 @@ class AnyRunner(abc.ABC):
     """Base class of the runners of batch applications and services. Entering runs ``setup``.
 
     The scratch folder is created below ``work_dir`` and removed on leaving, after ``cleanup``.
-    ``any_metric``: a metric may be 0 or below it; else such a run counts as failed, since it has
-    no slowdown.
+    ``evict_node``: before a run with a cold cache, the page cache of the whole node is dropped if
+    that is permitted. ``any_metric``: a metric may be 0 or below it; else such a run counts as
+    failed, since it has no slowdown.
 
     Raises:
         ApplicationRunError: on entering, when the folder cannot be created or set-up fails.
@@ -141,6 +144,12 @@ class AnyRunner(abc.ABC):
         """
         if self.app.prepare is not None:
             self._untimed("prepare", self.app.prepare, cpus=cpus)
+
+    def evict(self, *, whole_node: bool = False) -> str:
+        """Evict from the page cache what a run of an application with a cold cache is to read from
+        the device: the files of its scratch folder and those that its commands name. With
+        ``whole_node`` and permission to, everything. Returns what was evicted."""
+        return evict(self._entered(), files_named(self.app), whole_node=whole_node)
 
     def interrupt(self) -> None:
         """End the untimed command that is running in another thread, if any."""
