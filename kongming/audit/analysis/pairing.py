@@ -24,13 +24,14 @@ class Pairing:
     """Readings of A and B to compare.
 
     ``sides`` is by group, kind and name; ``names`` by kind and name. ``unmatched`` are the groups
-    and ``unshared`` the names that only one of the two has, or that they have in different units.
+    that only one of the two has. ``unshared`` are, by group, kind and name, those of which only one
+    has readings, or that they have in different units; the group is empty where that is so in all.
     """
 
     sides: Sides
     names: Mapping[tuple[str, str], Name]
     unmatched: tuple[str, ...]
-    unshared: tuple[str, ...]
+    unshared: tuple[tuple[str, str, str], ...]
 
 
 def check_key(by: str) -> str:
@@ -76,7 +77,7 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
         raise CannotAnswerError(
             "The two have no program and no surrogate in common, in the same unit."
         )
-    sides: dict[tuple[str, ...], tuple[Side, Side]] = {
+    sides = {
         (group, *key): (
             _side(series_a, names_a[key], sessions_a),
             _side(series_b, names_b[key], sessions_b),
@@ -84,14 +85,18 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
         for group, sessions_a, sessions_b in pairs
         for key in common
     }
-    sides = {key: both for key, both in sides.items() if both[0].n and both[1].n}
-    if not sides:
+    paired: dict[tuple[str, ...], tuple[Side, Side]] = {
+        key: both for key, both in sides.items() if both[0].n and both[1].n
+    }
+    if not paired:
         raise CannotAnswerError("There is no name of which both have successful readings.")
+    unshared = {("", *key) for key in {*names_a, *names_b} - set(common)}
+    unshared |= {key for key, both in sides.items() if bool(both[0].n) != bool(both[1].n)}
     return Pairing(
-        sides,
+        paired,
         {key: series_a.names[names_a[key]] for key in common},
         tuple(unmatched),
-        tuple(sorted(name for _, name in {*names_a, *names_b} - set(common))),
+        tuple(sorted(unshared, key=lambda key: (key[2], key))),
     )
 
 

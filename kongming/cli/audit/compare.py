@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kongming.audit.analysis.comparison import Comparison, Estimate
     from kongming.audit.analysis.pairing import Pairing
 
-DIFFERS, NOTHING = 4, 3
+DIFFERS, UNDECIDED = 4, 3
 
 
 @click.command(
@@ -50,8 +50,9 @@ def command(
 ) -> int:
     """Test whether B differs from A: another instance, type, kernel or configuration.
 
-    Exit status: 4 if a name differs significantly by more than the tolerance, 3 if no name can be
-    decided, else 0.
+    Exit status, by the programs (by the surrogates only if there is no program): 4 if one differs
+    significantly by more than the tolerance, whether slower or faster; else 3 if one cannot be
+    decided, or has readings on one side only; 0 if all are equivalent.
     """
     from kongming.cli.extras import require
 
@@ -75,8 +76,7 @@ def command(
             f"for {len(comparisons)} comparisons at once, so that an interval beyond the tolerance "
             "may still be 'cannot tell'.",
         )
-    verdicts = {comparison.verdict for comparison in comparisons}
-    status = DIFFERS if "differs" in verdicts else NOTHING if verdicts == {"cannot tell"} else 0
+    status = _status(pairing, comparisons)
     if as_json:
         output.emit_json(
             {
@@ -85,7 +85,7 @@ def command(
                 "by": by,
                 "tolerance_pct": 100.0 * tolerance,
                 "confidence": confidence,
-                "comparisons": [_document(comparison) for comparison in comparisons],
+                "comparisons": [_document(comparison, pairing) for comparison in comparisons],
                 "notes": notes,
                 "status": status,
             }
@@ -93,6 +93,17 @@ def command(
         return status
     _show(pairing, comparisons, notes)
     return status
+
+
+def _status(pairing: Pairing, comparisons: Sequence[Comparison]) -> int:
+    """Return the exit status: surrogates say something of the machine, and are nearly always
+    equivalent, so that they do not vouch for a program."""
+    programs = [c.verdict for c in comparisons if c.key[1] == "program"]
+    lacking = [kind for _, kind, _ in pairing.unshared if kind == "program"]
+    verdicts = set(programs or ([] if lacking else [c.verdict for c in comparisons]))
+    if "differs" in verdicts:
+        return DIFFERS
+    return UNDECIDED if lacking or "cannot tell" in verdicts else 0
 
 
 def _notes(pairing: Pairing, comparisons: Sequence[Comparison]) -> list[str]:
@@ -105,19 +116,19 @@ def _notes(pairing: Pairing, comparisons: Sequence[Comparison]) -> list[str]:
     if pairing.unmatched:
         notes.append(f"In only one of the two: {', '.join(pairing.unmatched)}.")
     if pairing.unshared:
-        notes.append(
-            f"Measured on one side only, or in different units: {', '.join(pairing.unshared)}."
-        )
+        names = [f"{name} ({group})" if group else name for group, _, name in pairing.unshared]
+        notes.append(f"Measured on one side only, or in different units: {', '.join(names)}.")
     return notes
 
 
-def _document(comparison: Comparison) -> dict[str, Any]:
+def _document(comparison: Comparison, pairing: Pairing) -> dict[str, Any]:
     group, kind, name = comparison.key
     return {
         "group": group or None,
         "kind": kind,
         "name": name,
         "verdict": comparison.verdict,
+        "direction": _direction(comparison, pairing),
         "ratio": comparison.ratio,
         "ratio_lower": comparison.lower,
         "ratio_upper": comparison.upper,
@@ -152,7 +163,7 @@ def _show(pairing: Pairing, comparisons: Sequence[Comparison], notes: Sequence[s
         cells += [
             None if comparison.ratio is None else f"{comparison.ratio:.3f}",
             None if lower is None else f"{lower:.3f} to {upper:.3f}",
-            _verdict(comparison),
+            _verdict(comparison, pairing),
         ]
         rows.append(([group] if grouped else []) + cells)
     heads = (("group",) if grouped else ()) + columns
@@ -162,7 +173,18 @@ def _show(pairing: Pairing, comparisons: Sequence[Comparison], notes: Sequence[s
         console.print(f"note: {text}", markup=False)
 
 
-def _verdict(comparison: Comparison) -> str:
+def _direction(comparison: Comparison, pairing: Pairing) -> str | None:
+    """Return whether B is slower or faster, where it differs."""
+    if comparison.verdict != "differs" or comparison.ratio is None:
+        return None
+    longer = comparison.ratio > 1.0
+    name = pairing.names[comparison.key[1], comparison.key[2]]
+    return "slower" if longer == name.lower_is_better else "faster"
+
+
+def _verdict(comparison: Comparison, pairing: Pairing) -> str:
+    if comparison.verdict == "differs":
+        return f"differs: B is {_direction(comparison, pairing)}"
     if comparison.verdict != "cannot tell":
         return comparison.verdict
     if comparison.more is None:
