@@ -3,8 +3,8 @@
 All of it is about logarithms of times, by trimmed means (20 % from each end): one run in five may
 be an outlier on either side without moving them. Their standard error follows from the winsorised
 standard deviation (Tukey and McLaughlin 1963; Yuen 1974, Biometrika 61), which unlike the median's
-holds for two-peaked times as well. Quantiles of chi-square and of Student's t are approximations in
-closed form: nothing here needs more than the standard library.
+holds for two-peaked times as well. Quantiles of chi-square are an approximation in closed form, and
+nothing here needs more than the standard library.
 """
 
 from __future__ import annotations

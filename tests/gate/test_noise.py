@@ -8,6 +8,7 @@ from collections.abc import Callable
 from statistics import median
 
 import pytest
+from scipy import special
 
 from kongming.gate.comparison import compare
 from kongming.gate.noise import (
@@ -18,6 +19,7 @@ from kongming.gate.noise import (
     rounds_needed,
     smallest_effect,
 )
+from kongming.gate.robust import t_quantile
 from kongming.records.errors import InputError
 from tests.variants import variants
 
@@ -51,6 +53,13 @@ def test_the_stated_rates_hold(shape: str) -> None:
     assert called / trials < 0.05 + 0.03
     assert detected / trials > 0.9 - 0.04
     assert covered / trials > 0.8
+
+
+@pytest.mark.parametrize("degrees", [3.0, 3.7, 12.0, 99.0, 400.0])
+@pytest.mark.parametrize("beyond", [0.4, 0.05, 1e-4, 1e-6])
+def test_quantiles_of_t_are_exceeded_as_often_as_stated(degrees: float, beyond: float) -> None:
+    quantile = t_quantile(1.0 - beyond, degrees)
+    assert special.stdtr(degrees, -quantile) == pytest.approx(beyond, rel=1e-3)
 
 
 def test_repetitions_are_the_fewest_that_show_the_effect() -> None:
