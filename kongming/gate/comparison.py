@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from kongming.gate.noise import LEAST_RUNS, Goal, repetitions
-from kongming.gate.robust import Z_99, autocorrelation_time, logs, t_quantile, trimmed
+from kongming.gate.noise import LEAST, LEAST_RUNS, Goal, repetitions
+from kongming.gate.robust import Z_99, autocorrelation_time, logs, t_quantile, t_tail, trimmed
 from kongming.records.errors import InputError
 
 Verdict = Literal["slower", "not slower", "cannot tell"]
@@ -27,7 +27,8 @@ Verdict = Literal["slower", "not slower", "cannot tell"]
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``ratio`` of the candidate's time to the baseline's with one-sided bounds, each of which is
-    wrong with the goal's probability of a false positive. ``runs`` of each program were judged,
+    wrong with the goal's probability of a false positive (``lower`` of ``compare_suite`` with a
+    smaller one). ``runs`` of each program were judged,
     their noise asks for ``needed`` to see the effect; ``more`` of each are to be made where the
     verdict is "cannot tell", else 0."""
 
@@ -71,6 +72,25 @@ class _Mean:
         return self.sigma**2 / self.count
 
 
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """Difference of two means of log times, or the mean of log ratios: ``error`` is its variance,
+    ``sigma`` and ``runs`` as of ``_Mean``."""
+
+    value: float
+    error: float
+    degrees: float
+    sigma: float
+    runs: int
+
+    @property
+    def chance(self) -> float:
+        """The p-value of an unchanged or faster candidate, one-sided."""
+        if self.error <= 0.0:
+            return float(self.value <= 0.0)
+        return t_tail(self.value / math.sqrt(self.error), self.degrees)
+
+
 def compare(baseline: Sequence[float], candidate: Sequence[float], goal: Goal) -> Comparison:
     """Test whether the candidate is slower (Yuen's trimmed t-test on logarithms), each measured on
     its own: times in the order in which they were taken.
@@ -82,15 +102,39 @@ def compare(baseline: Sequence[float], candidate: Sequence[float], goal: Goal) -
     Raises:
         InputError: fewer than ``LEAST_RUNS`` on a side, or a time that is not above 0.
     """
-    before, after = _mean("baseline", logs(baseline)), _mean("candidate", logs(candidate))
-    error = before.error + after.error
-    degrees = float(before.degrees + after.degrees)
-    if error > 0.0:
-        # Welch and Satterthwaite.
-        degrees = error**2 / (before.error**2 / before.degrees + after.error**2 / after.degrees)
-    sigma = math.sqrt((before.sigma**2 + after.sigma**2) / 2.0)
-    runs = min(before.count, after.count)
-    return _judge(after.value - before.value, error, degrees, sigma, runs, goal, samples=2)
+    return _judge(_difference(baseline, candidate), goal, samples=2)
+
+
+def compare_suite(
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], goal: Goal
+) -> list[Comparison]:
+    """Compare several programs at once, each given by its baseline and candidate as for
+    ``compare``: where all are unchanged, any is called slower with the goal's probability of a
+    false positive at most (Holm 1979).
+
+    Raises:
+        InputError: as for ``compare``.
+    """
+    differences = [_difference(*pair) for pair in pairs]
+    chances = [difference.chance for difference in differences]
+    return [
+        _judge(difference, goal, samples=2, level=level)
+        for difference, level in zip(
+            differences, _levels(chances, goal.false_positives), strict=True
+        )
+    ]
+
+
+def _levels(chances: Sequence[float], level: float) -> list[float]:
+    """Return the level that each p-value is compared with: divided by the number of those that are
+    not rejected yet, from the smallest on. The first that is not rejected ends it."""
+    levels = [level] * len(chances)
+    left, rejected = len(chances), True
+    for k in sorted(range(len(chances)), key=chances.__getitem__):
+        levels[k] = level / left
+        rejected = rejected and chances[k] < levels[k]
+        left -= rejected
+    return levels
 
 
 def compare_turns(baseline: Sequence[float], candidate: Sequence[float], goal: Goal) -> Comparison:
@@ -100,9 +144,9 @@ def compare_turns(baseline: Sequence[float], candidate: Sequence[float], goal: G
     Raises:
         InputError: the samples differ in length, or as for ``compare``.
     """
-    ratios = _log_ratios(baseline, candidate)
-    mean = _mean("candidate", ratios)
-    return _judge(mean.value, mean.error, mean.degrees, mean.sigma, mean.count, goal, samples=1)
+    mean = _mean("candidate", _log_ratios(baseline, candidate))
+    difference = _Difference(mean.value, mean.error, mean.degrees, mean.sigma, mean.count)
+    return _judge(difference, goal, samples=1)
 
 
 def _log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[float]:
@@ -129,20 +173,32 @@ def _mean(name: str, values: Sequence[float]) -> _Mean:
     return _Mean(mean, spread * math.sqrt(autocorrelation_time(values, Z_99)), degrees, len(values))
 
 
+def _difference(baseline: Sequence[float], candidate: Sequence[float]) -> _Difference:
+    """Raises InputError."""
+    before, after = _mean("baseline", logs(baseline)), _mean("candidate", logs(candidate))
+    error = before.error + after.error
+    degrees = float(before.degrees + after.degrees)
+    if error > 0.0:
+        # Welch and Satterthwaite.
+        degrees = error**2 / (before.error**2 / before.degrees + after.error**2 / after.degrees)
+    sigma = math.sqrt((before.sigma**2 + after.sigma**2) / 2.0)
+    return _Difference(
+        after.value - before.value, error, degrees, sigma, min(before.count, after.count)
+    )
+
+
 def _judge(
-    difference: float,
-    error: float,
-    degrees: float,
-    sigma: float,
-    runs: int,
-    goal: Goal,
-    *,
-    samples: int,
+    difference: _Difference, goal: Goal, *, samples: int, level: float | None = None
 ) -> Comparison:
-    reach = t_quantile(1.0 - goal.false_positives, degrees) * math.sqrt(error)
-    lower, upper = difference - reach, difference + reach
+    """With ``level``, that is the probability of calling an unchanged program slower."""
+    if level is None:
+        level = goal.false_positives
+    value, deviation = difference.value, math.sqrt(difference.error)
+    lower = value - t_quantile(1.0 - level, difference.degrees) * deviation
+    upper = value + t_quantile(1.0 - goal.false_positives, difference.degrees) * deviation
     verdict: Verdict = "cannot tell"
     more = 0
+    sigma, runs = difference.sigma, difference.runs
     needed = repetitions(sigma, goal, samples=samples)
     if lower > 0.0:
         verdict = "slower"
@@ -150,11 +206,13 @@ def _judge(
         verdict = "not slower"
     else:
         # Between none and the effect a difference is told from the farther of the two.
-        nearer = max(difference, goal.log_effect - difference)
+        nearer = max(value, goal.log_effect - value)
         margin = replace(goal, effect=math.expm1(min(goal.log_effect, nearer)))
+        if value >= goal.log_effect - value:
+            margin = replace(margin, false_positives=max(level, LEAST))
         more = max(1, repetitions(sigma, margin, samples=samples) - runs)
     return Comparison(
-        ratio=math.exp(difference),
+        ratio=math.exp(value),
         lower=math.exp(lower),
         upper=math.exp(upper),
         verdict=verdict,

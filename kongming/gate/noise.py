@@ -36,7 +36,7 @@ _TAIL = 0.05
 simulations of 6 to 20 runs, normal, with outliers, skewed and two-peaked, it
 covers 79 to 99 %."""
 
-_LEAST = 1e-6
+LEAST = 1e-6
 """Effects and probabilities of error below it are out of reach of any measurement here, and of the
 approximate quantiles."""
 
@@ -68,9 +68,9 @@ class Goal:
 
     def __post_init__(self) -> None:
         for name, least, most in (
-            ("effect", _LEAST, 1.0 - _LEAST),
-            ("false_positives", _LEAST, 0.5),
-            ("power", 0.5, 1.0 - _LEAST),
+            ("effect", LEAST, 1.0 - LEAST),
+            ("false_positives", LEAST, 0.5),
+            ("power", 0.5, 1.0 - LEAST),
         ):
             value = getattr(self, name)
             if not least <= value <= most:

@@ -7,14 +7,14 @@ processes that an effect needs; with ``--baseline FILE`` the verdict on each ben
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 import click
 
-from kongming.gate.comparison import Comparison, compare
+from kongming.gate.comparison import Comparison, compare_suite
 from kongming.gate.exit_status import CANNOT_TELL, SLOWER, UNFIT
 from kongming.gate.noise import LEAST_RUNS, Goal, repetitions_at_most
 from kongming.integrations.pyperf_hook import PREFIX, QUIET
@@ -63,13 +63,20 @@ def check(runs: Runs, name: str, goal: Goal) -> Checked:
     return Checked(name, len(runs), len(times), needed, unwatched)
 
 
-def verdict(baseline: Runs, runs: Runs, goal: Goal) -> Comparison | None:
-    """Compare the undisturbed processes of two results; None where those are fewer than
-    ``LEAST_RUNS``, or of two machines."""
-    before, after = _undisturbed(baseline), _undisturbed(runs)
-    if min(len(before), len(after)) < LEAST_RUNS or _machines((*baseline, *runs)) > 1:
-        return None
-    return compare(before, after, goal)
+def verdicts(
+    baseline: Mapping[str, Runs], now: Mapping[str, Runs], goal: Goal
+) -> dict[str, Comparison | None]:
+    """Compare the undisturbed processes of each benchmark of two results; None where only one has
+    it, or those are fewer than ``LEAST_RUNS``, or of two machines. The goal's false positives are
+    those of all the benchmarks together."""
+    judged: dict[str, Comparison | None] = dict.fromkeys((*now, *baseline))
+    pairs = {}
+    for name in judged:
+        before, after = baseline.get(name, ()), now.get(name, ())
+        pair = _undisturbed(before), _undisturbed(after)
+        if min(map(len, pair)) >= LEAST_RUNS and _machines((*before, *after)) <= 1:
+            pairs[name] = pair
+    return judged | dict(zip(pairs, compare_suite(list(pairs.values()), goal), strict=True))
 
 
 def _undisturbed(runs: Runs) -> list[float]:
@@ -96,31 +103,39 @@ def _counts(values: Sequence[float], metadata: Any) -> bool:
 )
 def command(file: str, effect: str, baseline: str | None) -> int:
     """Tell which benchmarks of pyperf's FILE can be compared; exit status 4 if any cannot. With
-    --baseline: 4 if any is slower, else 3 if any cannot be judged."""
+    --baseline: 4 if any is slower (5 % of the time where all are unchanged, however many there
+    are), else 3 if any cannot be judged, or is in one of the files only."""
     goal = Goal(parse_precision(effect, "--effect"))
     benchmarks = _load(file, "FILE")
-    checked = {name: check(runs, name, goal) for name, runs in benchmarks.items()}
     if baseline is None:
-        for answer in checked.values():
+        checked = [check(runs, name, goal) for name, runs in benchmarks.items()]
+        for answer in checked:
             click.echo(str(answer))
-        return 0 if all(answer.fit for answer in checked.values()) else UNFIT
+        return 0 if all(answer.fit for answer in checked) else UNFIT
     before = _load(baseline, "--baseline")
-    verdicts = set()
-    for name, runs in benchmarks.items():
-        if name not in before:
-            click.echo(f"{name}: no baseline")
-            continue
-        compared = verdict(before[name], runs, goal)
-        verdicts.add("cannot tell" if compared is None else compared.verdict)
-        # Why there is none is in what each of the files says, unless they differ in the machine.
-        text = f"cannot tell: {checked[name]}; baseline {check(before[name], name, goal)}"
-        machines = _machines((*before[name], *runs))
-        if machines > 1:
-            text = f"cannot tell: they are of {machines} machines"
-        click.echo(f"{name}: {text if compared is None else compared}")
-    if "slower" in verdicts:
+    judged = verdicts(before, benchmarks, goal)
+    for name, compared in judged.items():
+        text = str(compared) if compared is not None else _why(name, before, benchmarks, goal)
+        click.echo(f"{name}: {text}")
+    states = {
+        "cannot tell" if compared is None else compared.verdict for compared in judged.values()
+    }
+    if "slower" in states:
         return SLOWER
-    return 0 if verdicts == {"not slower"} else CANNOT_TELL
+    return 0 if states == {"not slower"} else CANNOT_TELL
+
+
+def _why(name: str, before: Mapping[str, Runs], now: Mapping[str, Runs], goal: Goal) -> str:
+    """Return why there is no verdict."""
+    if name not in before:
+        return "cannot tell: no baseline"
+    if name not in now:
+        return "cannot tell: only in the baseline: renamed, left out, or failed"
+    machines = _machines((*before[name], *now[name]))
+    if machines > 1:
+        return f"cannot tell: they are of {machines} machines"
+    baseline = check(before[name], name, goal)
+    return f"cannot tell: {check(now[name], name, goal)}; baseline {baseline}"
 
 
 def _load(file: str, field: str) -> dict[str, Runs]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import random
 import re
 import runpy
 import shlex
@@ -15,8 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from kongming.cli.extras import EXTRAS
+from kongming.gate.comparison import Comparison
 from kongming.gate.noise import Goal
-from kongming.integrations.pyperf_check import check, command, verdict
+from kongming.integrations.pyperf_check import Runs, check, command, verdicts
 from kongming.integrations.pyperf_hook import PREFIX
 from kongming.records.errors import InputError
 from tests.docs import commands
@@ -130,24 +133,28 @@ def test_results_of_pyperf_are_judged_by_their_undisturbed_runs(tmp_path: Path) 
     missing = check(noisy, "sum", Goal(0.02))
     assert missing.needed is not None
     assert f"cannot tell: {missing.needed - 10} more processes" in str(missing)
+
     # A verdict by the undisturbed processes of both, on one machine.
+    def verdict(before: Runs, after: Runs) -> Comparison | None:
+        return verdicts({"sum": before}, {"sum": after}, Goal(0.02))["sum"]
+
     slower = [((1.1 * value,), metadata) for (value,), metadata in quiet]
     for before, after, expected in (
         (quiet + loud, quiet, "not slower"),
         (quiet, slower + loud, "slower"),
         (noisy, noisy, "cannot tell"),
     ):
-        judged_pair = verdict(before, after, Goal(0.02))
+        judged_pair = verdict(before, after)
         assert judged_pair is not None
         assert judged_pair.verdict == expected
         assert (judged_pair.more > 0) == (expected == "cannot tell")
     elsewhere = [(values, metadata | {"kongming_machine": "m2"}) for values, metadata in quiet]
-    assert verdict(quiet, elsewhere, Goal(0.02)) is None
-    assert verdict(loud, quiet, Goal(0.02)) is None
+    assert verdict(quiet, elsewhere) is None
+    assert verdict(loud, quiet) is None
     # Those that do not count decide nothing by their machine either.
     unwatched = [((1.0,), {}), ((9.0,), elsewhere[0][1] | {"kongming_disturbed": "steal"})]
     here = [(values, metadata | {"kongming_machine": "m1"}) for values, metadata in quiet]
-    assert verdict(here + unwatched, here, Goal(0.02)) is not None
+    assert verdict(here + unwatched, here) is not None
     # Without the hook nothing is known of a run.
     without_hook = check([(values, {}) for values, _ in quiet], "sum", Goal(0.02))
     assert not without_hook.fit
@@ -191,7 +198,41 @@ def test_files_of_pyperf_are_compared(tmp_path: Path) -> None:
     assert few[1].startswith("sum: cannot tell: ")
     elsewhere = status(file("elsewhere", 1.1, machine="m2"))
     assert elsewhere == (3, "sum: cannot tell: they are of 2 machines\n")
-    assert status(file("new", 1.0, "other")) == (3, "other: no baseline\n")
+    # A benchmark that only one file has may have failed, or be another by its name.
+    renamed = status(file("new", 1.0, "other"))
+    assert renamed[0] == 3
+    assert "other: cannot tell: no baseline\n" in renamed[1]
+    assert "sum: cannot tell: only in the baseline" in renamed[1]
+    both = [pyperf.Benchmark.load(str(tmp_path / name)) for name in ("base", "new")]
+    for name, suite in (("more", both), ("fewer", both[:1])):
+        pyperf.BenchmarkSuite(suite).dump(str(tmp_path / name))
+    baseline = str(tmp_path / "more")
+    assert status(baseline)[0] == 0
+    assert status(str(tmp_path / "fewer"))[0] == 3
+
+
+def test_false_positives_are_those_of_all_benchmarks_of_a_file() -> None:
+    r, trials, count = random.Random(5), 100, 10
+
+    def suite(*factors: float) -> dict[str, Runs]:
+        return {
+            str(k): [
+                ((factor * math.exp(r.gauss(0.0, 0.02)),), {"kongming_disturbed": "no"})
+                for _ in range(16)
+            ]
+            for k, factor in enumerate(factors)
+        }
+
+    def called(before: dict[str, Runs], after: dict[str, Runs]) -> set[str]:
+        judged = verdicts(before, after, Goal(0.05))
+        return {name for name, each in judged.items() if each and each.verdict == "slower"}
+
+    unchanged = [1.0] * count
+    false = sum(bool(called(suite(*unchanged), suite(*unchanged))) for _ in range(trials))
+    # 5 %, and three standard errors: each by itself would make it 40 %.
+    assert false / trials < 0.05 + 0.065
+    # Those that are clearly slower do not hide one another.
+    assert called(suite(*unchanged), suite(*([1.1] * 4), *unchanged[4:])) == {"0", "1", "2", "3"}
 
 
 def test_benchmark_runners_need_no_numpy() -> None:
