@@ -69,6 +69,14 @@ def test_a_slow_machine_is_dropped_first() -> None:
     assert drop["gain_pct"] > 10.0
 
 
+@pytest.mark.parametrize(("shift", "slow"), [(-0.3, set()), (0.3, {"node-02"})])
+def test_of_three_machines_a_fast_one_makes_the_others_no_slower(
+    shift: float, slow: set[str]
+) -> None:
+    observations = observe(FOUR[:3], blocks=30, effects=[only("node-02", None, lambda m: shift)])
+    assert {machine for machine, _ in claims(observations).get("slow", [])} == slow
+
+
 def test_the_first_of_a_block() -> None:
     cold = only(None, "sort", lambda m: 0.05 * (m.place == 0))
     assert claims(observe(FOUR, effects=[cold])) == {"place": [(None, "sort")]}

@@ -32,6 +32,10 @@ from kongming.scale.decide.overallocation import (
 MIN_MACHINES = 3
 """Minimum number of machines of a type for a comparison of machines."""
 
+MACHINES_WITHOUT_ITSELF = 4
+"""Number of machines from which the typical one is the median of the others. The median of two is
+their mean, which one of them moves: beside a fast machine both normal ones would be slow."""
+
 TOLERANCE = 0.05
 """A machine is slow where a median is more than this share above the typical one."""
 
@@ -107,9 +111,9 @@ def differences(
         below = {m: _error(own[m], intervals[m].get(name), 0, normal) for m in own}
         above = {m: _error(own[m], intervals[m].get(name), 1, normal) for m in own}
         for machine, value in own.items():
-            # The typical one is the median of the others, which a slow machine does not move.
             others: Floats = np.array([own[m] for m in own if m != machine])
-            typical = float(np.median(others))
+            few = len(own) < MACHINES_WITHOUT_ITSELF
+            typical = float(np.median([value, *others] if few else others))
             ratio = value / typical
             error = below[machine]
             known = [e for m, e in above.items() if m != machine and e is not None]
@@ -117,7 +121,8 @@ def differences(
             if error is None or len(known) < max(2, len(others) / 2):
                 p = 1.0
             else:
-                rest = float(np.median(known)) / sqrt(len(known))
+                # The median of few is one of them, and known no better than it.
+                rest = float(np.median(known)) / (1.0 if few else sqrt(len(known)))
                 deviation = sqrt(error**2 + rest**2)
                 gap = log(ratio) - log(1.0 + TOLERANCE)
                 p = float(special.ndtr(-gap / deviation)) if deviation > 0 else float(gap <= 0)
