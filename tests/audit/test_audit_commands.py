@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kongming.audit.readings import write_observations
-from tests.audit.synthetic import Effect, Machine, machines, observe, only
+from tests.audit.synthetic import SURROGATES, Effect, Machine, machines, observe, only
 from tests.conftest import Kongming
 from tests.variants import variants
 
@@ -357,6 +357,30 @@ def test_seconds_and_rates_are_not_mixed(kongming: Kongming, tmp_path: Path) -> 
     done = kongming("audit", "report", a, b, "--out", tmp_path / "page.html")
     assert done.returncode == 2
     assert "The readings of serve differ in unit (op/s, s)" in done.stderr
+
+
+def test_what_is_not_the_same_on_both_sides_is_named(kongming: Kongming, tmp_path: Path) -> None:
+    paths = []
+    for k, size in enumerate((1 << 20, 2 << 20)):
+        observations = observe(machines(1), blocks=20, seed=k)
+        ((key, session),) = observations.sessions.items()
+        sizes = {name: {"data": size if name == "os.syscall" else 1} for name in SURROGATES}
+        session = {
+            **session,
+            "suite_version": f"1-{k}",
+            "surrogates": {name: {"sizes": own} for name, own in sizes.items()},
+            "programs": {**session["programs"], "zip": {"identity": str(k), "unit": "s"}},
+        }
+        paths.append(tmp_path / f"{k}.parquet")
+        write_observations(paths[-1], observations.table, {key: session})
+    done = kongming("audit", "compare", *paths, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    names = {row["name"] for row in document["comparisons"] if row["kind"] == "surrogate"}
+    assert names == set(SURROGATES) - {"os.syscall"}
+    notes = " ".join(document["notes"])
+    assert "Left out: os.syscall has other sizes on other machines: 1.00 MiB, 2.00 MiB." in notes
+    assert "Not the same command, settings and executable in all recordings: zip." in notes
 
 
 @pytest.mark.parametrize("by", ["colour", "tag:"])

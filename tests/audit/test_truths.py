@@ -235,3 +235,62 @@ def test_prices_compare_types() -> None:
     assert {cost.name for cost in costs} == {"x", ""}
     zipped = next(r for r in rows if r["type"] == "c1.small" and r["name"] == "zip")
     assert zipped["cost"] == pytest.approx(2.0 / 3600.0 * 0.1, rel=0.03)
+
+
+def _of_sizes(observations: Observations, sizes: Mapping[str, Mapping[str, int]]) -> Observations:
+    """The observations with suites of their own by machine: ``compute.int`` is the same in all."""
+    sessions = {
+        key: {
+            **session,
+            "suite_version": f"1-{session['machine']}",
+            "surrogates": {
+                name: {"sizes": sizes[session["machine"]] if name == "stream.triad" else {}}
+                for name in ("compute.int", "stream.triad")
+            },
+        }
+        for key, session in observations.sessions.items()
+    }
+    return replace(observations, sessions=sessions)
+
+
+def test_surrogates_of_other_sizes_make_no_slow_machine() -> None:
+    surrogates = {"compute.int": 9e-9, "stream.triad": 2e-9}
+    larger = only("node-03", "stream.triad", lambda m: 0.3)
+    observations = observe(FOUR, blocks=30, surrogates=surrogates, effects=[larger])
+    assert claims(observations) == {"slow": [("node-03", "stream.triad")]}
+    sizes = {f"node-{k:02d}": {"data": 1 << 20} for k in range(4)}
+    mixed = _of_sizes(observations, {**sizes, "node-03": {"data": 2 << 20}})
+    assert claims(mixed) == {}
+    document = analyse(mixed).document
+    assert {row["name"] for row in document["summaries"]} >= {"compute.int", "zip"}
+    (text,) = [f["text"] for f in findings(document) if f["kind"] == "other sizes"]
+    assert "stream.triad has other sizes on other machines: 1.00 MiB, 2.00 MiB" in text
+    assert claims(_of_sizes(observations, {key: {"data": 1 << 20} for key in sizes}))
+
+
+def test_types_whose_caches_differ_are_not_compared_by_what_follows_the_cache() -> None:
+    fleet = [*machines(2), *(Machine(f"big-{k}", type="c1.large") for k in range(2))]
+    surrogates = {"compute.int": 9e-9, "stream.triad": 2e-9}
+    sizes = {
+        machine.name: {"data": 1 << 20 if machine.type == "c1.small" else 2 << 20}
+        for machine in fleet
+    }
+    mixed = _of_sizes(observe(fleet, blocks=10, surrogates=surrogates), sizes)
+    document = analyse(mixed, price_of={"c1.small": 0.1, "c1.large": 0.3}).document
+    priced = {row["name"] for row in document["prices"] if row["kind"] == "surrogate"}
+    assert priced == {"compute.int", None}
+    matrix = machine_matrix(document)
+    assert matrix is not None
+    assert "stream.triad" not in matrix["names"]
+    own = {row["type"] for row in document["summaries"] if row["name"] == "stream.triad"}
+    assert own == {"c1.small", "c1.large"}
+
+
+def test_several_programs_of_one_name_are_named() -> None:
+    observations = observe(FOUR[:2], blocks=10)
+    first, *others = observations.sessions.items()
+    programs = {**first[1]["programs"], "zip": {"identity": "another", "unit": "s"}}
+    sessions = dict([(first[0], {**first[1], "programs": programs}), *others])
+    document = analyse(replace(observations, sessions=sessions)).document
+    assert document["identities"] == [{"type": "c1.small", "name": "zip", "identities": 2}]
+    assert "several programs" in {finding["kind"] for finding in findings(document)}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kongming.audit.analysis.explanation import explanation_rows
+from kongming.audit.analysis.likeness import alike, unlike_between_types
 from kongming.audit.analysis.movements import (
     change_rows,
     drift_rows,
@@ -59,7 +60,8 @@ def analyse(
         CannotAnswerError: there is no successful reading of a surrogate or program.
     """
     settings = settings or Settings()
-    series = series_of(observations)
+    likeness = alike(observations)
+    series = series_of(likeness.observations)
     if not any(series.names[name].timed for name, _ in series.slices):
         raise CannotAnswerError(
             "The files hold no successful reading of a surrogate or a program.",
@@ -75,6 +77,8 @@ def analyse(
         "counts": _counts(series),
         "machines": _machine_rows(observations, series),
         "failures": _failure_rows(series),
+        "unlike": likeness.unlike,
+        "identities": likeness.identities,
         "summaries": summary_rows(series, by_type, by_machine),
         "repetitions": repetition_rows(series, by_type, by_machine),
         "histograms": histogram_rows(series),
@@ -84,7 +88,9 @@ def analyse(
         **order_rows(series, settings),
         "explanations": explanation_rows(series, settings),
         **slow_machine_rows(series, by_machine, settings),
-        "prices": price_rows(series, by_type, by_machine, price_of or {}),
+        "prices": price_rows(
+            series, by_type, by_machine, price_of or {}, unlike_between_types(likeness.unlike)
+        ),
     }
     return Audit(_as_json(document), series)
 

@@ -36,6 +36,8 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
         *_order(document),
         *_varying(document["summaries"]),
         *_failed(document),
+        *_unlike(document["unlike"]),
+        *_identities(document["identities"]),
     ]
     return [{"kind": kind, "text": text} for kind, text in pairs]
 
@@ -213,6 +215,30 @@ def _failed(document: Mapping[str, Any]) -> Findings:
             "missing",
             f"{counts['failed']:,} readings ({per_cent(share, '.2g')}) are missing, of {listed}.",
         )
+    ]
+
+
+def _unlike(rows: Sequence[Row]) -> Findings:
+    by_type: dict[str | None, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_type[row["type"]].append(row)
+    result = []
+    for label, own in by_type.items():
+        where = "not compared between types" if label is None else f"left out of {label}"
+        listed = "; ".join(f"{row['name']} {row['reason']}" for row in own[:MAX_ITEMS])
+        more = f"; and {len(own) - MAX_ITEMS} more" if len(own) > MAX_ITEMS else ""
+        result.append(("other sizes", f"{count(len(own), 'surrogate')} {where}: {listed}{more}."))
+    return result
+
+
+def _identities(rows: Sequence[Row]) -> Findings:
+    return [
+        (
+            "several programs",
+            f"{row['name']} ({row['type']}) is {row['identities']} programs of one name: their "
+            "commands, settings or executables differ, and so may their times.",
+        )
+        for row in rows[:MAX_ITEMS]
     ]
 
 

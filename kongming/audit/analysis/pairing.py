@@ -10,6 +10,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.audit.analysis.comparison import Side
+from kongming.audit.analysis.likeness import identities_of, unlike_surrogates
 from kongming.audit.analysis.series import Name, Series, machine_type, series_of
 from kongming.audit.readings import Observations, Session, machine_of
 from kongming.records.errors import CannotAnswerError, InputError
@@ -26,12 +27,16 @@ class Pairing:
     ``sides`` is by group, kind and name; ``names`` by kind and name. ``unmatched`` are the groups
     that only one of the two has. ``unshared`` are, by group, kind and name, those of which only one
     has readings, or that they have in different units; the group is empty where that is so in all.
+    ``unlike`` are the reasons of surrogates that are left out, by group and name; ``identities``
+    the programs that are not the same in all recordings.
     """
 
     sides: Sides
     names: Mapping[tuple[str, str], Name]
     unmatched: tuple[str, ...]
     unshared: tuple[tuple[str, str, str], ...]
+    unlike: Mapping[tuple[str, str], str]
+    identities: tuple[str, ...]
 
 
 def check_key(by: str) -> str:
@@ -85,11 +90,26 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
         for group, sessions_a, sessions_b in pairs
         for key in common
     }
+    sessions = {**a.sessions, **b.sessions}
+    unlike = {
+        (group, name): reason
+        for group, *of_group in pairs
+        for name, reason in unlike_surrogates(
+            [sessions[key] for key in sorted(set().union(*of_group))],
+            [name for kind, name in common if kind == "surrogate"],
+        ).items()
+    }
     paired: dict[tuple[str, ...], tuple[Side, Side]] = {
-        key: both for key, both in sides.items() if both[0].n and both[1].n
+        (group, kind, name): both
+        for (group, kind, name), both in sides.items()
+        if both[0].n and both[1].n and not (kind == "surrogate" and (group, name) in unlike)
     }
     if not paired:
-        raise CannotAnswerError("There is no name of which both have successful readings.")
+        reasons = "; ".join(f"{name} {reason}" for (_, name), reason in unlike.items())
+        raise CannotAnswerError(
+            "There is no name of which both have successful readings"
+            f"{f' that can be compared: {reasons}' if reasons else ''}."
+        )
     unshared = {("", *key) for key in {*names_a, *names_b} - set(common)}
     unshared |= {key for key, both in sides.items() if bool(both[0].n) != bool(both[1].n)}
     return Pairing(
@@ -97,6 +117,8 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
         {key: series_a.names[names_a[key]] for key in common},
         tuple(unmatched),
         tuple(sorted(unshared, key=lambda key: (key[2], key))),
+        unlike,
+        tuple(identities_of(sessions.values())),
     )
 
 

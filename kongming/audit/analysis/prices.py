@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import exp, log
 
@@ -30,9 +30,14 @@ class RunCost:
 
 
 def price_rows(
-    series: Series, by_type: Summaries, by_machine: Summaries, price_of: Mapping[str, float]
+    series: Series,
+    by_type: Summaries,
+    by_machine: Summaries,
+    price_of: Mapping[str, float],
+    unlike: Collection[str] = (),
 ) -> list[Row]:
-    """Rows of programs and of surrogates; none without prices."""
+    """Rows of programs and of surrogates, without those that are ``unlike`` between types; none
+    without prices."""
     if not price_of:
         return []
     rows = []
@@ -42,6 +47,8 @@ def price_rows(
         for (k, t), summary in by_type.items():
             name = series.names[k]
             if name.kind != kind or name.unit != "s" or summary.least <= 0.0:
+                continue
+            if kind == "surrogate" and name.name in unlike:
                 continue
             label = series.types[t]
             medians[label][name.name] = summary.median

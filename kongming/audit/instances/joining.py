@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow
 
 from kongming.arrays import Floats
-from kongming.audit.instances.sizes import unlike
 from kongming.audit.readings import Observations
+from kongming.audit.sizes import unlike
 from kongming.learning import reading_pairs
 from kongming.learning.columns import MISSING_SHARE, Dropped
 from kongming.quantities import per_cent

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kongming.audit.analysis.likeness import unlike_between_types
 from kongming.audit.analysis.series import Row
 from kongming.quantities import per_cent
 from kongming.web.formats import moment
@@ -39,7 +40,12 @@ def machine_matrix(document: Document) -> Mapping[str, Any] | None:
         return None
     kinds = {row["name"]: row["kind"] for row in document["summaries"]}
     rates = {row["name"] for row in document["summaries"] if row["better"] == "higher"}
-    names = [n for n in dict.fromkeys(name for _, name in levels) if kinds[n] != "passive"]
+    unlike = unlike_between_types(document["unlike"])
+    names = [
+        name
+        for name in dict.fromkeys(name for _, name in levels)
+        if kinds[name] != "passive" and not (kinds[name] == "surrogate" and name in unlike)
+    ]
     typical = {
         name: float(np.median([levels[m, name] for m in machines if (m, name) in levels]))
         for name in names

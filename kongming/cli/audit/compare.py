@@ -118,6 +118,17 @@ def _notes(pairing: Pairing, comparisons: Sequence[Comparison]) -> list[str]:
     if pairing.unshared:
         names = [f"{name} ({group})" if group else name for group, _, name in pairing.unshared]
         notes.append(f"Measured on one side only, or in different units: {', '.join(names)}.")
+    if pairing.unlike:
+        reasons = [
+            f"{name} ({group}) {reason}" if group else f"{name} {reason}"
+            for (group, name), reason in pairing.unlike.items()
+        ]
+        notes.append(f"Left out: {'; '.join(reasons)}.")
+    if pairing.identities:
+        notes.append(
+            "Not the same command, settings and executable in all recordings: "
+            f"{', '.join(pairing.identities)}."
+        )
     return notes
 
 
