@@ -348,6 +348,19 @@ def test_compare_like_with_like(kongming: Kongming, tmp_path: Path) -> None:
     assert "In only one of the two: node-02." in document["notes"]
 
 
+def test_two_machines_want_a_third(kongming: Kongming, tmp_path: Path) -> None:
+    slower = only("node-01", None, lambda m: 0.1)
+    a, b = (
+        recorded(tmp_path / f"{k}.parquet", machines(2), slower, blocks=20, sessions=3, seed=k)
+        for k in (1, 2)
+    )
+    done = kongming("audit", "compare", a, b, "--wide")
+    assert done.returncode == 3, done.stdout
+    assert "cannot tell (needs a third machine)" in done.stdout
+    assert "Only two machines on a side" in done.stdout
+    assert kongming("audit", "compare", a, b, "--by", "machine").returncode == 0
+
+
 def test_seconds_and_rates_are_not_mixed(kongming: Kongming, tmp_path: Path) -> None:
     a = recorded(tmp_path / "a.parquet", machines(1), blocks=20, seed=1)
     b = recorded(tmp_path / "b.parquet", machines(1), blocks=20, seed=2, rates=("serve",))

@@ -59,6 +59,25 @@ def test_recordings_that_differ_by_themselves_are_no_difference() -> None:
     assert verdicts.count("differs") <= 6
 
 
+def test_recordings_of_two_machines_are_not_independent() -> None:
+    random = np.random.default_rng(6)
+
+    def drawn() -> Side:
+        parts = [
+            np.exp(level + 0.005 * random.normal(size=30))
+            for level in 0.05 * random.normal(size=2)
+            for _ in range(4)
+        ]
+        return Side(parts, ["m1"] * 4 + ["m2"] * 4)
+
+    pairs = [(drawn(), drawn()) for _ in range(60)]
+    comparisons = [compare({("", "program", "x"): pair}, 0.02)[0] for pair in pairs]
+    held = [c.lower <= 1.0 <= c.upper for c in comparisons if c.lower and c.upper]
+    # 95 %, less three standard errors; recordings as units held it in 70 %.
+    assert sum(held) / len(pairs) > 0.86
+    assert sum(c.verdict == "differs" for c in comparisons) <= 7
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(("count", "longer"), [(4, 100), (10, 10), (10, 30)])
 def test_a_long_recording_among_short_ones_proves_no_difference(count: int, longer: int) -> None:

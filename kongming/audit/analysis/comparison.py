@@ -1,7 +1,8 @@
 """Comparison of two sets of readings of a name by the ratio of their medians.
 
-The error of the ratio is from a bootstrap of independent units: machines or recordings where a side
-has three or more, else blocks of consecutive readings that are longer than their autocorrelation.
+The error of the ratio is from a bootstrap of independent units: machines where a side has several,
+recordings of one machine where it has three or more, else blocks of consecutive readings that are
+longer than their autocorrelation.
 There are three verdicts: the sides differ by more than the tolerance; they are equivalent within
 the tolerance (two one-sided tests); neither can be decided yet.
 """
@@ -24,7 +25,8 @@ Verdict = Literal["differs", "equivalent", "cannot tell"]
 Unit = Literal["machines", "recordings", "blocks"]
 
 CLUSTERS = 3
-"""Minimum number of machines or recordings to resample them instead of blocks of readings."""
+"""Minimum number of recordings of one machine to resample them instead of blocks of readings, and
+of machines to decide much. Two machines are resampled too: their recordings are not independent."""
 
 MIN_READINGS = 8
 """Minimum number of readings of a side."""
@@ -50,13 +52,14 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Estimate of a median: ``error`` is the standard error of its log, with ``freedom`` degrees
-    of freedom, from a bootstrap of the unit ``by``."""
+    of freedom, from a bootstrap of ``units`` of the unit ``by``."""
 
     n: int
     median: float
     error: float
     freedom: float
     by: Unit
+    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def estimate(side: Side, seed: int = 0) -> Estimate | None:
     error = float(medians.std()) * sqrt(k / (k - 1.0))
     # Where a long recording outweighs the others, there are hardly more units than it (Kish 1965).
     alike = float(sizes.sum() ** 2 / (sizes**2).sum())
-    return Estimate(side.n, float(np.median(values)), error, max(alike - 1.0, 1.0), by)
+    return Estimate(side.n, float(np.median(values)), error, max(alike - 1.0, 1.0), by, k)
 
 
 def compare(
@@ -215,12 +218,13 @@ def _more_readings(
 
 def _independent_units(side: Side) -> tuple[list[Floats], Unit]:
     """The readings of each unit to resample, and the unit."""
-    recordings = [values for values in side.recordings if len(values)]
-    machines = dict.fromkeys(side.machines)
-    if len(machines) >= CLUSTERS:
-        pairs = list(zip(side.machines, side.recordings, strict=True))
-        units = [np.concatenate([r for m, r in pairs if m == machine]) for machine in machines]
-        return units, "machines"
+    by_machine: dict[str, list[Floats]] = {}
+    for machine, values in zip(side.machines, side.recordings, strict=True):
+        if len(values):
+            by_machine.setdefault(machine, []).append(values)
+    if len(by_machine) > 1:
+        return [np.concatenate(own) for own in by_machine.values()], "machines"
+    recordings = [values for own in by_machine.values() for values in own]
     if len(recordings) >= CLUSTERS:
         return recordings, "recordings"
     total = sum(map(len, recordings))

@@ -113,6 +113,11 @@ def _notes(pairing: Pairing, comparisons: Sequence[Comparison]) -> list[str]:
             "Fewer than three recordings on a side: the variation between recordings of the same "
             "machine is unknown and not included. Make three recordings of each to include it."
         )
+    if any(map(_lacks_machines, comparisons)):
+        notes.append(
+            "Only two machines on a side: how much machines differ is hardly known. Record a "
+            "third, or compare the same machines with --by machine."
+        )
     if pairing.unmatched:
         notes.append(f"In only one of the two: {', '.join(pairing.unmatched)}.")
     if pairing.unshared:
@@ -184,6 +189,13 @@ def _show(pairing: Pairing, comparisons: Sequence[Comparison], notes: Sequence[s
         console.print(f"note: {text}", markup=False)
 
 
+def _lacks_machines(comparison: Comparison) -> bool:
+    from kongming.audit.analysis.comparison import CLUSTERS
+
+    sides = (comparison.a, comparison.b)
+    return any(side and side.by == "machines" and side.units < CLUSTERS for side in sides)
+
+
 def _direction(comparison: Comparison, pairing: Pairing) -> str | None:
     """Return whether B is slower or faster, where it differs."""
     if comparison.verdict != "differs" or comparison.ratio is None:
@@ -198,6 +210,8 @@ def _verdict(comparison: Comparison, pairing: Pairing) -> str:
         return f"differs: B is {_direction(comparison, pairing)}"
     if comparison.verdict != "cannot tell":
         return comparison.verdict
+    if _lacks_machines(comparison):
+        return "cannot tell (needs a third machine)"
     if comparison.more is None:
         return "cannot tell (the difference is close to the tolerance)"
     return f"cannot tell (needs about {count(comparison.more, 'reading')} more per side)"
