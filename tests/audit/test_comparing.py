@@ -117,6 +117,43 @@ def test_few_readings_tell_nothing() -> None:
     assert (comparison.verdict, comparison.more) == ("cannot tell", 3)
 
 
+@pytest.mark.parametrize(
+    ("level", "slower", "tolerance"), [(15.0, 1.033, 0.01), (16.3, 1.016, 0.05)]
+)
+def test_of_a_coarse_metric_the_medians_are_not_certain(
+    level: float, slower: float, tolerance: float
+) -> None:
+    random = np.random.default_rng(8)
+
+    def verdicts(step: float) -> list[str]:
+        """Of medians anywhere within a step, read in whole steps with little noise."""
+        result = []
+        for _ in range(40):
+            base = level + random.uniform(-0.5, 0.5)
+            a, b = (
+                np.round(base * factor * np.exp(0.003 * random.normal(size=40)) / step) * step
+                for factor in (1.0, slower)
+            )
+            result.append(compare({("", "program", "x"): (side(a), side(b))}, tolerance)[0])
+        return [comparison.verdict for comparison in result]
+
+    wrong = "equivalent" if slower > 1.0 + tolerance else "differs"
+    assert verdicts(1.0).count(wrong) <= 4
+    assert "cannot tell" in verdicts(1.0)
+    # In fine steps the same readings decide.
+    assert set(verdicts(0.001)) == {"differs" if wrong == "equivalent" else "equivalent"}
+
+
+def test_what_is_too_coarse_says_so() -> None:
+    a, b = np.full(40, 16.0), np.full(40, 17.0)
+    a[:4] = 17.0
+    comparison = compare({("", "program", "x"): (side(a), side(b))}, 0.05)[0]
+    assert (comparison.verdict, comparison.more, comparison.coarse) == ("cannot tell", None, True)
+    # A step that is far below the tolerance hinders nothing.
+    comparison = compare({("", "program", "x"): (side(a * 0 + 1600), side(b * 0 + 1601))}, 0.05)[0]
+    assert comparison.verdict == "equivalent"
+
+
 @given(
     st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=12),
     st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=12),

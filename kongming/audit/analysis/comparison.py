@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, isfinite, log, sqrt
+from decimal import Decimal
+from math import ceil, exp, isfinite, log, log1p, sqrt
 from typing import Literal
 
 import numpy as np
@@ -70,7 +71,8 @@ class Comparison:
     ratios of a reading of B to one of A (Hodges and Lehmann). p-values are adjusted (Holm) over all
     comparisons: ``p_within`` of a difference within the tolerance, ``p_beyond`` of one beyond it.
     ``more`` is an estimate of the further readings of each side that would decide; None where it
-    cannot be estimated.
+    cannot be estimated. ``coarse`` says that no number of readings would decide, since the metric
+    has too few different values.
     """
 
     key: tuple[str, ...]
@@ -84,6 +86,7 @@ class Comparison:
     p_beyond: float | None
     verdict: Verdict
     more: int | None
+    coarse: bool = False
 
 
 def estimate(side: Side, seed: int = 0) -> Estimate | None:
@@ -127,19 +130,24 @@ def compare(
     ):
         a, b = test.a, test.b
         if a is None or b is None:
-            more = max(1, MIN_READINGS - min(side.n for side in pair))
+            few = max(1, MIN_READINGS - min(side.n for side in pair))
             comparisons.append(
-                Comparison(key, a, b, None, None, None, None, None, None, "cannot tell", more)
+                Comparison(key, a, b, None, None, None, None, None, None, "cannot tell", few)
             )
             continue
         d = log(b.median / a.median)
-        error, freedom = _error_of_difference(a, b)
+        error, freedom = _error_of_difference(a, b, test.rounding)
         half = t_quantile(0.5 + confidence / 2.0, freedom) * error
         verdict: Verdict = "cannot tell"
         if p_within <= alpha:
             verdict = "differs"
         elif p_beyond <= alpha:
             verdict = "equivalent"
+        more: int | None = None
+        coarse = False
+        if verdict == "cannot tell":
+            gap = abs(abs(d) - limit)
+            more, coarse = _more_readings(a, b, test.rounding, gap, alpha / count)
         comparisons.append(
             Comparison(
                 key=key,
@@ -152,9 +160,8 @@ def compare(
                 p_within=float(p_within),
                 p_beyond=float(p_beyond),
                 verdict=verdict,
-                more=_more_readings(a, b, abs(abs(d) - limit), error, freedom, alpha / count)
-                if verdict == "cannot tell"
-                else None,
+                more=more,
+                coarse=coarse,
             )
         )
     return comparisons
@@ -177,12 +184,14 @@ def hodges_lehmann(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """p-values before adjustment; NaN where a side has too few readings."""
+    """p-values before adjustment; NaN where a side has too few readings. ``rounding`` is the
+    variance of the log ratio that the steps of the metric add."""
 
     a: Estimate | None
     b: Estimate | None
     p_within: float
     p_beyond: float
+    rounding: float = 0.0
 
 
 def _test(side_a: Side, side_b: Side, limit: float) -> _Test:
@@ -190,30 +199,58 @@ def _test(side_a: Side, side_b: Side, limit: float) -> _Test:
     if a is None or b is None:
         return _Test(a, b, float("nan"), float("nan"))
     d = abs(log(b.median / a.median))
-    error, freedom = _error_of_difference(a, b)
+    values = np.unique(np.concatenate([_readings(side_a), _readings(side_b)]))
+    rounding = sum(_rounding(side.median, values) for side in (a, b))
+    error, freedom = _error_of_difference(a, b, rounding)
     if error <= 0.0:
         return _Test(a, b, float(d <= limit), float(d >= limit))
     z = (d - limit) / error
-    return _Test(a, b, float(special.stdtr(freedom, -z)), float(special.stdtr(freedom, z)))
+    below, above = special.stdtr(freedom, -z), special.stdtr(freedom, z)
+    return _Test(a, b, float(below), float(above), rounding)
 
 
-def _error_of_difference(a: Estimate, b: Estimate) -> tuple[float, float]:
-    """Standard error and its degrees of freedom (Welch and Satterthwaite)."""
+def _rounding(median: float, values: Floats) -> float:
+    """Variance of a log median that was rounded to one of the distinct ``values`` of both sides:
+    anywhere within half a step of it. Of a metric with few values all bootstrap medians are equal,
+    as if it were known exactly. Where the values are dense, it is next to nothing; of a single one
+    the step is its last decimal."""
+    at = int(np.searchsorted(values, median))
+    known = values[at] == median
+    around = values[max(at - 1, 0) : at + (2 if known else 1)]
+    if len(around) > 1:
+        step = float(np.diff(np.log(around)).min())
+    else:
+        exponent = Decimal(repr(median)).normalize().as_tuple().exponent
+        step = log1p(10.0 ** min(int(exponent), 0) / median)
+    return (step / 2.0) ** 2 / 3.0
+
+
+def _error_of_difference(a: Estimate, b: Estimate, rounding: float) -> tuple[float, float]:
+    """Standard error and its degrees of freedom (Welch and Satterthwaite); ``rounding`` is known
+    and takes none."""
     va, vb = a.error**2, b.error**2
+    total = va + vb + rounding
     if va + vb <= 0.0:
-        return 0.0, a.freedom + b.freedom
-    return sqrt(va + vb), (va + vb) ** 2 / (va**2 / a.freedom + vb**2 / b.freedom)
+        return sqrt(total), a.freedom + b.freedom
+    return sqrt(total), total**2 / (va**2 / a.freedom + vb**2 / b.freedom)
 
 
 def _more_readings(
-    a: Estimate, b: Estimate, gap: float, error: float, freedom: float, alpha: float
-) -> int | None:
+    a: Estimate, b: Estimate, rounding: float, gap: float, alpha: float
+) -> tuple[int | None, bool]:
+    """Return how many more readings would decide, and whether the metric is too coarse for any
+    number of them."""
+    error, freedom = _error_of_difference(a, b, rounding)
     if gap <= 0.0 or error <= 0.0:
-        return None
-    factor = (t_quantile(1.0 - alpha, freedom) * error / gap) ** 2
+        return None, False
+    variance = a.error**2 + b.error**2
+    left = (gap / t_quantile(1.0 - alpha, freedom)) ** 2 - rounding
+    if left <= 0.0:
+        return None, rounding > variance
+    factor = variance / left
     if factor > _MAX_FACTOR:
-        return None
-    return max(1, ceil(max(a.n, b.n) * (factor - 1.0)))
+        return None, False
+    return max(1, ceil(max(a.n, b.n) * (factor - 1.0))), False
 
 
 def _independent_units(side: Side) -> tuple[list[Floats], Unit]:

@@ -152,6 +152,7 @@ def _document(comparison: Comparison, pairing: Pairing) -> dict[str, Any]:
         "p_no_more_than_tolerance": comparison.p_within,
         "p_more_than_tolerance": comparison.p_beyond,
         "more_readings": comparison.more,
+        "too_coarse": comparison.coarse,
         "a": _side(comparison.a),
         "b": _side(comparison.b),
     }
@@ -212,6 +213,8 @@ def _verdict(comparison: Comparison, pairing: Pairing) -> str:
         return comparison.verdict
     if _lacks_machines(comparison):
         return "cannot tell (needs a third machine)"
+    if comparison.coarse:
+        return "cannot tell (the metric is too coarse: its neighbouring values differ by too much)"
     if comparison.more is None:
         return "cannot tell (the difference is close to the tolerance)"
     return f"cannot tell (needs about {count(comparison.more, 'reading')} more per side)"
