@@ -218,6 +218,25 @@ def test_noise_that_lingers_is_no_drift_and_no_rhythm() -> None:
     assert rhythmic / 200 <= 0.10
 
 
+def test_levels_of_two_recordings_are_no_drift() -> None:
+    random = np.random.default_rng(14)
+    seconds = np.concatenate([np.linspace(0.0, 4000.0, 60) + day * 86400.0 for day in range(2)])
+    recording = np.repeat([0, 1], 60)
+    level = np.where(recording == 1, 0.03, 0.0)
+    false = detected = 0
+    for _ in range(100):
+        y = level + 0.02 * random.normal(size=120)
+        within = 0.06 * (seconds % 86400.0) / 4000.0
+        flat, steep = drift(seconds, y, recording), drift(seconds, y + within, recording)
+        assert flat is not None
+        assert steep is not None
+        false += flat.p <= 0.05
+        detected += steep.p <= 0.05
+        assert steep.span_s == pytest.approx(4000.0)
+    assert false / 100 <= 0.05 + 0.065
+    assert detected / 100 > 0.9
+
+
 def test_short_recordings_say_nothing() -> None:
     y = np.zeros(50)
     assert drift(np.linspace(0.0, 3000.0, 50), y) is None

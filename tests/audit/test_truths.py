@@ -48,6 +48,31 @@ def test_a_drift() -> None:
     assert claims(observe(FOUR, effects=[drifting])) == {"drift": [("node-01", "zip")]}
 
 
+def test_two_recordings_of_other_levels_are_no_drift() -> None:
+    between = START_S + 30 * 3 * 60.0 + 3600.0
+    later = only(None, None, lambda m: 0.03 * (m.seconds > between))
+    observations = observe(FOUR, blocks=30, sessions=2, effects=[later])
+    assert "drift" not in claims(observations)
+    # A drift within them still is one, for as long as a recording lasts.
+    drifting = only("node-01", "zip", lambda m: 0.2 * ((m.seconds - START_S) % 12600.0) / 5400.0)
+    observations = observe(
+        FOUR[:2], blocks=30, sessions=2, programs={"zip": 2.0}, step_s=180.0, effects=[drifting]
+    )
+    (row,) = [row for row in analyse(observations).document["drift"] if row["claimed"]]
+    assert (row["machine"], row["name"]) == ("node-01", "zip")
+    assert row["hours"] == pytest.approx(1.5, abs=0.1)
+
+
+def test_two_short_recordings_are_no_long_one() -> None:
+    observations = observe(FOUR[:1], blocks=10, step_s=10.0, sessions=2)
+    document = analyse(observations).document
+    (machine,) = document["machines"]
+    assert machine["longest_hours"] == pytest.approx(machine["hours"] / 2.0, rel=0.01)
+    assert findings(document)[0]["kind"] == "short recording"
+    assert "The longest recording lasts 4 min" in findings(document)[0]["text"]
+    assert document["drift"] == []
+
+
 def test_a_change() -> None:
     at = START_S + 90 * 60.0
     changed = only("node-02", "stream.triad", lambda m: 0.15 * (m.seconds > at))

@@ -128,12 +128,14 @@ def _machine_rows(observations: Observations, series: Series) -> list[Row]:
     last = np.full(len(series.machines), -np.inf)
     np.minimum.at(first, series.machine, series.seconds)
     np.maximum.at(last, series.machine, series.seconds)
+    lengths = _lengths(series)
     failed: Counter[str] = Counter()
     for failure in series.failures:
         failed[failure.machine] += failure.count
     rows = []
     for m, machine in enumerate(series.machines):
-        sessions = [s for s in observations.sessions.values() if str(s["machine"]) == machine]
+        own = {k: s for k, s in observations.sessions.items() if str(s["machine"]) == machine}
+        sessions, hours = list(own.values()), [lengths.get(key, 0.0) / 3600.0 for key in own]
         facts = machine_of(sessions[0])
         instance = sessions[0].get("instance") or {}
         rows.append(
@@ -150,12 +152,22 @@ def _machine_rows(observations: Observations, series: Series) -> list[Row]:
                 "sessions": len(sessions),
                 "from": iso(first[m]) if good[m] else None,
                 "to": iso(last[m]) if good[m] else None,
-                "hours": (last[m] - first[m]) / 3600.0 if good[m] else 0.0,
+                "hours": sum(hours),
+                "longest_hours": max(hours),
                 "good": int(good[m]),
                 "failed": failed[machine],
             }
         )
     return rows
+
+
+def _lengths(series: Series) -> dict[str, float]:
+    """Seconds from the first to the last reading of each recording."""
+    count = len(series.sessions)
+    first, last = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(first, series.steps.session, series.seconds)
+    np.maximum.at(last, series.steps.session, series.seconds)
+    return dict(zip(series.sessions, np.maximum(last - first, 0.0).tolist(), strict=True))
 
 
 def _failure_rows(series: Series) -> list[Row]:

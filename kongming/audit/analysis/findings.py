@@ -48,7 +48,7 @@ Findings = list[tuple[str, str]]
 
 def _short(machines: Sequence[Row]) -> Findings:
     """Return what the longest recording is too short for."""
-    longest_s = 3600.0 * max((row["hours"] for row in machines), default=0.0)
+    longest_s = 3600.0 * max((row["longest_hours"] for row in machines), default=0.0)
     limit_s, cannot = next(
         ((limit_s, cannot) for limit_s, cannot in _TOO_SHORT if longest_s < limit_s), (0.0, "")
     )
@@ -135,8 +135,7 @@ def _over_time(document: Mapping[str, Any]) -> Findings:
         (
             "drift",
             f"{row['name']} on {row['machine']} drifts: {per_cent(row['change_pct'], '+.1f')} "
-            "over the "
-            "recording.",
+            f"in {format_duration(3600.0 * row['hours'])}.",
         )
         for row in drifting[:MAX_ITEMS]
     ]

@@ -17,7 +17,7 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.audit.analysis.multiple import benjamini_hochberg
 from kongming.audit.analysis.quantile_intervals import inflation
-from kongming.audit.analysis.series import Row, Series, iso
+from kongming.audit.analysis.series import Ints, Row, Series, iso
 from kongming.audit.analysis.settings import Settings
 from kongming.audit.analysis.trends import (
     Changes,
@@ -49,18 +49,18 @@ Movements = Mapping[tuple[int, int], Movement]
 def movements_of(series: Series) -> Movements:
     """The movements of all programs and surrogates whose readings are above 0."""
     return {
-        key: movement(series.seconds[where], series.value[where])
+        key: movement(series.seconds[where], series.value[where], series.steps.session[where])
         for key, where in series.slices.items()
         if series.names[key[0]].timed and series.value[where].min() > 0.0
     }
 
 
-def movement(seconds: Floats, values: Floats) -> Movement:
-    """Analyse readings above 0 in order of time."""
+def movement(seconds: Floats, values: Floats, recording: Ints) -> Movement:
+    """Analyse readings above 0 in order of time; ``recording`` is the number of that of each."""
     y = logs(values)
     rhythm = time_of_day(seconds, y)
     rest = y - rhythm.fitted if rhythm is not None and rhythm.p < RHYTHM_P else y
-    slope, steps = drift(seconds, rest), change_points(rest)
+    slope, steps = drift(seconds, rest, recording), change_points(rest)
     if slope is None or steps is None or not steps.at:
         return Movement(rhythm, slope, steps)
     flat = _levels(rest, steps)
@@ -72,9 +72,9 @@ def movement(seconds: Floats, values: Floats) -> Movement:
         steps = change_points(rest - slope.fitted)
         if steps is not None and steps.at:
             flat = _levels(rest - slope.fitted, steps)
-            slope = drift(seconds, rest - flat)
+            slope = drift(seconds, rest - flat, recording)
     else:
-        slope = drift(seconds, rest - flat)
+        slope = drift(seconds, rest - flat, recording)
     return Movement(rhythm, slope, steps)
 
 
@@ -107,6 +107,7 @@ def drift_rows(series: Series, movements: Movements, settings: Settings) -> list
         {
             **series.machine_columns(*key),
             "change_pct": 100.0 * test.change,
+            "hours": test.span_s / 3600.0,
             "per_day_pct": 100.0 * test.per_day,
             "p": test.p,
             "adjusted_p": p,

@@ -6,7 +6,8 @@ All of them are valid under autocorrelation, where plain tests see a trend in an
   different days have random directions. The length of their sum is compared with that of the same
   vectors turned by random angles (a permutation test of days, not of readings).
 - Drift: a regression line through the medians of consecutive blocks, whose number is reduced by
-  the autocorrelation of the residuals.
+  the autocorrelation of the residuals. Two or three recordings have a level each and a common
+  slope: a line through so few levels would fit, whatever they are.
 - Change points: binary segmentation of normal scores of ranks, which are robust to outliers. Where
   the series shows no split, overlapping parts of it are tried, with a correction for their number
   (Bonferroni). A split is where the cumulated sum is farthest from 0; its p-value is that of a
@@ -45,6 +46,9 @@ SPAN_FOR_DRIFT_S = 3600.0
 
 READINGS_FOR_DRIFT = 24
 
+RECORDINGS_FOR_DRIFT = 4
+"""Minimum number of recordings whose levels may show a drift."""
+
 READINGS_FOR_CHANGE = 20
 """Minimum number of readings for a search of change points."""
 
@@ -75,11 +79,12 @@ class TimeOfDay:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Linear drift: ``change`` is last over first less 1 along the line; ``fitted`` (n,) is the
-    line at the readings, in log."""
+    """Linear drift: ``change`` is last over first less 1 along the line, over ``span_s``;
+    ``fitted`` (n,) is the line at the readings, in log."""
 
     p: float
     change: float
+    span_s: float
     per_day: float
     fitted: Floats
 
@@ -143,40 +148,64 @@ def time_of_day(seconds: Floats, y: Floats, seed: int = 0) -> TimeOfDay | None:
     )
 
 
-def drift(seconds: Floats, y: Floats) -> Drift | None:
-    """Test for a linear drift: arguments as of ``time_of_day``; None below ``SPAN_FOR_DRIFT_S`` or
-    ``READINGS_FOR_DRIFT``."""
+def drift(seconds: Floats, y: Floats, recording: NDArray[np.int64] | None = None) -> Drift | None:
+    """Test for a linear drift: arguments as of ``time_of_day``, and the number of the recording of
+    each reading; None below ``SPAN_FOR_DRIFT_S`` or ``READINGS_FOR_DRIFT``."""
     n = len(y)
-    span = float(seconds[-1] - seconds[0]) if n else 0.0
+    parts = _parts(n, recording)
+    span = max((float(np.ptp(seconds[part])) for part in parts if len(part)), default=0.0)
     if n < READINGS_FOR_DRIFT or span < SPAN_FOR_DRIFT_S:
         return None
     blocks = int(np.clip(n // 3, 8, 48))
-    edges = np.linspace(0, n, blocks + 1).astype(np.int64)
-    width = int(np.diff(edges).min())
-    # Blocks of equal size: their medians are one call.
-    index = edges[:-1, None] + np.arange(width)
-    levels = np.median(y[index], axis=1)
-    middle = seconds[index].mean(axis=1)
-    x = middle - middle.mean()
-    centred = levels - levels.mean()
-    sxx, syy = float(x @ x), float(centred @ centred)
+    fitted = np.empty(n)
+    centred, x, middles = [], [], []
+    for part in parts:
+        level, middle = _block_levels(seconds, y, part, max(1, round(blocks * len(part) / n)))
+        centred.append(level - level.mean())
+        x.append(middle - middle.mean())
+        middles.append(float(middle.mean()))
+        fitted[part] = float(level.mean())
+    blocks = sum(map(len, x))
+    sxx = sum(float(own @ own) for own in x)
+    syy = sum(float(own @ own) for own in centred)
     if syy <= 0.0 or sxx <= 0.0:
-        return Drift(1.0, 0.0, 0.0, np.full(n, float(np.median(y))))
-    slope = float(x @ centred) / sxx
-    rest = centred - slope * x
-    left = float(rest @ rest)
-    lag1 = float(rest[1:] @ rest[:-1]) / left if left > 0.0 else 0.0
+        return Drift(1.0, 0.0, span, 0.0, np.full(n, float(np.median(y))))
+    slope = sum(float(a @ b) for a, b in zip(x, centred, strict=True)) / sxx
+    rest = [b - slope * a for a, b in zip(x, centred, strict=True)]
+    left = sum(float(own @ own) for own in rest)
+    lag1 = sum(float(own[1:] @ own[:-1]) for own in rest) / left if left > 0.0 else 0.0
     # Two fitted parameters bias the correlation of few residuals downwards.
-    lag1 = float(np.clip(lag1 + (1.0 + 4.0 * lag1) / blocks, 0.0, 0.95))
+    lag1 = float(np.clip(lag1 + (1.0 + 4.0 * lag1) * len(parts) / blocks, 0.0, 0.95))
     effective = blocks * (1.0 - lag1) / (1.0 + lag1)
-    if effective <= 6.0:
+    freedom = effective - len(parts) - 1.0
+    if freedom <= 4.0:
         p = 1.0
     else:
-        error = sqrt(left / (effective - 2.0) / (sxx / blocks * effective))
+        error = sqrt(left / freedom / (sxx / blocks * effective))
         t = abs(slope) / error if error > 0.0 else np.inf
-        p = float(2.0 * special.stdtr(effective - 2.0, -t))
-    fitted = float(levels.mean()) + slope * (seconds - middle.mean())
-    return Drift(p, exp(slope * span) - 1.0, exp(slope * DAY_S) - 1.0, fitted)
+        p = float(2.0 * special.stdtr(freedom, -t))
+    for part, middle_s in zip(parts, middles, strict=True):
+        fitted[part] += slope * (seconds[part] - middle_s)
+    return Drift(p, exp(slope * span) - 1.0, span, exp(slope * DAY_S) - 1.0, fitted)
+
+
+def _parts(n: int, recording: NDArray[np.int64] | None) -> list[NDArray[np.int64]]:
+    """Return the readings of each recording that has a level of its own, by index."""
+    numbers = [] if recording is None else np.unique(recording).tolist()
+    if recording is None or not 1 < len(numbers) < RECORDINGS_FOR_DRIFT:
+        return [np.arange(n)]
+    return [np.flatnonzero(recording == number) for number in numbers]
+
+
+def _block_levels(
+    seconds: Floats, y: Floats, part: NDArray[np.int64], blocks: int
+) -> tuple[Floats, Floats]:
+    """Return the median, and the mean time, of consecutive blocks of some of the readings."""
+    edges = np.linspace(0, len(part), blocks + 1).astype(np.int64)
+    width = int(np.diff(edges).min())
+    # Blocks of equal size: their medians are one call.
+    index = part[edges[:-1, None] + np.arange(width)]
+    return np.median(y[index], axis=1), seconds[index].mean(axis=1)
 
 
 def change_points(values: Floats, alpha: float = ALPHA) -> Changes | None:

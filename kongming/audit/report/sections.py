@@ -10,7 +10,7 @@ import numpy as np
 
 from kongming.audit.analysis.likeness import unlike_between_types
 from kongming.audit.analysis.series import Row
-from kongming.quantities import per_cent
+from kongming.quantities import format_duration, per_cent
 from kongming.web.formats import moment
 
 Document = Mapping[str, Any]
@@ -87,7 +87,10 @@ def movement_rows(document: Document) -> list[Row]:
     days = sorted(claimed(document["time_of_day"]), key=lambda row: -row["swing_pct"])
     rows = [
         *((row, "change", f"{moment(row['at'])} UTC", row["change_pct"]) for row in changes),
-        *((row, "drift", "over the recording", row["change_pct"]) for row in drifts),
+        *(
+            (row, "drift", f"in {format_duration(3600.0 * row['hours'])}", row["change_pct"])
+            for row in drifts
+        ),
         *(
             (row, "time of day", f"slowest {row['slowest_hour_utc']:.0f} h UTC", row["swing_pct"])
             for row in days
@@ -107,7 +110,7 @@ def negative_results(document: Document) -> list[str]:
     elif not claimed(document["time_of_day"]):
         sentences.append("No series follows the time of day.")
     if not document["drift"]:
-        sentences.append("Drift is not tested: that takes an hour and 24 readings.")
+        sentences.append("Drift is not tested: that takes a recording of an hour, and 24 readings.")
     elif not claimed(document["drift"]):
         sentences.append("No series drifts.")
     if not document["changes"]:
