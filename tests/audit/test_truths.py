@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow
+import pyarrow.compute
 import pytest
 
 from kongming.audit.analysis.document import analyse
 from kongming.audit.analysis.findings import findings
+from kongming.audit.analysis.multiple import benjamini_hochberg
 from kongming.audit.analysis.prices import run_costs
 from kongming.audit.readings import Observations
 from kongming.audit.report.page import to_html
@@ -172,6 +174,26 @@ def test_a_fast_machine_is_no_explanation() -> None:
     """Both are slower on one machine, but do not go together on any."""
     slower = only("node-00", None, lambda m: 0.5)
     assert "explains" not in claims(observe(FOUR, effects=[slower]))
+
+
+def test_false_explanations_are_controlled_over_the_audit() -> None:
+    fleet = [*FOUR[:2], *(Machine(f"big-{k}", type="c1.large") for k in range(2))]
+    rows = analyse(observe(fleet, blocks=30)).document["explanations"]
+    assert len({(row["type"], row["program"]) for row in rows}) == 6
+    adjusted = benjamini_hochberg([row["p"] for row in rows])
+    assert [row["adjusted_p"] for row in rows] == pytest.approx(adjusted)
+
+
+def test_slow_machines_are_controlled_over_programs_and_surrogates() -> None:
+    observations = observe(FOUR, blocks=30, effects=[only("node-03", "zip", lambda m: 0.075)])
+    kinds = observations.table["kind"].cast(pyarrow.string())
+    programs = observations.table.filter(pyarrow.compute.equal(kinds, "program"))
+
+    def p(these: Observations) -> float:
+        return min(row["adjusted_p"] for row in analyse(these).document["slow_machines"])
+
+    # Nine names instead of three: the smallest p-value counts three times as much.
+    assert p(observations) == pytest.approx(3.0 * p(replace(observations, table=programs)))
 
 
 def test_the_stronger_of_two_that_say_the_same() -> None:

@@ -1,7 +1,8 @@
 """An audit as one document: all tables of the report, as plain lists and dicts.
 
 ``analyse`` calls the analyses; each has a module of its own. False discoveries are controlled over
-all tests of one kind (Benjamini and Hochberg), at 1 - confidence.
+all tests of one kind (Benjamini and Hochberg), at 1 - confidence; any false claim of a slow machine
+over all machines, programs and surrogates of a type (Holm).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ other surrogates, and the next is chosen by the residuals (partial rank correlat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -50,9 +50,9 @@ class Explanation:
     """Correlation of a surrogate (or signal) with a program.
 
     ``rho`` is the rank correlation within recordings, ``p`` of none, ``adjusted`` the same
-    with false discoveries controlled over all surrogates. ``chosen`` is the order of choosing from
-    1; None if it adds nothing to those chosen. ``partial`` is the correlation given those chosen
-    before it.
+    with false discoveries controlled over all surrogates, programs and types of the audit.
+    ``chosen`` is the order of choosing from 1; None if it adds nothing to those chosen. ``partial``
+    is the correlation given those chosen before it.
     """
 
     name: int
@@ -64,32 +64,63 @@ class Explanation:
     partial: float | None
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Candidates:
+    """What may explain one program on the machines of one type.
+
+    ``y`` (n,) of the program and ``x`` (n, p) of the surrogates are scores by recording, each of
+    mean 0 within the recording and in order of time. ``names``, ``rho``, ``effective`` and ``p``
+    are (p,).
+    """
+
+    program: int
+    machine_type: int
+    names: Ints
+    y: Sequence[Floats]
+    x: Sequence[Floats]
+    rho: Floats
+    effective: Floats
+    p: Floats
+
+
 def explanation_rows(series: Series, settings: Settings) -> list[Row]:
     """Rows of all programs and types."""
+    return [
+        {
+            "type": series.types[candidates.machine_type],
+            "program": series.names[candidates.program].name,
+            "kind": series.names[explanation.name].kind,
+            "name": series.names[explanation.name].name,
+            "rho": explanation.rho,
+            "effective": explanation.effective,
+            "p": explanation.p,
+            "adjusted_p": explanation.adjusted,
+            "claimed": bool(explanation.adjusted <= settings.alpha),
+            "chosen": explanation.chosen,
+            "partial_rho": explanation.partial,
+        }
+        for candidates, explanations in _explained(series, settings.alpha)
+        for explanation in explanations
+    ]
+
+
+def _explained(series: Series, alpha: float) -> Iterator[tuple[_Candidates, Sequence[Explanation]]]:
+    """Explanations of each program on each type, the strongest first."""
     fingerprints = fingerprints_of(series)
-    rows = []
-    for program in range(len(series.names)):
-        if series.names[program].kind != "program":
-            continue
-        for t in range(len(series.types)):
-            explanations = explain(series, fingerprints, program, series.members(t), settings.alpha)
-            rows += [
-                {
-                    "type": series.types[t],
-                    "program": series.names[program].name,
-                    "kind": series.names[explanation.name].kind,
-                    "name": series.names[explanation.name].name,
-                    "rho": explanation.rho,
-                    "effective": explanation.effective,
-                    "p": explanation.p,
-                    "adjusted_p": explanation.adjusted,
-                    "claimed": bool(explanation.adjusted <= settings.alpha),
-                    "chosen": explanation.chosen,
-                    "partial_rho": explanation.partial,
-                }
-                for explanation in explanations
-            ]
-    return rows
+    each = [
+        candidates
+        for program, name in enumerate(series.names)
+        if name.kind == "program"
+        for t in range(len(series.types))
+        if (candidates := _candidates(series, fingerprints, program, t)) is not None
+    ]
+    if not each:
+        return
+    # Over the audit: within each program by itself, every twentieth of many would have a false one.
+    adjusted = benjamini_hochberg(np.concatenate([candidates.p for candidates in each]))
+    edges = np.cumsum([len(candidates.p) for candidates in each])[:-1]
+    for candidates, own in zip(each, np.split(adjusted, edges), strict=True):
+        yield candidates, _explanations(candidates, own, alpha)
 
 
 def fingerprints_of(series: Series) -> Fingerprints:
@@ -111,15 +142,14 @@ def fingerprints_of(series: Series) -> Fingerprints:
     return Fingerprints(key[steps], stride, block[steps], names, values[steps])
 
 
-def explain(
-    series: Series, fingerprints: Fingerprints, program: int, machines: Ints, alpha: float = 0.05
-) -> list[Explanation]:
-    """Explanations of one program on these machines, the strongest first; none below
-    ``RUNS_FOR_EXPLANATION`` runs with a fingerprint."""
+def _candidates(
+    series: Series, fingerprints: Fingerprints, program: int, machine_type: int
+) -> _Candidates | None:
+    """Return None below ``RUNS_FOR_EXPLANATION`` runs with a fingerprint."""
     if not len(fingerprints.key):
-        return []
+        return None
     ys, xs = [], []
-    for machine in machines.tolist():
+    for machine in series.members(machine_type).tolist():
         where = series.slices.get((program, machine))
         if where is None:
             continue
@@ -131,50 +161,48 @@ def explain(
                 xs.append(x[own])
     total = sum(map(len, ys))
     if total < RUNS_FOR_EXPLANATION:
-        return []
+        return None
     missing = np.isnan(np.concatenate(xs)).mean(axis=0)
     names = np.flatnonzero(missing <= MISSING_SHARE)
     if not len(names):
-        return []
+        return None
     y_scores = [_scores(y[:, None])[:, 0] for y in ys]
     x_scores = [_scores(x[:, names]) for x in xs]
     varies = np.concatenate(x_scores).any(axis=0)
     names, x_scores = names[varies], [scores[:, varies] for scores in x_scores]
-    result = correlations(y_scores, x_scores, alpha)
-    return [
+    rho, effective, p = _test(y_scores, x_scores, 0)
+    columns = fingerprints.names[names]
+    return _Candidates(program, machine_type, columns, y_scores, x_scores, rho, effective, p)
+
+
+def _explanations(candidates: _Candidates, adjusted: Floats, alpha: float) -> Sequence[Explanation]:
+    chosen, partial = _chosen(candidates, adjusted, alpha)
+    explanations = [
         Explanation(
-            name=int(fingerprints.names[names[k]]),
-            rho=float(result["rho"][k]),
-            p=float(result["p"][k]),
-            adjusted=float(result["adjusted"][k]),
-            effective=float(result["effective"][k]),
-            chosen=int(result["chosen"][k]) or None,
-            partial=float(result["partial"][k]) if result["chosen"][k] else None,
+            name=int(candidates.names[k]),
+            rho=float(candidates.rho[k]),
+            p=float(candidates.p[k]),
+            adjusted=float(adjusted[k]),
+            effective=float(candidates.effective[k]),
+            chosen=int(chosen[k]) or None,
+            partial=float(partial[k]) if chosen[k] else None,
         )
-        for k in sorted(
-            range(len(names)),
-            key=lambda k: (result["chosen"][k] or np.inf, result["p"][k], -abs(result["rho"][k])),
-        )
+        for k in range(len(candidates.names))
     ]
+    return sorted(explanations, key=lambda e: (e.chosen or np.inf, e.p, -abs(e.rho)))
 
 
-def correlations(
-    y: Sequence[Floats], x: Sequence[Floats], alpha: float = 0.05
-) -> Mapping[str, Floats]:
-    """Correlate ``y`` (n,) with ``x`` (n, p), given by recording, each of mean 0 within the
-    recording and in order of time.
-
-    Returns (p,) each: rho, p, adjusted, effective, chosen (0: not), partial.
-    """
+def _chosen(candidates: _Candidates, adjusted: Floats, alpha: float) -> tuple[Ints, Floats]:
+    """Choose among those that are discoveries; (p,) each: the order of choosing from 1 (0: not),
+    and the partial correlation."""
+    y, x = candidates.y, candidates.x
     all_y, all_x = np.concatenate(y), np.concatenate(x)
-    rho, effective, p = _test(list(y), list(x), 0)
-    adjusted = benjamini_hochberg(p)
-    chosen = np.zeros(len(rho))
-    partial = np.zeros(len(rho))
+    chosen = np.zeros(len(adjusted), dtype=np.int64)
+    partial = np.zeros(len(adjusted))
     edges = np.cumsum([len(values) for values in y])[:-1]
     candidate = adjusted <= alpha
     step = 0
-    part, part_p = rho, np.where(candidate, p, np.nan)
+    part, part_p = candidates.rho, np.where(candidate, candidates.p, np.nan)
     while candidate.any() and step < MAX_CHOSEN:
         # The first is tested as a discovery, further ones by what they add.
         passed = candidate if step == 0 else candidate & (holm(part_p) <= alpha)
@@ -189,14 +217,7 @@ def correlations(
         rest_x = all_x - basis @ (basis.T @ all_x)
         part, _, part_p = _test(np.split(rest_y, edges), np.split(rest_x, edges), step)
         part_p = np.where(candidate, part_p, np.nan)
-    return {
-        "rho": rho,
-        "p": p,
-        "adjusted": adjusted,
-        "effective": effective,
-        "chosen": chosen,
-        "partial": partial,
-    }
+    return chosen, partial
 
 
 def _runs_with_fingerprint(
