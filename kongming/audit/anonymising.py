@@ -73,6 +73,19 @@ def anonymised(
     return Observations(table, sessions, anonymised=True)
 
 
+def apart(observations: Observations) -> str | None:
+    """Return a note where files were anonymised apart from one another, so that one machine may
+    have an id in each; None where there is no sign of that."""
+    machines = frozenset().union(*observations.hashed)
+    if len(machines) <= max(map(len, observations.hashed), default=0):
+        return None
+    return (
+        f"{len(observations.hashed)} files are anonymised. One machine has another id in each that "
+        "was anonymised with another salt, and counts as several machines. Export them together, "
+        "or give all the same --salt."
+    )
+
+
 def _session(session: Session, salt: Salt, keep_tags: Collection[str]) -> dict[str, Any]:
     machine = salt.hashed(str(session["machine"]))
     facts = session.get("facts") or {}

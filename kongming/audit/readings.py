@@ -81,11 +81,13 @@ command unless anonymised)."""
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Observations:
-    """Readings in order of time, and their sessions by id."""
+    """Readings in order of time, and their sessions by id. ``hashed`` are the ids of machines in
+    each file that is anonymised."""
 
     table: pyarrow.Table
     sessions: Mapping[str, Session]
     anonymised: bool = False
+    hashed: Sequence[frozenset[str]] = ()
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -134,6 +136,7 @@ def read_observations(paths: Iterable[str | Path]) -> Observations:
     sessions: dict[str, Session] = {}
     origin: dict[str, Path] = {}
     anonymised: list[bool] = []
+    hashed: list[frozenset[str]] = []
     for path in map(Path, paths):
         document, table = _read(path)
         for session, facts in document["sessions"].items():
@@ -152,11 +155,13 @@ def read_observations(paths: Iterable[str | Path]) -> Observations:
                 value=min(unknown),
             )
         anonymised.append(bool(document.get("anonymised", False)))
+        if anonymised[-1]:
+            hashed.append(frozenset(str(s["machine"]) for s in document["sessions"].values()))
         tables.append(table)
     if not tables:
         raise InputError("There is no file to read.", hint=_HINT)
     table = pyarrow.concat_tables(tables).unify_dictionaries()
-    return Observations(_sorted(table), sessions, all(anonymised))
+    return Observations(_sorted(table), sessions, all(anonymised), hashed)
 
 
 def write_observations(

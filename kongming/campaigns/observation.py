@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObservationSettings:
-    """The settings of a recording. ``command`` is stored in the file as its origin."""
+    """The settings of a recording. ``command`` is stored in the file as its origin, ``salt`` (of
+    ``anonymise``; default: random) is not."""
 
     file: Path
     for_s: float
@@ -39,6 +40,7 @@ class ObservationSettings:
     tags: Mapping[str, str] = field(default_factory=dict)
     resume: bool = False
     anonymise: bool = False
+    salt: str | None = None
     metadata: bool = True
     cpu: int | None = None
     placement: str | None = None
@@ -169,8 +171,9 @@ def _put_together(settings: ObservationSettings, done: Observation) -> None:
     from kongming.audit.anonymising import Salt
     from kongming.audit.assembling import assemble
 
+    salt = Salt() if settings.salt is None else Salt(settings.salt)
     done.readings = assemble(
-        settings.journal, settings.out, salt=Salt() if settings.anonymise else None
+        settings.journal, settings.out, salt=salt if settings.anonymise else None
     )
     done.bytes = settings.out.stat().st_size if done.readings else 0
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
+from kongming.audit.anonymising import apart
 from kongming.audit.readings import METADATA_KEY, read_observations, table_of, write_observations
 from kongming.cli.main import run
 from tests.audit.recordings import APPS, Recording, rows
@@ -149,6 +150,26 @@ def test_files_are_put_together_and_chosen_tags_stay(
     assert run(["observe", "export", files[0], files[0], "--force", "--out", str(out)]) == 2
     assert run(["observe", "export", files[0], "--salt", "x", "--out", str(out)]) == 2
     assert "is an option of --anonymise" in capsys.readouterr().err
+
+
+def test_recordings_with_one_salt_are_of_one_machine(
+    tmp_path: Path, kongming_env: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = Recording(tmp_path, kongming_env, APPS)
+    refused = recording.run("--for", "0.2s", "--salt", "x")
+    assert (refused.returncode, "option of --anonymise" in refused.stderr) == (2, True)
+    notes, files = [], []
+    for number, salt in enumerate((("--salt", "x"), ("--salt", "x"), ())):
+        done = recording.run("--for", "0.2s", "--anonymise", *salt)
+        assert done.returncode == 0, done.stderr
+        notes.append("has another id" in " ".join(done.stderr.split()))
+        files.append(recording.out.rename(tmp_path / f"{number}.parquet"))
+    assert notes == [False, False, True]
+    machines = [read_observations([file]).machines for file in files]
+    assert machines[0] == machines[1] != machines[2]
+    assert apart(read_observations(files[:2])) is None
+    assert run(["audit", "report", *map(str, files)]) == 0
+    assert "3 files are anonymised" in capsys.readouterr().err
 
 
 def test_a_recording_can_be_anonymised_at_once(

@@ -60,15 +60,18 @@ def command(
         require("kongming audit compare", "predict", module)
     from kongming.audit.analysis.comparison import compare
     from kongming.audit.analysis.pairing import check_key, pair
+    from kongming.audit.anonymising import apart
     from kongming.audit.readings import read_observations
 
     if by is not None:
         check_key(by)
     # Both are also read together, to refuse a recording that is in both.
-    read_observations([a, b])
+    both = read_observations([a, b])
     pairing = pair(read_observations([a]), read_observations([b]), by)
     comparisons = compare(pairing.sides, tolerance, confidence)
     notes = _notes(pairing, comparisons)
+    if (text := apart(both)) is not None:
+        notes.append(text)
     if len(comparisons) > 1:
         notes.append(
             f"Each interval has {per_cent(100.0 * confidence, 'g')} confidence by itself. The "

@@ -90,6 +90,7 @@ def command(
     from kongming.audit.analysis.document import analyse
     from kongming.audit.analysis.findings import findings
     from kongming.audit.analysis.settings import Settings
+    from kongming.audit.anonymising import apart
     from kongming.audit.readings import read_observations
     from kongming.audit.report.tables import write_tables
     from kongming.scale.decide.recommendation import read_prices
@@ -99,6 +100,8 @@ def command(
     settings = Settings(confidence=confidence, precisions=tuple(sorted(dict.fromkeys(precisions))))
     with output.progress("reading the files"):
         observations = read_observations(files)
+    if (text := apart(observations)) is not None:
+        output.error_console().print(f"note: {text}", markup=False)
     price_of = _by_type(prices)
     audit = analyse(observations, settings, price_of)
     unpriced = [] if price_of is None else [t for t in audit.series.types if t not in price_of]

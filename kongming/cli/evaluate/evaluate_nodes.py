@@ -263,11 +263,14 @@ def evaluate_instances(
         CannotAnswerError: there is only one machine (or session).
         InputError: a file is not an observation, or a name is unknown.
     """
+    from kongming.audit.anonymising import apart
     from kongming.audit.instances.accuracy import Task, accuracy
     from kongming.audit.readings import read_observations
     from kongming.processes.pool import in_order
 
     observations = read_observations(files)
+    if (text := apart(observations)) is not None:
+        output.error_console().print(f"note: {text}", markup=False)
     with output.progress("leaving out") as bar:
 
         def mapper(

@@ -98,6 +98,12 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 @click.option("--resume", is_flag=True, help="Continue FILE.parquet, even if it is complete.")
 @click.option("--anonymise", is_flag=True, help="Leave out names, ids, paths, commands and tags.")
 @click.option(
+    "--salt",
+    metavar="TEXT",
+    help="With --anonymise: salt of the hashes of ids. Give the same for all recordings of a "
+    "machine, or each makes another machine of it. Keep it secret (default: random, not stored).",
+)
+@click.option(
     "--no-metadata",
     is_flag=True,
     help="Do not query a cloud's metadata service for the instance type.",
@@ -123,6 +129,7 @@ def command(
     tags: dict[str, str],
     resume: bool,
     anonymise: bool,
+    salt: str | None,
     no_metadata: bool,
     cpu: int | None,
     placement: str | None,
@@ -139,7 +146,10 @@ def command(
     writes an anonymised copy.
     """
     from kongming.campaigns.observation import ObservationSettings, observe
+    from kongming.records.errors import InputError
 
+    if salt is not None and not anonymise:
+        raise InputError("is an option of --anonymise.", field="--salt")
     settings = ObservationSettings(
         file=file,
         for_s=for_s,
@@ -151,6 +161,7 @@ def command(
         tags=tags,
         resume=resume,
         anonymise=anonymise,
+        salt=salt,
         metadata=not no_metadata,
         cpu=cpu,
         placement=placement,
@@ -158,7 +169,13 @@ def command(
         directory=directory,
         command=("kongming", *sys.argv[1:]),
     )
-    done = observe(settings, _Shown(for_s))
+    shown = _Shown(for_s)
+    done = observe(settings, shown)
+    if anonymise and salt is None:
+        shown.note(
+            "note: anonymised with a random salt: in another recording this machine has another "
+            "id, and counts as another machine. To avoid that, give all of them the same --salt."
+        )
     if as_json:
         output.emit_json(done.to_dict())
     else:
