@@ -208,6 +208,15 @@ def test_the_noise_floor_is_what_repeats_differ_by() -> None:
     assert once["noise_floor_pct"] is None
 
 
+def test_equal_repeats_are_no_noise_to_compare_with() -> None:
+    """Dividing by their noise of nearly 0 made the error billions of times as large."""
+    runs = measured(lambda m, s: 5.0 + 10.0 * np.sin(9.0 * m) ** 2 + 0.0 * s, grid(repeats=2))
+    report = fitted(runs, kind="ernest").report
+    (text,) = (text for text in report["warnings"] if "times the repeat noise" in text)
+    times = round(report["loo_error_pct"])
+    assert text.startswith(f"the error is {times} times the repeat noise, counted as 1 %")
+
+
 def test_a_threshold_tells_a_bad_fit() -> None:
     runs = measured(lambda m, s: 5.0 + 10.0 * np.sin(9.0 * m) ** 2 + 0.0 * s, grid())
     report = fitted(runs, kind="ernest", threshold_pct=10.0).report

@@ -42,6 +42,9 @@ LEFT_OUT_MOST = 60
 BEYOND = 2.0
 """Weights of a stack are reported at the largest machine count, and at so many times as many."""
 
+LEAST_NOISE_PCT = 1.0
+"""An error is compared with a repeat noise of this or more: equal repeats show no noise at all."""
+
 FIRST_SLOWER = 1.1
 """Ratio of first to later repeats above which a warning is given."""
 
@@ -344,10 +347,11 @@ def _warn(
             "--terms auto "
             "or add your own"
         )
-    if noise_pct is not None and error_pct > 3.0 * max(noise_pct, 1.0):
+    if noise_pct is not None and error_pct > 3.0 * max(noise_pct, LEAST_NOISE_PCT):
+        counted = f", counted as {LEAST_NOISE_PCT:g} %" if noise_pct < LEAST_NOISE_PCT else ""
         warnings.append(
-            f"the error is {error_pct / max(noise_pct, 1e-9):.0f} times the repeat noise: the "
-            "model does not explain all of it"
+            f"the error is {error_pct / max(noise_pct, LEAST_NOISE_PCT):.0f} times the repeat "
+            f"noise{counted}: the model does not explain all of it"
         )
 
 
