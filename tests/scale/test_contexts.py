@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.scale.generated import contexts
 from kongming.records.errors import InputError, UnknownNameError
+from kongming.scale.decide.recommendation import curve, recommend
 from kongming.scale.fit import model_file
 from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.contexts import context_fitting
@@ -95,6 +96,22 @@ def test_its_own_runs_tell_what_the_columns_do_not(tmp_path: Path) -> None:
         errors.append(abs(median / (1.6 * seconds(12, 40.0, 9.0, "large")) - 1.0))
     assert errors[0] > 0.25
     assert errors[1] < 0.15
+
+
+@pytest.mark.parametrize(("known", "fewest"), [(2, 8), (0, 2)])
+def test_fewer_machines_than_a_context_had_are_not_advised(
+    tmp_path: Path, known: int, fewest: int
+) -> None:
+    """Its input has to fit into memory, whatever that of others fits into."""
+    of = model(write(tmp_path / "runs.csv", known=known, counts=(12, 8, 6, 4, 2)))
+    at = of.at(GIVEN)
+    prices = {"large": 1.0}
+    offers, _ = curve([at], range(1, 13), prices=prices)
+    best, likeliest, _ = recommend([at], offers, prices=prices, deadline_s=1e6)
+    assert best is not None
+    assert likeliest is not None
+    assert best.machines == fewest
+    assert likeliest.machines >= fewest
 
 
 def test_errors_with_contexts_left_out_are_beside_those_alone(without: ContextModel) -> None:

@@ -119,8 +119,9 @@ def recommend(
 
     With ``deadline_s`` the best is the cheapest offer that ends in time with probability ``risk``
     or more; with ``budget`` the fastest that stays within it with that probability. The best is
-    None if no offer qualifies. Ties go to fewer machines. Fewer machines than were ever run are
-    not advised, as their memory may not suffice; the likeliest is among them if all offers are.
+    None if no offer qualifies. Ties go to fewer machines. Fewer machines than were ever run (in
+    the context, if it was run at several counts) are not advised, as their memory may not suffice;
+    the likeliest is among them if all offers are.
 
     Raises:
         InputError: not exactly one limit is given, or a value is out of range.
@@ -149,7 +150,7 @@ def recommend(
     run = [
         offer
         for offer in rated
-        if offer.machines >= by_type[offer.machine_type].ranges.machines[0] * (1.0 - SLACK)
+        if offer.machines >= by_type[offer.machine_type].fewest_machines * (1.0 - SLACK)
     ]
     qualified = [offer for offer in run if _chance(offer) >= risk]
 

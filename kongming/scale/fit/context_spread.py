@@ -38,6 +38,10 @@ class Limited(Protocol):
     def chance_of_cliff(self, at: Configuration) -> float:
         """Probability that memory does not suffice at fewer machines than were run."""
 
+    def fewest_machines(self) -> float | None:
+        """Return the fewest machines whose memory sufficed for this input; None if only other
+        inputs tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContextSpread:

@@ -179,6 +179,12 @@ class ScaleModel:
         names = [name for name in (self.group, self.machine_type) if name is not None]
         return " on ".join(names) if names else "the job"
 
+    @property
+    def fewest_machines(self) -> float:
+        """Fewest machines whose memory is known to suffice."""
+        own = self.fit.fewest_machines() if isinstance(self.fit, Limited) else None
+        return self.ranges.machines[0] if own is None else own
+
     def check(self, at: Configuration) -> None:
         """Raise CannotAnswerError for a configuration beyond the memory limit of the model."""
         load = at.scale / at.machines

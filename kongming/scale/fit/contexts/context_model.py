@@ -215,6 +215,11 @@ class ContextFit:
         share = self.own.chance / low_end.CHANCE
         return share * low_end.chance_of_cliff(beyond) if beyond > 0.0 else 0.0
 
+    def fewest_machines(self) -> float | None:
+        """Return the fewest machines of the context's own runs; None where its runs, at a single
+        count or none, are too few to limit what all contexts say."""
+        return None if self.own is None else float(self.own.points.machines.min())
+
     def document(self) -> dict[str, Any]:
         """Return what tells the context; the model itself is in the document of all contexts."""
         return {"numbers": self.numbers.tolist(), "owner": self.owner}
