@@ -16,7 +16,7 @@ from kongming.scale.fit.shrinkage import SIZE, standard_error
 from kongming.scale.fit.spread import interval_factor
 from kongming.scale.fit.stack import LeftOut, StackFit, fit_stack
 from kongming.scale.fit.terms import read_terms
-from kongming.scale.fit.validation import repeat_noise
+from kongming.scale.fit.validation import repeat_noise, run_noise
 from kongming.scale.points import Configuration, Points, Runs
 from tests.scale.shapes import fitted, grid, measured, published
 from tests.variants import variants
@@ -205,6 +205,37 @@ def test_noise_of_which_a_third_are_outliers_is_no_smaller_for_them() -> None:
     seconds[2::5] *= 1.5
     assert repeat_noise(Runs(runs.points, seconds)) > 0.15
     assert repeat_noise(runs) == pytest.approx(0.02, rel=0.15)
+
+
+def test_without_repeats_the_noise_is_not_taken_for_none() -> None:
+    """Each run was nearly reproduced, and its interval was that of a run without noise."""
+    held, errors, remembered = [], [], []
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        runs = measured(published("regression"), grid((1, 2, 4, 8), (0.5, 1.0)), 0.2, seed)
+        model = fitted(runs)
+        assert any("the noise of a run is not known" in text for text in model.report["warnings"])
+        truth = published("regression")(runs.points.machines, runs.points.scale)
+        answers = [model.predict(at) for at in runs.points.configurations()]
+        for answer, seconds in zip(answers, truth.tolist(), strict=True):
+            again = seconds * np.exp(0.2 * random.standard_normal(50))
+            held.append(np.mean((answer.lower <= again) & (again <= answer.upper)))
+        median = np.array([answer.median for answer in answers])
+        errors.append(np.mean(np.abs(median / truth - 1.0)))
+        remembered.append(np.mean(np.abs(runs.seconds / truth - 1.0)))
+    assert np.mean(held) >= 0.85
+    assert np.mean(errors) <= 0.8 * np.mean(remembered)
+
+
+def test_repeats_alone_tell_their_noise() -> None:
+    runs = measured(published("regression"), grid((1, 2, 4, 8), (1.0,), 2), 0.05)
+    assert run_noise(runs, np.full(4, 0.3)) == repeat_noise(runs)
+    once = runs.take(np.arange(0, len(runs), 2))
+    assert repeat_noise(once) == 0.0
+    assert run_noise(once, np.empty(0)) == pytest.approx(0.1)
+    assert run_noise(once, np.full(40, 0.2)) == pytest.approx(0.2, rel=0.1)
+    warnings = fitted(runs).report["warnings"]
+    assert not any("the noise of a run" in text for text in warnings)
 
 
 def test_few_configurations_stay_near_relative_ernest() -> None:

@@ -28,6 +28,7 @@ from kongming.scale.fit.validation import (
     held_out,
     largest_out,
     noise_floor_pct,
+    repeats_show_noise,
     score,
 )
 from kongming.scale.points import Points, Runs, check_runs
@@ -149,6 +150,7 @@ def _fit(
             f"the error is not known: {runs.count} configurations are too few to leave any out; "
             "run three or more"
         )
+    warnings += _noise_warnings(runs, spread)
     _warn(warnings, runs, backbone, judged.scores.mean_pct, noise, settings, has_scale)
     report: dict[str, Any] = {
         "terms": _coefficients(backbone),
@@ -309,6 +311,17 @@ def _first_runs(runs: Runs, settings: Settings, warnings: list[str]) -> Runs:
 def failed_warnings(failed: int) -> list[str]:
     """Return what to say of so many failed runs in a table."""
     return [f"{count(failed, 'failed run')} left out (column status)"] if failed else []
+
+
+def _noise_warnings(runs: Runs, spread: Spread | StackSpread) -> list[str]:
+    """Return what to say of the noise of a stack's runs where none is repeated."""
+    if not isinstance(spread, StackSpread) or repeats_show_noise(runs):
+        return []
+    return [
+        "the noise of a run is not known: no configuration was run twice. Intervals assume "
+        f"{per_cent(100.0 * spread.noise, '.0f')}, from the errors on left-out configurations: "
+        "repeat some runs"
+    ]
 
 
 def _edge_warning(edge: Edge) -> str:

@@ -21,7 +21,14 @@ from kongming.scale.fit.ernest import ErnestFit, solve, solve_each, solver_of, t
 from kongming.scale.fit.nearest import NearestFit
 from kongming.scale.fit.residuals import ResidualFit
 from kongming.scale.fit.spark_replay import ReplayFit
-from kongming.scale.fit.validation import Fit, Fitter, folds_of, largest_out, largest_scale_out
+from kongming.scale.fit.validation import (
+    ASSUMED,
+    Fit,
+    Fitter,
+    folds_of,
+    largest_out,
+    largest_scale_out,
+)
 from kongming.scale.points import Points, Runs
 
 DRAWS = 60
@@ -30,8 +37,6 @@ LEAST, MOST = 1e-9, 1.5
 """Lower and upper bound of a standard deviation (of a log), as of a stack's forms."""
 
 FREEDOM_LEAST = 3.0
-ASSUMED = 0.1
-"""Noise (of logs) of runs that tell nothing of it."""
 MANY = 20
 """Minimum number of left-out runs for calibrating the quantile itself instead of the median."""
 

@@ -34,7 +34,7 @@ from kongming.scale.fit.residuals import fit_residuals
 from kongming.scale.fit.robust import fit_robust, inconsistency
 from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way, standard_error
 from kongming.scale.fit.terms import Term
-from kongming.scale.fit.validation import Fit, folds_of, largest_out, repeat_noise
+from kongming.scale.fit.validation import Fit, folds_of, largest_out, run_noise
 from kongming.scale.points import Integers, Points, Runs
 
 POWER = 1.5
@@ -153,6 +153,12 @@ class StackFit:
             trusted * weights + (1.0 - trusted) * (np.arange(len(self.names)) == self.anchor)
         )
 
+    def run_noise(self, runs: Runs) -> float:
+        """Return the standard deviation of the log of a run's time; see ``validation.run_noise``.
+        Where no run is repeated, what was left out one by one tells it."""
+        alone = self.left.residuals[: self.left.alone]
+        return run_noise(runs, np.minimum(np.abs(alone), CLIPPED))
+
     @property
     def differs_in_iterations(self) -> bool:
         return bool(self.own.shape[1] > 3)
@@ -257,11 +263,11 @@ def fit_stack(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
 
 def _own(runs: Runs, fit: StackFit) -> Floats:
     """(count, 3), or (count, 4) where iterations differ, corrections at the trained configurations:
-    the residual there, shrunk by the noise of its repeats (an empirical Bayes estimate with the
+    the residual there, shrunk by the noise of its runs (an empirical Bayes estimate with the
     residual itself as its prior's scale)."""
     points = runs.configurations
     residual = np.log(runs.typical / fit.predict(points))
-    noise = np.maximum(repeat_noise(runs), OWN_NOISE) ** 2 / runs.repeats
+    noise = max(fit.run_noise(runs), OWN_NOISE) ** 2 / runs.repeats
     shrunk = residual**3 / (residual**2 + noise)
     columns = [np.log(points.machines), np.log(points.scale), shrunk]
     if np.ptp(points.iterations) > 0.0:

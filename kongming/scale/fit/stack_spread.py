@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 from kongming.arrays import Floats
 from kongming.scale.fit.spread import CALIBRATED_AT, LEAST
 from kongming.scale.fit.stack import StackFit
-from kongming.scale.fit.validation import Fit, repeat_noise
+from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Points, Runs
 
 FREEDOM = 3.0
@@ -30,7 +30,8 @@ PRIOR_ERROR, PRIOR_COUNT = 0.1, 8.0
 
 @dataclass(frozen=True, slots=True)
 class StackSpread:
-    """``noise``: standard deviation of the logs of repeats, 0 without repeats; ``coverage`` at 0.9
+    """``noise``: standard deviation of the log of a run's time (``StackFit.run_noise``; 0 without
+    repeats in files of earlier versions); ``coverage`` at 0.9
     as measured over ``covered`` left-out configurations, None if there were too few."""
 
     noise: float
@@ -63,7 +64,7 @@ class StackSpread:
 
 def measure_stack_spread(runs: Runs, fit: StackFit) -> StackSpread:
     """Measure the noise, and how often intervals held what was left out."""
-    spread = StackSpread(repeat_noise(runs), None, 0)
+    spread = StackSpread(fit.run_noise(runs), None, 0)
     left = fit.left
     if len(left) < 5:
         return spread

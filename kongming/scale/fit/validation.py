@@ -35,6 +35,10 @@ SCALE_ROUNDS = 200
 EQUAL = 1e-6
 """Repeats differ by less than this share of the plain scale only where rounding makes them."""
 
+ASSUMED, ASSUMED_COUNT = 0.1, 4
+"""Noise (of logs) of runs that tell nothing of it, and the number of errors on left-out
+configurations that it weighs as much as where no run is repeated."""
+
 Fitter = Callable[[Runs], Fit]
 
 
@@ -123,19 +127,36 @@ def score(predicted: Floats, runs: Runs, order: Integers | None = None) -> Score
     )
 
 
+def repeats_show_noise(runs: Runs) -> bool:
+    """Tell whether any configuration was run more than once."""
+    return len(runs) > runs.count
+
+
 def repeat_noise(runs: Runs) -> float:
     """Standard deviation of the logs of repeats around their configurations' typical time; 0
-    without repeats.
-
-    It is Huber's scale over all repeats (proposal 2): a run counts as at most ``HUBER`` deviations
-    away. Where outliers are so frequent that nothing tells them from noise it is the plain one, and
-    where most repeats are equal too: with the others limited, the only scale would be 0.
-    """
-    freedom = float(np.sum(runs.repeats - 1.0))
-    if freedom < 1.0:
+    without repeats."""
+    if not repeats_show_noise(runs):
         return 0.0
     within = np.log(runs.unit_seconds) - np.log(runs.typical)[runs.owner]
     squared = within[runs.repeats[runs.owner] > 1.0] ** 2
+    return _scale(squared, float(np.sum(runs.repeats - 1.0)))
+
+
+def run_noise(runs: Runs, residuals: Floats) -> float:
+    """Standard deviation of the log of a run's time: that of repeats. Without repeats it is the
+    scale of ``residuals`` (n,), the errors (in logs) on left-out configurations: they contain the
+    noise of a run, and that it is smaller is not known."""
+    if repeats_show_noise(runs):
+        return repeat_noise(runs)
+    errors = np.append(residuals, np.full(ASSUMED_COUNT, ASSUMED))
+    return _scale(errors**2, float(len(errors)))
+
+
+def _scale(squared: Floats, freedom: float) -> float:
+    """Huber's scale (proposal 2) of deviations, ``squared`` (n,), with so many degrees of freedom:
+    a deviation counts as at most ``HUBER`` scales. Where outliers are so frequent that nothing
+    tells them from noise it is the plain one, and where most deviations are 0 too: with the others
+    limited, the only scale would be 0."""
     scale = plain = np.sum(squared) / freedom
     different = np.count_nonzero(squared > EQUAL**2 * plain)
     if different * HUBER**2 <= OF_NORMAL * freedom:
@@ -154,6 +175,6 @@ def noise_floor_pct(runs: Runs) -> float | None:
     None without repeats. The pooled standard deviation of the logs, times the mean absolute value
     of a standard normal, which makes it comparable to a mean absolute error.
     """
-    if runs.count == len(runs):
+    if not repeats_show_noise(runs):
         return None
     return 100.0 * repeat_noise(runs) * float(np.sqrt(2.0 / np.pi))
