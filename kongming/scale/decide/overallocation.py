@@ -12,12 +12,18 @@ from math import lgamma
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtrc
+from scipy.special import betainc, betaincinv, expit, log_expit
 
 from kongming.arrays import Floats
 from kongming.quantities import count, per_cent
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.points import MACHINES, check_within
+
+PRIOR = 0.5
+"""Machines within the target, and outside of it, that are assumed besides the measured ones
+(Jeffreys' prior of a share)."""
+
+_TAIL, _PLACES = 1e-12, 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,7 @@ class Dropping:
 class Extra:
     """Number of extra machines: the slowest kept machine is within ``slowness`` (times the typical
     node) with probability ``probability``; ``without`` is that probability without extra machines.
+    Both count that a few measured machines tell little of the share that is fast enough.
     ``share`` is extra over required machines, ``gain`` the share of a parallel step that is saved
     on average."""
 
@@ -120,8 +127,9 @@ def extra_machines(
     most: int | None = None,
 ) -> Extra:
     """Number of extra machines to launch so that the ``wanted`` fastest are all within ``target``
-    times the typical node, with this probability. ``spread`` holds measured slownesses: each
-    machine that is launched is taken to be like any of them, independently of the others.
+    times the typical node, with this probability. ``spread`` holds measured slownesses: they are
+    taken for a sample of all machines, of which an unknown share is within the target. ``gain`` is
+    of machines that are like the measured ones.
 
     Raises:
         InputError: a value is out of range.
@@ -135,13 +143,14 @@ def extra_machines(
     if not target > 0.0 or not 0.0 < probability < 1.0:
         raise InputError("is out of range.", field="--target", value=target, allowed="above 0")
     values = np.sort(values / float(np.median(values)))
-    share = float(np.mean(values <= target))
-    if share == 0.0:
+    within = int(np.count_nonzero(values <= target))
+    if within == 0:
         raise CannotAnswerError(
             f"No measured machine is within {target:g} times the typical one: extras do not help.",
             hint="Allow slower machines (--target).",
         )
-    extra = _needed(wanted, share, probability, most)
+    shares = _shares(within, len(values))
+    extra = _needed(wanted, shares, probability, most)
     if extra is None:
         raise CannotAnswerError(
             f"Even {count(most or 0, 'extra machine')} will leave a machine slower than "
@@ -152,8 +161,8 @@ def extra_machines(
     return Extra(
         extra=extra,
         share=extra / wanted,
-        probability=_enough(wanted, wanted + extra, share),
-        without=_enough(wanted, wanted, share),
+        probability=_expected(wanted, wanted + extra, shares),
+        without=_expected(wanted, wanted, shares),
         slowness=target,
         gain=1.0
         - _worst_of_fastest(values, wanted, wanted + extra)
@@ -161,12 +170,27 @@ def extra_machines(
     )
 
 
-def _needed(wanted: int, share: float, probability: float, most: int | None) -> int | None:
-    """Fewest extras with which ``wanted`` machines are in the ``share`` that is fast enough, with
-    this probability; None if more than ``most``."""
+def _shares(within: int, measured: int) -> tuple[Floats, Floats]:
+    """(n,) shares of machines within the target that are possible after so many of the measured
+    ones were, and the probability of each: the posterior distribution, in equal steps of its
+    logit."""
+    a, b = within + PRIOR, measured - within + PRIOR
+    # From the other end, a share near 1 keeps its digits.
+    low, rest = float(betaincinv(a, b, _TAIL)), float(betaincinv(b, a, _TAIL))
+    logits = np.linspace(np.log(low / (1.0 - low)), np.log((1.0 - rest) / rest), _PLACES)
+    logs = a * log_expit(logits) + b * log_expit(-logits)
+    weights = np.exp(logs - logs.max())
+    return expit(logits), weights / weights.sum()
+
+
+def _needed(
+    wanted: int, shares: tuple[Floats, Floats], probability: float, most: int | None
+) -> int | None:
+    """Fewest extras with which ``wanted`` machines are fast enough, with this probability; None if
+    more than ``most``."""
 
     def suffices(extra: int) -> bool:
-        return bool(_enough(wanted, wanted + extra, share) >= probability)
+        return _expected(wanted, wanted + extra, shares) >= probability
 
     low, high = -1, 0
     while not suffices(high):
@@ -179,9 +203,16 @@ def _needed(wanted: int, share: float, probability: float, most: int | None) -> 
     return high
 
 
+def _expected(wanted: int, launched: int, shares: tuple[Floats, Floats]) -> float:
+    """Probability that ``wanted`` or more of the launched machines are fast enough: beta-binomial,
+    by its sum over ``_shares``."""
+    return float(_enough(wanted, launched, shares[0]) @ shares[1])
+
+
 def _enough(wanted: int, launched: int, share: float | Floats) -> Any:
     """Probability that ``wanted`` or more of the launched machines are in a share of all."""
-    return bdtrc(wanted - 1, launched, share)
+    # As bdtrc, which counts no further than an integer of C.
+    return betainc(float(wanted), float(launched - wanted) + 1.0, share)
 
 
 def _worst_of_fastest(ascending: Floats, wanted: int, launched: int) -> float:
