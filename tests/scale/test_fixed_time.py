@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,25 @@ def test_a_job_starts_once_for_all_of_its_iterations(iterations: tuple[float, ..
             answer = of.at(SMALLEST).predict(Configuration(m), iterations=k)
             expected = START + k * seconds(m, 5.0, 1.0, start=0.0)
             assert answer.median == pytest.approx(expected, rel=0.1)
+
+
+def test_what_an_input_costs_once_is_a_term_of_its_iterations() -> None:
+    """Reading the input once takes longer for a large one: no fixed time of all contexts is it."""
+    random = np.random.default_rng(0)
+    machines, size, turns = (
+        each.ravel() for each in np.meshgrid(COUNTS, (10.0, 20.0, 40.0), (1.0, 10.0))
+    )
+    time = 3.0 * size + turns * (1.0 + 8.0 * size / machines)
+    noisy = time * np.exp(0.02 * random.standard_normal(len(time)))
+    rows: list[Row] = [(m, s, 1.0, t) for m, s, t in zip(machines, size, noisy, strict=True)]
+    of = fitted(rows, turns)
+    assert of.report["terms"]["setup/iterations"] > 0.0
+    assert of.report["loo_error_pct"] < 5.0
+    for s, m, k in product((10.0, 40.0), (2.0, 7.0), (1.0, 3.0, 100.0)):
+        answer = of.at({"size": f"{s:g}", "passes": "1"}).predict(Configuration(m), iterations=k)
+        assert answer.median == pytest.approx(3.0 * s + k * (1.0 + 8.0 * s / m), rel=0.1)
+    # One number of iterations tells nothing of what is done once.
+    assert "setup/iterations" not in fitted(rows, np.ones(len(rows))).report["terms"]
 
 
 def test_far_beyond_the_runs_a_fixed_time_is_not_certain() -> None:

@@ -122,7 +122,7 @@ def _fit(
         )
     # Which run was the first is all that the order of rows tells.
     all_runs = runs = _first_runs(runs, settings, warnings).in_order()
-    requested = _with_setup(settings.terms, runs) if iterated else settings.terms
+    requested = with_setup(settings.terms, runs) if iterated else settings.terms
     edge = None
     stacked = settings.kind in (AUTO, STACK)
     # With one scale a load is a machine count, and between two that were run there is no gap.
@@ -275,8 +275,9 @@ def _coefficients(fit: ErnestFit) -> dict[str, float]:
     return {term.key: value for term, value in zip(fit.terms, values, strict=True)}
 
 
-def _with_setup(requested: Terms, runs: Runs) -> Terms:
-    """Add the set-up term, which can be estimated only if runs differ in their iterations."""
+def with_setup(requested: Terms, runs: Runs) -> Terms:
+    """Add the set-up term to those of an iteration. It can be estimated only if runs differ in
+    their iterations."""
     if np.ptp(runs.points.iterations) == 0.0 or SETUP in requested.keys:
         return requested
     return Terms((*requested.terms, term(SETUP)), requested.candidates)

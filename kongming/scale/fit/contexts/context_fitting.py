@@ -20,7 +20,7 @@ from kongming.scale.fit.contexts.context_fixed import Above, FixedTime, find_fix
 from kongming.scale.fit.contexts.context_model import Center, ContextModel, inputs_of
 from kongming.scale.fit.contexts.context_process import Process, thin
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
-from kongming.scale.fit.fitting import Settings, failed_warnings
+from kongming.scale.fit.fitting import Settings, failed_warnings, with_setup
 from kongming.scale.fit.model import Ranges
 from kongming.scale.fit.spread import CALIBRATED_AT
 from kongming.scale.fit.validation import held_out, noise_floor_pct
@@ -108,6 +108,7 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     center = Center.of(points)
     inputs = inputs_of(columns, table.contexts, points, owner, center)
     thinned = thin(inputs, MOST)
+    terms = with_setup(settings.terms, table.runs) if table.iterated else settings.terms
     data = Together(
         columns=columns,
         contexts=table.contexts,
@@ -115,7 +116,7 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
         points=points.take(thinned),
         seconds=np.concatenate([part.typical for part in parts])[thinned],
         repeats=np.concatenate([part.repeats for part in parts])[thinned],
-        terms=settings.terms.terms,
+        terms=terms.terms,
         items=settings.items,
     )
     owner = data.inputs.owner
@@ -234,9 +235,7 @@ def _report(
         if part.count >= ALONE_LEAST:
 
             def plain(runs: Runs) -> ErnestFit:
-                return fit_ernest(
-                    runs, settings.terms.terms, settings.items, relative=True, rounds=0
-                )
+                return fit_ernest(runs, trend.terms, settings.items, relative=True, rounds=0)
 
             predicted = held_out(part, plain, [[k] for k in range(part.count)])
             own = float(np.mean(100.0 * np.abs(predicted / part.typical - 1.0)))

@@ -21,11 +21,12 @@ from kongming.scale.fit.contexts.context_cliff import ContextCliff
 from kongming.scale.fit.contexts.context_common import Together, fit_common
 from kongming.scale.fit.contexts.context_process import Process
 from kongming.scale.fit.ernest import ErnestFit
+from kongming.scale.fit.terms import SETUP
 from kongming.scale.points import Integers
 
 FIRST, FURTHER = 0.85, (0.6, 0.95)
 """Shares of the shortest run's time that are tried for the fixed one; the further ones where the
-first is proved."""
+first is proved, or where a set-up term already explains much of what it would."""
 
 PROVED, OF_CONTEXTS, WORSE = 0.2, 0.05, 0.1
 """Logs of the factors by which a fixed time has to lessen the product of the errors of left-out
@@ -127,11 +128,11 @@ def find_fixed_time(data: Together, without: Process, groups: Sequence[Integers]
         return (single + group, above) if proved and falls >= IN_CONTEXTS else None
 
     first = tried(FIRST)
-    if first is None:
+    if first is None and all(term.key != SETUP for term in data.terms):
         return None
     further = (tried(share) for share in FURTHER)
-    proved = [first, *(each for each in further if each is not None)]
-    return min(proved, key=lambda each: each[0])[1]
+    proved = [each for each in (first, *further) if each is not None]
+    return min(proved, key=lambda each: each[0])[1] if proved else None
 
 
 def _loss(residuals: Floats) -> float:
