@@ -254,6 +254,18 @@ def test_few_configurations_stay_near_relative_ernest() -> None:
     assert shares[1] < 0.3 < 0.5 < shares[0]
 
 
+def test_the_error_at_the_largest_count_is_that_of_a_model_of_the_smaller_ones() -> None:
+    """It was predicted by the forms that had predicted that very count best."""
+
+    def superlinear(m: np.ndarray, s: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        return np.asarray(3.0 + 900.0 * s / m**1.8)
+
+    runs = measured(superlinear, grid((2, 4, 6, 8, 12), (1.0,)), 0.02)
+    training, left = largest_out(runs)
+    expected = 100.0 * error(fitted(training).seconds(left.configurations), left)
+    assert fitted(runs).report["largest_out_error_pct"] == pytest.approx(expected, rel=1e-6)
+
+
 def test_the_weights_are_reported_and_add_up() -> None:
     report = fitted(memory_cliff()).report
     assert report["model"] == "stack"

@@ -137,7 +137,11 @@ def _fit(
         fit: Fit = fit_stack(runs, chosen.terms, settings.items)
         assert isinstance(fit, StackFit)
         spread: Spread | StackSpread = measure_stack_spread(runs, fit)
-        judged = _of_stack(fit, runs)
+        # The forms that were best at the largest count have their weights by it.
+        largest = _largest_out(
+            runs, lambda smaller: fit_stack(smaller, chosen.terms, settings.items)
+        )
+        judged = _of_stack(fit, runs, largest)
     else:
         fitter = fitter_of(settings.kind, chosen.terms, settings.items)
         fit = fitter(runs)
@@ -214,7 +218,7 @@ def _of_kind(runs: Runs, fitter: Fitter, folds: list[list[int]]) -> _Judged:
     return _Judged("as requested", scores, None, _largest_out(runs, fitter), {}, None)
 
 
-def _of_stack(fit: StackFit, runs: Runs) -> _Judged:
+def _of_stack(fit: StackFit, runs: Runs, largest_out_pct: float | None) -> _Judged:
     """Judge a stack by what it left out when it was fitted."""
     left, alone = fit.left, fit.left.alone
     reason = "the average of all forms: there are too few configurations to leave any out"
@@ -239,11 +243,6 @@ def _of_stack(fit: StackFit, runs: Runs) -> _Judged:
             }
         )
     stack.sort(key=lambda entry: -entry["weight"])
-    largest = None
-    if len(left) > alone:
-        counts = runs.configurations.machines
-        of_largest = np.exp(errors[alone : alone + int(np.sum(counts == counts.max()))])
-        largest = 100.0 * float(np.mean(np.abs(of_largest - 1.0)))
     nested = None
     if alone:
         reason = "the forms are averaged by their errors on left-out configurations; most weight: "
@@ -255,7 +254,7 @@ def _of_stack(fit: StackFit, runs: Runs) -> _Judged:
         reason=reason,
         scores=score(typical * np.exp(errors[: len(typical)]), runs, order),
         nested_pct=nested,
-        largest_out_pct=largest,
+        largest_out_pct=largest_out_pct,
         candidates={} if means is None else dict(zip(fit.names, means.tolist(), strict=True)),
         stack=stack,
         left_out=alone > 0,
