@@ -266,6 +266,16 @@ def test_the_error_at_the_largest_count_is_that_of_a_model_of_the_smaller_ones()
     assert fitted(runs).report["largest_out_error_pct"] == pytest.approx(expected, rel=1e-6)
 
 
+def test_the_coverage_counts_each_run_once() -> None:
+    """An interval is of a run, and the mean of several is nearer to its middle."""
+    runs = measured(published("regression"), grid((1, 2, 4, 8, 16), (1.0,), 3), 0.02)
+    seconds = runs.seconds.copy()
+    seconds[[4, 7]] *= 10.0
+    coverage = fitted(Runs(runs.points, seconds)).report["coverage"]
+    assert coverage["runs"] == len(runs)
+    assert coverage["measured"] == pytest.approx(1.0 - 2.0 / len(runs))
+
+
 def test_the_weights_are_reported_and_add_up() -> None:
     report = fitted(memory_cliff()).report
     assert report["model"] == "stack"

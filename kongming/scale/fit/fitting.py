@@ -17,7 +17,7 @@ from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.nearest import fit_amdahl, fit_nearest
 from kongming.scale.fit.spread import CALIBRATED_AT, Spread, measure_spread
-from kongming.scale.fit.stack import BACKBONE, FOLDS, StackFit, fit_stack
+from kongming.scale.fit.stack import BACKBONE, StackFit, fit_stack, left_out_order
 from kongming.scale.fit.stack_spread import StackSpread, measure_stack_spread
 from kongming.scale.fit.terms import DEFAULT, SETUP, Term, Terms, term
 from kongming.scale.fit.validation import (
@@ -223,7 +223,7 @@ def _of_stack(fit: StackFit, runs: Runs, largest_out_pct: float | None) -> _Judg
     left, alone = fit.left, fit.left.alone
     reason = "the average of all forms: there are too few configurations to leave any out"
     errors = fit.left_out_errors()
-    order = np.concatenate([np.empty(0), *folds_of(runs.count, FOLDS)]).astype(np.intp)
+    order = left_out_order(runs.count)
     if not alone:
         order, errors = np.arange(runs.count), np.log(fit.predict(runs.configurations))
         errors = errors - np.log(runs.typical)

@@ -261,6 +261,11 @@ def fit_stack(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
     return replace(fit, own=_own(runs, fit))
 
 
+def left_out_order(count: int) -> Integers:
+    """(count,) numbers of the configurations in the order in which they were left out alone."""
+    return np.concatenate([np.empty(0), *folds_of(count, FOLDS)]).astype(np.intp)
+
+
 def _own(runs: Runs, fit: StackFit) -> Floats:
     """(count, 3), or (count, 4) where iterations differ, corrections at the trained configurations:
     the residual there, shrunk by the noise of its runs (an empirical Bayes estimate with the

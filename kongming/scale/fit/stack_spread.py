@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from kongming.arrays import Floats
 from kongming.scale.fit.spread import CALIBRATED_AT, LEAST
-from kongming.scale.fit.stack import StackFit
+from kongming.scale.fit.stack import StackFit, left_out_order
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Points, Runs
 
@@ -32,7 +32,7 @@ PRIOR_ERROR, PRIOR_COUNT = 0.1, 8.0
 class StackSpread:
     """``noise``: standard deviation of the log of a run's time (``StackFit.run_noise``; 0 without
     repeats in files of earlier versions); ``coverage`` at 0.9
-    as measured over ``covered`` left-out configurations, None if there were too few."""
+    as measured over ``covered`` runs of left-out configurations, None if there were too few."""
 
     noise: float
     coverage: float | None
@@ -63,12 +63,17 @@ class StackSpread:
 
 
 def measure_stack_spread(runs: Runs, fit: StackFit) -> StackSpread:
-    """Measure the noise, and how often intervals held what was left out."""
+    """Measure the noise, and how often intervals held a run whose configuration was left out: each
+    run once, though configurations were also left out with the largest counts."""
     spread = StackSpread(fit.run_noise(runs), None, 0)
-    left = fit.left
-    if len(left) < 5:
+    left, alone = fit.left, fit.left.alone
+    if not alone or len(runs) < 5:
         return spread
-    parts = fit.left_out_uncertainty()
-    limit = float(stdtrit(FREEDOM, 0.5 + CALIBRATED_AT / 2)) * spread.of(parts)
-    held = float(np.mean(np.abs(left.residuals) <= limit))
-    return StackSpread(spread.noise, held, len(left))
+    order = left_out_order(runs.count)
+    limits, residuals = np.empty(alone), np.empty(alone)
+    parts = fit.left_out_uncertainty()[:alone]
+    limits[order] = float(stdtrit(FREEDOM, 0.5 + CALIBRATED_AT / 2)) * spread.of(parts)
+    residuals[order] = left.residuals[:alone]
+    away = np.log(runs.unit_seconds / runs.typical[runs.owner])
+    held = np.abs(residuals[runs.owner] + away) <= limits[runs.owner]
+    return StackSpread(spread.noise, float(np.mean(held)), len(runs))
