@@ -26,7 +26,7 @@ from kongming.records.errors import CannotAnswerError
 from kongming.scale.fit.fitting import Settings, fit_runs
 from kongming.scale.fit.nearest import fit_amdahl, fit_nearest
 from kongming.scale.fit.terms import read_terms
-from kongming.scale.fit.validation import noise_floor_pct
+from kongming.scale.fit.validation import noise_floor_of_means_pct, noise_floor_pct
 from kongming.scale.points import Points, Runs
 from kongming.scale.table import read_table
 
@@ -188,6 +188,7 @@ def main() -> None:
             "runs": len(runs),
             "configurations": runs.count,
             "noise_floor_pct": noise_floor_pct(runs),
+            "noise_floor_of_means_pct": noise_floor_of_means_pct(runs),
             "questions": {name: compare(parts) for name, parts in questions(runs).items()},
         }
     print(

@@ -199,6 +199,19 @@ def test_first_runs_that_are_slower_are_told_and_can_be_left_out() -> None:
     assert dropped.report["runs"] == len(runs) * 2 // 3
 
 
+def test_the_noise_floor_beside_errors_is_that_of_means_of_repeats() -> None:
+    """A perfect model's error, of which the floor of single runs is twice as much."""
+    shape = published("pca")
+    runs = measured(shape, grid(repeats=4), 0.05)
+    report = fitted(runs, kind="ernest").report
+    at = runs.configurations
+    perfect = 100.0 * np.mean(np.abs(shape(at.machines, at.scale) / runs.typical - 1.0))
+    assert report["noise_floor_of_means_pct"] == pytest.approx(perfect, rel=0.25)
+    assert report["noise_floor_of_means_pct"] == pytest.approx(report["noise_floor_pct"] / 2.0)
+    once = runs.take(np.arange(0, len(runs), 4))
+    assert fitted(once, kind="ernest").report["noise_floor_of_means_pct"] is None
+
+
 def test_the_noise_floor_is_what_repeats_differ_by() -> None:
     repeated, once = (
         fitted(measured(published("pca"), grid(repeats=repeats), 0.05), kind="ernest").report

@@ -307,7 +307,7 @@ def _show(model: ScaleModel) -> None:
         ("plain Ernest, relative errors", report["baselines"]["ernest_relative"]),
         ("Amdahl", report["baselines"]["amdahl"]),
         ("repeat the nearest", report["baselines"]["repeat_nearest"]),
-        ("noise floor (from repeats)", report["noise_floor_pct"]),
+        ("noise floor (of the means of repeats)", report["noise_floor_of_means_pct"]),
     ]
     shown = [(name, None if value is None else per_cent(value)) for name, value in errors]
     console.print(output.table(("error", "mean"), shown, right=("mean",)))

@@ -27,6 +27,7 @@ from kongming.scale.fit.validation import (
     folds_of,
     held_out,
     largest_out,
+    noise_floor_of_means_pct,
     noise_floor_pct,
     repeats_show_noise,
     score,
@@ -148,7 +149,7 @@ def _fit(
         spread = measure_spread(runs, fit, fitter, seed=settings.seed)
         judged = _of_kind(runs, fitter, folds)
     backbone = backbone_of(fit) or fit_ernest(runs, chosen.terms, settings.items, relative=True)
-    noise = noise_floor_pct(all_runs)
+    noise = noise_floor_of_means_pct(all_runs)
     if not judged.left_out:
         warnings.append(
             f"the error is not known: {runs.count} configurations are too few to leave any out; "
@@ -170,7 +171,8 @@ def _fit(
         "candidates": judged.candidates,
         "stack": judged.stack,
         "tried_terms": {name: 100.0 * error for name, error in chosen.errors.items()},
-        "noise_floor_pct": noise,
+        "noise_floor_pct": noise_floor_pct(all_runs),
+        "noise_floor_of_means_pct": noise,
         "threshold_pct": settings.threshold_pct,
         "good_fit": judged.left_out and judged.scores.mean_pct <= settings.threshold_pct,
         "coverage": {

@@ -178,3 +178,10 @@ def noise_floor_pct(runs: Runs) -> float | None:
     if not repeats_show_noise(runs):
         return None
     return 100.0 * repeat_noise(runs) * float(np.sqrt(2.0 / np.pi))
+
+
+def noise_floor_of_means_pct(runs: Runs) -> float | None:
+    """Mean error that a perfect model would have on typical times, which are means of repeats, as
+    all reported errors are: the floor of single runs over the square root of the repeats."""
+    floor = noise_floor_pct(runs)
+    return None if floor is None else floor * float(np.mean(1.0 / np.sqrt(runs.repeats)))

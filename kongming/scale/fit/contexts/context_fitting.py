@@ -23,7 +23,7 @@ from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.fitting import Settings, failed_warnings, with_setup
 from kongming.scale.fit.model import Ranges
 from kongming.scale.fit.spread import CALIBRATED_AT
-from kongming.scale.fit.validation import held_out, noise_floor_pct
+from kongming.scale.fit.validation import held_out, noise_floor_of_means_pct, noise_floor_pct
 from kongming.scale.points import Integers, Points, Runs, check_runs
 from kongming.scale.table import ContextTable
 
@@ -251,8 +251,6 @@ def _report(
             }
         )
     both = [row for row in rows if row["alone_error_pct"] is not None]
-    floors = [noise_floor_pct(part) for part in parts]
-    known = [floor for floor in floors if floor is not None]
     error, error_without = float(np.mean(loo)), float(np.mean(out))
     warnings = failed_warnings(table.failed)
     if error > settings.threshold_pct:
@@ -272,12 +270,18 @@ def _report(
         "alone_error_pct": float(np.mean([row["alone_error_pct"] for row in both]))
         if both
         else None,
-        "noise_floor_pct": float(np.mean(known)) if known else None,
+        "noise_floor_pct": _mean([noise_floor_pct(part) for part in parts]),
+        "noise_floor_of_means_pct": _mean([noise_floor_of_means_pct(part) for part in parts]),
         "threshold_pct": settings.threshold_pct,
         "good_fit": error <= settings.threshold_pct,
         "coverage": {"level": CALIBRATED_AT, "measured": None, "runs": len(owner)},
         "warnings": warnings,
     }
+
+
+def _mean(floors: Sequence[float | None]) -> float | None:
+    known = [floor for floor in floors if floor is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _joined(parts: Sequence[Points]) -> Points:
