@@ -124,6 +124,15 @@ def test_errors_with_contexts_left_out_are_beside_those_alone(without: ContextMo
         assert set(row["context"]) == set(NAMES)
 
 
+def test_the_coverage_is_of_runs_and_of_the_intervals_that_predictions_have(
+    without: ContextModel,
+) -> None:
+    """It was that of the normal quantile, and predictions have Student's, which is a third more."""
+    coverage = without.report["coverage"]
+    assert coverage["runs"] == without.report["runs"] > without.report["configurations"]
+    assert 0.9 < coverage["measured"] < 1.0
+
+
 def test_values_that_are_missing_or_wrong_are_named(without: ContextModel) -> None:
     with pytest.raises(InputError, match="size_gb is missing"):
         without.at({"k": "9", "type": "large"})

@@ -46,7 +46,7 @@ class Limited(Protocol):
 @dataclass(frozen=True, slots=True)
 class ContextSpread:
     """``widen``: calibration factor of the process's deviations, from what was left out;
-    ``coverage`` at 0.9 as measured over ``covered`` left-out configurations."""
+    ``coverage`` at 0.9 as measured over ``covered`` runs of what was left out."""
 
     widen: float
     coverage: float | None

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 from threadpoolctl import threadpool_limits
 
 from kongming.arrays import Floats
 from kongming.quantities import per_cent
 from kongming.records.errors import InputError
 from kongming.scale.context_columns import Column, Context
-from kongming.scale.fit.context_spread import ContextSpread
+from kongming.scale.fit.context_spread import FREEDOM, ContextSpread
 from kongming.scale.fit.contexts.context_common import Together, fit_common
 from kongming.scale.fit.contexts.context_comparison import compare_own
 from kongming.scale.fit.contexts.context_fixed import Above, FixedTime, find_fixed_time
@@ -126,13 +127,13 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     place = np.full(len(points), -1)
     place[thinned] = np.arange(len(thinned))
     own, alone = compare_own(data, parts, place, cliff, process)
-    known, new = _spreads(alone, without, _single_runs(parts, place, process, data), len(groups))
+    known, new = _spreads(alone, without, _single_runs(parts, place, process, data), owner)
     above = find_fixed_time(data, process, groups)
     # Contexts that are left out are reported as those without runs are answered.
     out = without if above is None else above.left_out(groups)
-    fixed = None if above is None else _fixed_time(above, out, parts, place, len(groups))
+    fixed = None if above is None else _fixed_time(above, out, parts, place)
     report = _report(table, columns, parts, owner, alone[0], out[0], trend, settings)
-    report["coverage"]["measured"] = known.coverage
+    report["coverage"] |= {"measured": known.coverage, "runs": known.covered}
     report["fixed_time"] = None if fixed is None else fixed.report()
     return ContextModel(
         columns=columns,
@@ -159,13 +160,12 @@ def _fixed_time(
     without: tuple[Floats, Floats],
     parts: Sequence[Runs],
     place: Integers,
-    contexts: int,
 ) -> FixedTime:
     """Return what answers contexts that have no fit of their own where a fixed time is proved;
     ``without`` are the residuals and variances of left-out contexts."""
     alone = above.left_out()
     single = _single_runs(parts, place, above.process, above.data)
-    spreads = _spreads(alone, without, single, contexts)
+    spreads = _spreads(alone, without, single, above.data.inputs.owner)
     return FixedTime(above.data.fixed, above.trend, above.cliff, above.process, *spreads)
 
 
@@ -189,30 +189,43 @@ def _spreads(
     alone: tuple[Floats, Floats],
     without: tuple[Floats, Floats],
     single: tuple[Integers, Floats, Floats],
-    contexts: int,
+    owner: Integers,
 ) -> tuple[ContextSpread, ContextSpread]:
     """Return the spread in contexts with runs, from left-out configurations (``alone``), and in
     those without, from left-out contexts (``without``)."""
-    known = _spread(alone, single, len(alone[0]))
-    new = _spread(without, single, contexts)
+    known = _spread(alone, single, np.arange(len(alone[0])))
+    new = _spread(without, single, owner)
     # Few contexts cannot show that one without runs is better known than those with runs.
     return known, replace(new, widen=max(new.widen, known.widen))
 
 
 def _spread(
-    left_out: tuple[Floats, Floats], single: tuple[Integers, Floats, Floats], groups: int
+    left_out: tuple[Floats, Floats], single: tuple[Integers, Floats, Floats], groups: Integers
 ) -> ContextSpread:
-    """Calibrate the deviations by the single runs of what was left out, in so many independent
-    groups."""
+    """Calibrate the deviations by the single runs of what was left out. ``groups`` (n,) are the
+    numbers of what was left out together; coverage is that of the interval of predictions, as each
+    group has it by the width that the other groups set."""
     index, away, more = single
     residuals, variances = left_out
     standardised = np.abs(residuals[index] + away) / np.sqrt(variances[index] + more)
+    group = groups[index]
+    count = len(np.unique(groups))
+    limit = float(stdtrit(FREEDOM, 0.5 + CALIBRATED_AT / 2))
+    held = 0
+    for each in np.unique(group):
+        mine = group == each
+        held += int(np.sum(standardised[mine] <= limit * _widening(standardised[~mine], count - 1)))
+    return ContextSpread(_widening(standardised, count), held / len(group), len(group))
+
+
+def _widening(standardised: Floats, groups: int) -> float:
+    """Return the factor of deviations by their ``standardised`` errors, in so many independent
+    groups; drawn towards 1 where these are few."""
+    if not len(standardised):
+        return 1.0
     quantile = float(np.quantile(standardised, CALIBRATED_AT)) / _NORMAL
     widen = np.exp(np.log(max(quantile, 0.2)) * groups / (groups + PRIOR_COUNT))
-    limit = _NORMAL * widen
-    return ContextSpread(
-        float(np.clip(widen, *WIDENING)), float(np.mean(standardised <= limit)), len(residuals)
-    )
+    return float(np.clip(widen, *WIDENING))
 
 
 def _report(
@@ -225,8 +238,9 @@ def _report(
     trend: ErnestFit,
     settings: Settings,
 ) -> dict[str, Any]:
-    """Errors in percent: of left-out configurations, of left-out contexts, and of each context's
-    left-out configurations when it is fitted alone (plain Ernest in relative errors)."""
+    """Errors in percent: of left-out configurations, of left-out contexts (optimistic: trend, cliff
+    and sizes are of all contexts), and of each context's left-out configurations when it is fitted
+    alone (plain Ernest in relative errors)."""
     loo, out = (100.0 * np.abs(np.expm1(np.clip(-each, -20, 20))) for each in (alone, without))
     rows = []
     for i in sorted(range(len(parts)), key=lambda i: _by_name(table, table.contexts[i])):
@@ -274,7 +288,7 @@ def _report(
         "noise_floor_of_means_pct": _mean([noise_floor_of_means_pct(part) for part in parts]),
         "threshold_pct": settings.threshold_pct,
         "good_fit": error <= settings.threshold_pct,
-        "coverage": {"level": CALIBRATED_AT, "measured": None, "runs": len(owner)},
+        "coverage": {"level": CALIBRATED_AT, "measured": None, "runs": 0},
         "warnings": warnings,
     }
 
