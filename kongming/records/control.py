@@ -98,10 +98,14 @@ def evicted(runs: Iterable[Run]) -> frozenset[str]:
 
 def disturbed(runs: Iterable[Run]) -> frozenset[str]:
     """The ids of the runs that were disturbed: their controls right before and right after, on
-    average, read above the quiet ones under the same load in their campaign."""
+    average, read above the quiet ones under the same load in their campaign.
+
+    Runs in an environment are not compared: a quota or a shared CPU slows arithmetic by itself, in
+    some readings and not in others, and what else runs there is what their models learn.
+    """
     alike: dict[object, list[tuple[Run, Fingerprint]]] = {}
     for run in runs:
-        if applies(run.placement):
+        if applies(run.placement) and "environment" not in run.config:
             load = (run.campaign, run.node_id, run.placement, run.levels, run.neighbours)
             for fingerprint in (run.before, run.after):
                 if fingerprint is not None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kongming.learning.dataset import build, in_environments
 from kongming.records import control
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.judging import judge
@@ -72,6 +73,21 @@ def test_runs_are_compared_with_those_under_the_same_load_of_their_campaign() ->
     slowed = [run(1.4, 1.4, levels=(other,)), run(1.45, 1.4, levels=(other,))]
     elsewhere = run(1.5, 1.5, campaign="another")
     assert control.disturbed([alone, *slowed, elsewhere]) == frozenset()
+
+
+def test_an_environment_that_slows_the_processor_is_learned_from() -> None:
+    """Half of a CPU slows arithmetic, and one of two readings may lie between two throttlings."""
+
+    def measured(slower: float, environment: str) -> Run:
+        config = {"environment": environment}
+        settings = {"kind": "environment", "levels": (), "config": config}
+        return run(slower, slower, fingerprint=printed(slower), **settings)
+
+    runs = [measured(1.0 + 0.01 * n, "idle") for n in range(6)]
+    runs += [measured(2.0, "quota-0.5"), measured(2.6, "quota-0.5")]
+    learned = in_environments(runs, "idle")
+    assert control.left_out(learned) == frozenset()
+    assert build(learned).run_ids == tuple(sorted(each.id for each in runs))
 
 
 def test_disturbed_signatures_are_left_out_but_never_all() -> None:
