@@ -207,7 +207,7 @@ def awake_predictions(
     the other one, by the solo runs of its profile, does not wait itself."""
     from kongming.evaluate import PairPrediction
     from kongming.evaluate.trivial import AWAKE
-    from kongming.learning.columns import waiting_share
+    from kongming.records.run import waiting_share
 
     busy = {app: 1.0 - (waiting_share(runs) or 0.0) for app, runs in profiles.items()}
     return [

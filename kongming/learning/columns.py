@@ -78,16 +78,6 @@ def row(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
     return np.array([times[name] for name in columns], dtype=np.float64)
 
 
-def waiting_share(runs: Sequence[Run]) -> float | None:
-    """Return the share of solo time that the program was off the processor; None if that is not
-    known, or not of every run whose processor time was read: a program that is on several CPUs in
-    some of them is so in the others too."""
-    timed = [run for run in runs if run.kind == "solo" and run.usage.cpu_s > 0.0]
-    shares = [run.waiting_share for run in timed]
-    known = [share for share in shares if share is not None]
-    return float(np.median(known)) if known and len(known) == len(timed) else None
-
-
 def suite_offsets(runs: Sequence[Run]) -> dict[str, float]:
     """Return by surrogate how much slower, in logs, a larger suite reads it than the quick one does
     in the same minute, without any load: the median over the solo runs that have both, shrunk by

@@ -26,7 +26,6 @@ from kongming.learning.columns import (
     known_times,
     suite_offsets,
     times_after,
-    waiting_share,
     without_missing,
 )
 from kongming.quantities import count, per_cent
@@ -34,7 +33,7 @@ from kongming.records import control
 from kongming.records.errors import IncompatibleError, UntrainedError
 from kongming.records.lower_bounds import completed
 from kongming.records.moments import unix
-from kongming.records.run import Run, SoloTime, solo_time
+from kongming.records.run import Run, SoloTime, solo_time, waiting_share
 
 _DISTURBED = "was disturbed: arithmetic read slower than under the same load elsewhere"
 _READ_ANEW = "was disturbed: its files had left the page cache"

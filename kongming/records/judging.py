@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from kongming.records import control
 from kongming.records.judgement import VERDICTS, Judgement, Reason, Verdict
-from kongming.records.run import Run, solo_time
+from kongming.records.run import Run, solo_time, waiting_share
 
 USUAL_SPREAD, SPOILED_SPREAD = 1.25, 1.5
 """Longest over shortest solo run, without the farthest of five or more: above the first a profile
@@ -33,8 +33,8 @@ _MUST_BE_FELT = frozenset({"compute", "cache", "memory"})
 _HEAVY = 0.5
 """Share of the core that such a load takes at least."""
 
-_COMPUTES = (0.8, 1.2)
-"""CPU seconds per second of a program on one CPU that hardly waits."""
+_COMPUTES = 0.8
+"""Share of its time that a program which hardly waits is on its processor, at least."""
 
 _STOLEN, _WAITING = 0.05, 0.2
 """Shares of the time of solo runs: taken by the host, and with other tasks waiting for a CPU."""
@@ -168,9 +168,10 @@ def _not_felt(members: Sequence[Run], solos: Sequence[Run]) -> tuple[list[Run], 
     """Return the runs under a load that must be felt and was not, and the number of such loads."""
     solo = solo_time(solos)
     assert solo is not None
-    shares = [run.usage.cpu_s / run.wall_s for run in solos if run.wall_s > 0]
-    share = statistics.median(shares) if shares else 0.0
-    if not _COMPUTES[0] <= share <= _COMPUTES[1]:
+    waiting = waiting_share(solos)
+    # Not known of a service, nor of a program on several CPUs, of which a load takes one.
+    share = 0.0 if waiting is None else 1.0 - waiting
+    if share < _COMPUTES:
         return [], 0
     heavy = [
         (run, load)

@@ -397,6 +397,16 @@ def solo_time(runs: Iterable[Run]) -> SoloTime | None:
     return SoloTime(median, 100.0 * (high - low) / 2.0 / median, len(costs))
 
 
+def waiting_share(runs: Iterable[Run]) -> float | None:
+    """Return the share of solo time that the program was off the processor; None if that is not
+    known, or not of every run whose processor time was read: a program that is on several CPUs in
+    some of them is so in the others too."""
+    timed = [run for run in runs if run.kind == "solo" and run.usage.cpu_s > 0.0]
+    shares = [run.waiting_share for run in timed]
+    known = [share for share in shares if share is not None]
+    return statistics.median(known) if known and len(known) == len(timed) else None
+
+
 def median_wall_s(runs: Iterable[Run]) -> float | None:
     """Median seconds of the runs that succeeded; None without any."""
     walls = [run.wall_s for run in runs if run.ok]

@@ -9,7 +9,7 @@ import pytest
 
 from kongming.records.judgement import Judgement, Reason, ReasonCode
 from kongming.records.judging import judge, learned_from, spread, without_spoiled
-from kongming.records.run import CUT_OFF, DISTURBED, Run, Usage
+from kongming.records.run import APP_CPUS, APP_KIND, CUT_OFF, DISTURBED, Run, Usage
 from tests import builders
 
 
@@ -80,6 +80,20 @@ def test_only_loads_that_must_be_felt_are_expected_to_be() -> None:
         [*waits, loaded(1.0, usage=Usage(cpu_s=0.3))],
     ):
         assert judge(runs).verdict == "good"
+
+
+@pytest.mark.parametrize(
+    ("config", "cpu_s"), [({APP_KIND: "service"}, 0.9), ({APP_CPUS: 2}, 1.0), ({}, 1.1)]
+)
+def test_a_load_on_one_core_need_not_be_felt_on_several(
+    config: dict[str, Any], cpu_s: float
+) -> None:
+    """Nor by a service, whose load driver is what the processor time is of."""
+    usage = Usage(cpu_s=cpu_s)
+    runs = [solo(second, config=config, usage=usage) for second in (1.0, 1.01, 1.02)]
+    judged = judge([*runs, loaded(1.05, config=config, usage=usage)])
+    assert judged.verdict == "good"
+    assert "must be felt" not in str(judged)
 
 
 def test_a_load_is_felt_where_the_run_under_it_was_cut_off() -> None:
