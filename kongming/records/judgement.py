@@ -52,19 +52,19 @@ class Reason:
 
     ``code`` is a ``ReasonCode``. The ``figures`` of each, in brackets those that may be missing:
 
-    ================= ======================================================================
-    solo-spread       ``ratio`` (longest over shortest, without an outlier of many), ``runs``,
-                      ``shortest`` and ``longest`` in the unit of the metric, [``stolen_share``:
-                      greatest share of the time taken by the host], [``waiting_share``: greatest
-                      share with tasks that waited for a CPU], [``felt``: loads that must be felt
-                      and were]
+    ================= ========================================================================
+    solo-spread       of the campaign in which they differ most: ``ratio`` (longest over shortest,
+                      without the outliers of many), ``runs``, ``shortest`` and ``longest`` in the
+                      unit of the metric, [``stolen_share``: greatest share of the time taken by
+                      the host], [``waiting_share``: greatest share with tasks that waited for a
+                      CPU], [``felt``: loads that must be felt and were]
     unfelt-loads      ``runs`` under loads that slowed nothing, ``of`` all that must be felt
     measured-together ``runs``
     slowed-by-others  ``runs``, ``of`` all
     evicted-files     ``runs``, ``of`` all
     few-solo-runs     ``runs``
     failed-runs       ``runs``, ``of`` all
-    ================= ======================================================================
+    ================= ========================================================================
 
     ``loads`` names those of unfelt-loads. A code that is not listed is of a newer version.
     """

@@ -2,9 +2,10 @@
 Pure.
 
 A profile that was disturbed looks like one of a program that nothing slows: the runs alone were
-slow already, so that those under load are no slower. Limits are those of the recorded profiles in
-benchmarks/accuracy, in which solo runs differ by 1.02 to 1.34, on a core of their own and on a
-shared one alike.
+slow already, so that those under load are no slower. Limits are those of the first recorded
+profiles in benchmarks/accuracy, in which solo runs differ by 1.02 to 1.34, on a core of their own
+and on a shared one alike. Runs are compared within their campaign: slowdowns are over the solo runs
+of the same minutes, so that what the machine drifts between campaigns is in none of them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from collections.abc import Iterable, Sequence
 
 from kongming.records import control
 from kongming.records.judgement import VERDICTS, Judgement, Reason, Verdict
-from kongming.records.run import Run, solo_time, waiting_share
+from kongming.records.run import Run, waiting_share
 
 USUAL_SPREAD, SPOILED_SPREAD = 1.25, 1.5
-"""Longest over shortest solo run, without the farthest of five or more: above the first a profile
-is only usable, above the second it is spoiled."""
+"""``spread`` of the solo runs above which a profile is only usable, and above which it is
+spoiled."""
 
 _LEAST_FOR_OUTLIER = 5
+
+_OUTLIERS = 7
+"""One of so many runs is left out of their ``spread``. The ends of many are farther apart than
+those of few: with one left out of any number, solo runs that differ by 7 % (standard deviation of
+logs) would exceed the first limit in 17 % of the cases if they are twelve, and always if they are
+many times that. With a seventh left out it is 20 % at the most, whatever their number."""
 
 FELT = 0.4
 """A load on the same core that takes a share of its time must slow a program that computes all the
@@ -59,7 +66,7 @@ def judge(runs: Iterable[Run]) -> Judgement:
     ended = [run for run in members if run.ok]
     left_out = len(control.left_out([run for run in ended if run.fingerprint]))
     unfelt, expected = _not_felt(members, solos)
-    alone = _solo_spread(solos, expected - len(unfelt))
+    alone = _solo_spread(_most_apart(solos), expected - len(unfelt))
     reasons = [alone]
     if unfelt:
         counts = {"runs": len(unfelt), "of": expected}
@@ -135,12 +142,26 @@ def _solo_spread(solos: Sequence[Run], felt: int) -> Reason:
 
 def spread(solos: Sequence[Run]) -> float:
     """Return longest over shortest solo run; of five or more the farthest from the median is left
-    out."""
+    out, and from fourteen on a seventh of them."""
     costs = sorted(run.cost for run in solos)
     if len(costs) >= _LEAST_FOR_OUTLIER:
         median = statistics.median(costs)
-        costs = costs[:-1] if costs[-1] / median > median / costs[0] else costs[1:]
+        for _ in range(max(1, len(costs) // _OUTLIERS)):
+            costs = costs[:-1] if costs[-1] / median > median / costs[0] else costs[1:]
     return costs[-1] / costs[0]
+
+
+def _most_apart(solos: Sequence[Run]) -> Sequence[Run]:
+    """Return the runs of that campaign in which they differ most; all where each has one only."""
+    campaigns = [runs for runs in _by_campaign(solos).values() if len(runs) > 1]
+    return max(campaigns, key=spread) if campaigns else solos
+
+
+def _by_campaign(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    campaigns: dict[str, list[Run]] = {}
+    for run in runs:
+        campaigns.setdefault(run.campaign, []).append(run)
+    return campaigns
 
 
 def without_spoiled(runs: Sequence[Run]) -> tuple[list[Run], int]:
@@ -166,8 +187,11 @@ def without_spoiled(runs: Sequence[Run]) -> tuple[list[Run], int]:
 
 def _not_felt(members: Sequence[Run], solos: Sequence[Run]) -> tuple[list[Run], int]:
     """Return the runs under a load that must be felt and was not, and the number of such loads."""
-    solo = solo_time(solos)
-    assert solo is not None
+    medians = {
+        campaign: statistics.median(run.cost for run in runs)
+        for campaign, runs in _by_campaign(solos).items()
+    }
+    of_all = statistics.median(run.cost for run in solos)
     waiting = waiting_share(solos)
     # Not known of a service, nor of a program on several CPUs, of which a load takes one.
     share = 0.0 if waiting is None else 1.0 - waiting
@@ -187,6 +211,7 @@ def _not_felt(members: Sequence[Run], solos: Sequence[Run]) -> tuple[list[Run], 
     unfelt = [
         run
         for run, load in heavy
-        if not run.cut_off and run.cost / solo.median < 1.0 + FELT * load * share
+        if not run.cut_off
+        and run.cost / medians.get(run.campaign, of_all) < 1.0 + FELT * load * share
     ]
     return unfelt, len(heavy)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from statistics import NormalDist
 from typing import Any, get_args
 
 import pytest
@@ -59,6 +61,43 @@ def test_one_outlier_of_many_does_not_count() -> None:
     assert spread(runs) == pytest.approx(1.03)
     assert judge(runs).verdict == "good"
     assert judge(runs[1:]).verdict == "spoiled"
+
+
+def test_many_runs_alone_are_judged_as_few_are() -> None:
+    """The ends of many are farther apart than those of few that differ as much."""
+    few, many = (
+        [math.exp(NormalDist(0.0, 0.07).inv_cdf((k + 0.5) / n)) for k in range(n)] for n in (6, 60)
+    )
+    assert max(many) / min(many) > 1.35
+    for seconds in (few, many):
+        assert judge([solo(second) for second in seconds]).verdict == "good"
+    # A quarter of them is more than an accident.
+    assert (
+        judge([*map(solo, many), *(solo(1.6 * second) for second in many[::3])]).verdict != "good"
+    )
+
+
+def test_drift_between_campaigns_spoils_neither() -> None:
+    """Slowdowns are over the solo runs of the same minutes."""
+    first = [solo(1.0), solo(1.02), solo(0.99), loaded(2.0)]
+    slower = [solo(second, campaign="d") for second in (1.55, 1.6, 1.62)]
+    second = [*slower, loaded(3.2, campaign="d")]
+    verdict = judge([*first, *second])
+    assert verdict.verdict == "good"
+    assert "2 loads that must be felt were" in str(verdict)
+    # A load that slows nothing is no slowdown beside the quicker campaign either.
+    unfelt = judge([*first, *slower, loaded(1.6, campaign="d")])
+    assert [reason.code for reason in unfelt.reasons] == ["unfelt-loads"]
+
+
+def test_the_campaign_that_differs_most_gives_the_verdict() -> None:
+    quiet = [solo(1.0), solo(1.01), solo(1.02)]
+    noisy = [solo(second, campaign="d") for second in (1.0, 1.1, 1.4)]
+    (reason,) = judge([*quiet, *noisy]).reasons
+    assert reason.verdict == "usable"
+    assert reason.figures == {"ratio": 1.4, "runs": 3, "shortest": 1.0, "longest": 1.4}
+    # One run of each campaign: there is nothing else to compare with.
+    assert judge([solo(1.0 + k / 2, campaign=str(k)) for k in range(4)]).verdict == "spoiled"
 
 
 def test_between_the_limits_a_profile_is_usable() -> None:
