@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.evaluate.cases import Floats, geometric
+from kongming.learning.repeat_noise import pool, repeat_variance, shrunk
 
 DRAWS = 200
 """Draws of a perfect predictor's errors."""
@@ -45,6 +46,28 @@ def mean_variances(repeats: Repeats, solo_variances: Floats) -> Floats:
     """(n,): variance of the log of each case's geometric mean, ``solo_variances`` (n,) included."""
     counts = np.array([len(values) for values in repeats], dtype=np.float64)
     return repeat_variances(repeats) / counts + solo_variances
+
+
+def shrunk_variances(repeats: Repeats, app_of: NDArray[np.intp]) -> Floats:
+    """(n,): variance of one repeat's log by case, that of its application: of all its repeats,
+    drawn towards those of the other applications, as where intervals are calibrated. The variance
+    of a case's own two or three repeats is mostly far too small, and sometimes far too large:
+    whoever decides by it whether noise explains a distance is wrong more often than not."""
+    cases: dict[int, list[int]] = {}
+    for i, a in enumerate(app_of.tolist()):
+        cases.setdefault(a, []).append(i)
+    own = {
+        a: repeat_variance(
+            [str(i) for i in members for _ in repeats[i]],
+            np.concatenate([np.log(repeats[i]) for i in members]),
+        )
+        for a, members in cases.items()
+    }
+    by_app = {
+        a: shrunk(variance, pool(other for b, other in own.items() if b != a)) ** 2
+        for a, variance in own.items()
+    }
+    return np.array([by_app[int(a)] for a in app_of], dtype=np.float64)
 
 
 def errors_of_means(repeats: Repeats, solo_variances: Floats) -> Floats:

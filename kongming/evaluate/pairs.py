@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kongming.evaluate.cases import Cases, Floats, geometric, mean
 from kongming.evaluate.coverage import one_level
 from kongming.evaluate.measuring_curve import measuring_curves
-from kongming.evaluate.noise import errors_of_means, floors, mean_variances
+from kongming.evaluate.noise import errors_of_means, floors, mean_variances, shrunk_variances
 from kongming.evaluate.records import PairMeasurement, PairPrediction, Scored, once_each, unmarked
 from kongming.evaluate.rounds import HEAVY, Rounds, by_rounds
 from kongming.evaluate.skill import resampled_mean
@@ -165,7 +165,7 @@ def _all(cases: Cases, rounds: Rounds, seed: int) -> dict[str, dict[str, Any]]:
 
 def _coverage(cases: Cases, pairs: _Pairs) -> dict[str, Any]:
     """Coverage of ``auto``'s intervals: of single repeats by the ``run`` ones, and of the means of
-    repeats, less what their own error explains, by the ``expected`` ones; and how often a
+    repeats, less what their error explains, by the ``expected`` ones; and how often a
     prediction was of the edge of the training runs, or outside them. What lies above a prediction
     that says "at least" is held by it."""
     predictions = [pairs.prediction(pair, AUTO) for pair in pairs.measured]
@@ -184,7 +184,9 @@ def _coverage(cases: Cases, pairs: _Pairs) -> dict[str, Any]:
     predicted = cases.predicted[cases.models.index(AUTO)] if AUTO in cases.models else cases.solo
     reach = 0.0 if level is None else NormalDist().inv_cdf((1.0 + level) / 2.0)
     at_least = [prediction is not None and prediction.at_least for prediction in predictions]
-    errors = reach * np.sqrt(np.nan_to_num(pairs.variances()))
+    counts = np.array([len(pair.values) for pair in pairs.measured], dtype=np.float64)
+    variances = shrunk_variances(pairs.repeats, cases.app_of) / counts + pairs.solo_variances
+    errors = reach * np.sqrt(variances)
     missed = np.log(cases.measured / predicted)
     beyond = np.sign(missed) * np.sqrt(np.maximum(missed**2 - errors**2, 0.0))
     means = predicted * np.exp(beyond)
