@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
 import statistics
+import string
 from typing import Any
 
 import pytest
@@ -82,6 +84,15 @@ def test_skill_by_hand() -> None:
     # No error counts as less than the noise.
     exact = score(values, {"LM": predicted | {("a", "x"): 1.0, ("a", "y"): 2.0}})
     assert exact["floored_geomean_pct"]["LM"] == pytest.approx(math.sqrt(3.0 * 12.0))
+
+
+def test_where_partners_are_alike_the_truth_gains_nothing_by_choosing() -> None:
+    """The least of six measured means is luck, and no partner is better than the others."""
+    rng = random.Random(3)
+    pairs = itertools.product(string.ascii_lowercase, "ABCDEF")
+    measured = {pair: [math.exp(rng.gauss(0.0, 0.03)) for _ in range(4)] for pair in pairs}
+    document = score(measured, {})
+    assert document["truth"]["regret_pct"] == pytest.approx(0.0, abs=0.4)
 
 
 def test_heavy_pairs_and_regret_by_hand() -> None:
