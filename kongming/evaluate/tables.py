@@ -347,7 +347,10 @@ def _both(middle: float | None, spread: float | None) -> str:
 
 def _range(interval: Sequence[float | None]) -> str:
     low, high = interval
-    return "-" if low is None or high is None else f"{low:.2f} to {high:.2f}"
+    if low is None:
+        return "-"
+    # JSON has no infinity: an end that is missing while the other one is known is infinite.
+    return f"{low:.2f} to {'inf' if high is None else f'{high:.2f}'}"
 
 
 def _plain(value: object) -> object:

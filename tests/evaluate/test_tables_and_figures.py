@@ -92,6 +92,22 @@ def test_what_is_not_defined_is_a_dash() -> None:
     assert "nan" not in text
 
 
+def test_an_excess_without_an_upper_end_has_a_lower_one() -> None:
+    """In some samples of the programs nothing is slowed beyond the noise."""
+    repeats = {
+        (app, other): values
+        for app, values in (("a", (2.0, 2.02)), ("b", (1.01, 0.99)), ("c", (1.02, 0.98)))
+        for other in "xyz"
+    }
+    document = score(repeats, {"LM": dict.fromkeys(repeats, 1.5)})
+    low, high = document["excess"]["LM"]["interval"]
+    assert low is not None
+    assert high is None
+    assert f"| LM | {document['excess']['LM']['value']:.2f} | {low:.2f} to inf |" in to_markdown(
+        document
+    )
+
+
 def test_a_single_marked_repeat_of_many_is_not_called_none() -> None:
     marked = {"share": 0.004, "pairs_left": 3, "geomean_pct": {"auto": 1.5}, "noise_floor_pct": 1.0}
     assert (
