@@ -162,8 +162,10 @@ def _train_variant(
     inner = positions(folds, np.arange(len(data.y)))
     if stack is not None:
         validations[STACK] = stack
+    loaded = {name: validation.under_load(data) for name, validation in validations.items()}
     judged = {
-        name: _judged(validation, validations["MEAN"], families, severities, disagreements)
+        name: _judged(validation, families, severities, disagreements)
+        | _scores(loaded[name], loaded["MEAN"])
         for name, validation in validations.items()
     }
     models = {}
@@ -233,15 +235,22 @@ def _stack(
 
 
 def _judged(
-    validation: Validation,
-    mean: Validation,
-    families: int,
-    severities: Floats,
-    disagreements: Floats | None,
+    validation: Validation, families: int, severities: Floats, disagreements: Floats | None
 ) -> dict[str, Any]:
-    """Return the results of validation: residuals with the severity of their environments and, with
-    a stack, the disagreement of its members there; scores; and the trivial answers that the model
-    is not clearly better than (null without scores).
+    """Return what intervals rest on: residuals with the severity of their environments and, with
+    a stack, the disagreement of its members there.
+    """
+    return {
+        "residuals": validation.residuals.tolist(),
+        "severities": severities[validation.rows].tolist(),
+        **({} if disagreements is None else {"disagreements": disagreements.tolist()}),
+        "groups": families,
+    }
+
+
+def _scores(validation: Validation, mean: Validation) -> dict[str, Any]:
+    """Return the scores over the runs of a validation, and the trivial answers that the model is
+    not clearly better than on these (null without scores).
     """
     percent = validation.percent()
     scores = {}
@@ -253,10 +262,6 @@ def _judged(
             "n": len(set(validation.rows.tolist())),
         }
     return {
-        "residuals": validation.residuals.tolist(),
-        "severities": severities[validation.rows].tolist(),
-        **({} if disagreements is None else {"disagreements": disagreements.tolist()}),
-        "groups": families,
         "scores": scores,
         "not_better_than": not_better_than(validation, mean) if scores else None,
     }

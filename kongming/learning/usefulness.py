@@ -38,7 +38,7 @@ def better(residuals: Floats, others: Floats, weights: Floats) -> bool:
 def not_better_than(own: Validation, mean: Validation) -> list[str]:
     """Return the trivial answers (``MEAN``, ``NO_SLOWDOWN``) that a model is not clearly better
     than on left-out runs. ``mean`` is the validation of MEAN over the same
-    folds."""
+    runs."""
     rivals = {MEAN: mean.residuals, NO_SLOWDOWN: own.measured}
     return [
         name

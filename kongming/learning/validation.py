@@ -9,7 +9,7 @@ runs. Without induced runs, blocks of time are left out instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,23 @@ class Validation:
         if not len(self.residuals):
             return float("inf")
         return float(np.average(np.abs(self.residuals), weights=self.weights))
+
+    def under_load(self, dataset: Dataset) -> Validation:
+        """Return the validation of the runs that were not solo runs; all where it has no other.
+
+        A solo run is always near 1, so that it says little of a model: where the noise of solo runs
+        is all that one explains better than a trivial answer, it predicts no load better.
+        """
+        loaded = np.array([dataset.kinds[i] != "solo" for i in self.rows.tolist()], dtype=np.bool_)
+        if not loaded.any():
+            return self
+        return replace(
+            self,
+            **{
+                name: getattr(self, name)[loaded]
+                for name in ("rows", "residuals", "weights", "folds", "predictions", "measured")
+            },
+        )
 
     def percent(self) -> Floats:
         """Return |predicted - measured| / measured, in per cent, one for each residual."""

@@ -16,6 +16,7 @@ from kongming.learning import dataset, model_names
 from kongming.learning import model_file as persist
 from kongming.learning.registry import KINDS
 from kongming.learning.training import train_application, training_sets
+from kongming.learning.usefulness import not_better_than
 from kongming.learning.validation import (
     Validation,
     choose,
@@ -109,6 +110,43 @@ def test_every_model_is_there_in_both_variants_beside_its_errors(document: dict[
     assert document["variants"]["quick"]["columns"] == sorted(synthetic.QUICK)
     assert document["variants"]["full"]["noise_floor_pct"] > 0.0
     assert document["chosen"] != "MEAN"
+
+
+def test_errors_are_of_runs_under_load() -> None:
+    """Solo runs are all alike: what is said of loads that were left out is not about them."""
+
+    def took(seconds: float, loads: dict[str, float], **changes: Any) -> Any:
+        random = np.random.default_rng(int(100 * seconds) + len(loads))
+        return builders.run("app", seconds, synthetic.environment(loads, random), **changes)
+
+    alone = [took(1.0, {}) for _ in range(6)]
+    slowed = [
+        took(3.0, {builders.family_of(name): 1.0}, levels=(builders.level(name),))
+        for name in ("memory.random.8M", "stream.triad", "compute.int")
+    ]
+    trained = train_application([*alone, *slowed], model="MEAN", models=("MEAN",), quick_columns=())
+    mean = trained["variants"]["full"]["models"]["MEAN"]
+    # Each fold learns from four of the first and two of the others: 10/6 instead of 3.
+    assert mean["scores"]["mean_pct"] == pytest.approx(100 * (1 - 10 / 18))
+    assert mean["scores"]["n"] == 3
+    # Intervals rest on all of them.
+    assert len(mean["residuals"]) == 9
+
+
+def test_a_model_that_knows_solo_runs_alone_is_no_better_than_the_mean() -> None:
+    data = dataset.build(synthetic.campaign("app", POWERS))
+    rows = np.arange(len(data.y))
+    solo = np.array([kind == "solo" for kind in data.kinds])
+
+    def validated(name: str, of_solo_runs: float) -> Validation:
+        residuals = np.where(solo, of_solo_runs, 0.1 + 0.01 * (rows % 2))
+        return Validation(
+            name, rows, residuals, np.ones(len(rows)), rows, data.y - residuals, data.y
+        )
+
+    own, mean = validated("NNLOG", 0.0), validated("MEAN", 0.4)
+    assert "MEAN" not in not_better_than(own, mean)
+    assert "MEAN" in not_better_than(own.under_load(data), mean.under_load(data))
 
 
 def test_the_choice_beats_the_mean_in_validation(document: dict[str, Any]) -> None:

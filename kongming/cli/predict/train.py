@@ -82,8 +82,9 @@ def command(
     """Train and validate every model on the profile of each APP (default: all).
 
     Validation leaves out one resource family of inducers at a time; the error of a model is the
-    mean over the runs that were left out. With -v compare it with that of MEAN, which ignores the
-    environment, and with the noise floor, the difference between repeats of the same run.
+    mean over the runs under load that were left out. With -v compare it with that of MEAN, which
+    ignores the environment, and with the noise floor, the difference between repeats of the same
+    run.
 
     Runs of a profile that was spoiled are left out if it was measured again.
 
