@@ -140,8 +140,10 @@ def _kinds(model: str, models: Iterable[str] | None) -> list[Kind]:
 def _train_variant(
     data: Dataset, kinds: Sequence[Kind], model: str, random_state: int
 ) -> dict[str, Any]:
-    measured = repeat_noise(data)
-    noise = max(LEAST_NOISE, measured or 0.0)
+    about_all = _about_all(data)
+    floor = repeat_noise(data.levels, about_all)
+    # Models are fitted to targets, and compared by them, in which a solo run's is about the others.
+    noise = max(LEAST_NOISE, repeat_noise(data.levels, data.y) or 0.0)
     folds = make_folds(data)
     validations = {
         kind.name: cross_validate(kind, data, folds, noise=noise, random_state=random_state)
@@ -176,7 +178,7 @@ def _train_variant(
         members_of = {name: models[name] for name in members}
         near = presence(data.y, data.groups, data.placement)
         models[STACK] = _stack(members_of, posterior(data), near) | judged[STACK]
-    repeats = repeat_variance(data.levels, _about_all(data))
+    repeats = repeat_variance(data.levels, about_all)
     return {
         "columns": list(data.columns),
         "families": dict(zip(data.columns, data.families, strict=True)),
@@ -186,7 +188,7 @@ def _train_variant(
         "low": _named(data, np.exp(np.minimum(data.X, data.known).min(axis=0))),
         "high": _named(data, np.exp(np.maximum(data.X, data.known).max(axis=0))),
         "noise": noise,
-        "noise_floor_pct": None if measured is None else 100.0 * measured,
+        "noise_floor_pct": None if floor is None else 100.0 * floor,
         "repeats": {"variance": repeats.value, "degrees": repeats.degrees},
         "groups": [fold.name for fold in folds],
         "chosen": chosen,

@@ -166,15 +166,16 @@ def cross_validate(
     )
 
 
-def repeat_noise(dataset: Dataset, rows: NDArray[np.intp] | None = None) -> float | None:
-    """Return half the inter-quartile range of repeats among ``rows`` (all by default), in logs;
-    None without repeats. Each run is compared with the median of the runs at the same level; the
-    variance is widened by n / (n - 1), since the run is part of its own median.
+def repeat_noise(levels: Sequence[str], logs: Floats) -> float | None:
+    """Return half the inter-quartile range of the log costs (n,) of repeats, in logs; None without
+    repeats. Each run is compared with the median of the runs at the same level; the variance is
+    widened by n / (n - 1), since the run is part of its own median. So ``logs`` are about what all
+    runs of a level are about, and not each about the others.
     """
-    chosen = range(len(dataset.y)) if rows is None else rows.tolist()
+    keys = np.asarray(levels)
     deviations: list[float] = []
-    for level in sorted({dataset.levels[i] for i in chosen}):
-        values = dataset.y[[i for i in chosen if dataset.levels[i] == level]]
+    for level in sorted(set(levels)):
+        values = logs[keys == level]
         if len(values) >= 2:
             widening = float(np.sqrt(len(values) / (len(values) - 1)))
             deviations += ((values - np.median(values)) * widening).tolist()

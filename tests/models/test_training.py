@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import math
 import random
 from typing import Any
 
@@ -79,9 +80,22 @@ def test_without_inducers_blocks_of_time_are_left_out() -> None:
 
 def test_noise_is_what_repeats_differ_by() -> None:
     solos = synthetic.campaign("a", POWERS, intensities=(), solos=200, noise=0.02)
-    measured = repeat_noise(dataset.build(solos))
+    data = dataset.build(solos)
     # The surrogates' own noise of 2 % reaches the program through its sensitivities as well.
-    assert measured == pytest.approx(0.6745 * 0.024, rel=0.25)
+    assert repeat_noise(data.levels, data.y) == pytest.approx(0.6745 * 0.024, rel=0.25)
+
+
+def test_the_noise_of_few_solo_runs_is_corrected_once() -> None:
+    """Each one's slowdown is about the others, which are farther from it than the mean of all."""
+    random = np.random.default_rng(1)
+    solos = [
+        builders.run("app", math.exp(log), synthetic.environment({}, random))
+        for log in (-0.03, -0.01, 0.01, 0.03)
+    ]
+    trained = train_application(solos, model="MEAN", models=("MEAN",), quick_columns=())
+    # Half the range between quartiles, over the mean of four of which each is one.
+    floor = 100 * 0.015 * math.sqrt(4 / 3)
+    assert trained["variants"]["full"]["noise_floor_pct"] == pytest.approx(floor, rel=0.01)
 
 
 def validation(model: str, residuals: list[float]) -> Validation:

@@ -148,7 +148,8 @@ class _Part:
         """The log cost of the test rows and the reference by model, and the choice of ``auto``."""
         data = {reference: self.dataset(reference) for reference in references}
         raw = self.dataset("fleet", denoise=False)
-        noise = max(LEAST_NOISE, repeat_noise(raw, self.train) or 0.0)
+        levels = [raw.levels[i] for i in self.train]
+        noise = max(LEAST_NOISE, repeat_noise(levels, raw.y[self.train]) or 0.0)
         folds = make_folds(raw, self.train)
         answers: dict[str, Floats] = {}
         used: dict[str, Reference] = {}
