@@ -9,6 +9,7 @@ the caller provides models, signatures and co-runs.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
@@ -54,13 +55,14 @@ class Calibration:
     """The scores of all co-runs that can be predicted, at one node and placement, for intervals of
     ``level``: ``scores`` of single runs, ``expected`` of means less what their own error explains,
     ``expected_at_most`` of means as they are. ``repeats`` is the variance of each application's
-    repeats."""
+    repeats, ``loaded_runs`` how many runs under a load its model was learned from."""
 
     scores: tuple[Score, ...] = ()
     level: float = 0.9
     expected: tuple[Score, ...] = ()
     expected_at_most: tuple[Score, ...] = ()
     repeats: Mapping[str, Variance] = field(default_factory=dict)
+    loaded_runs: Mapping[str, int] = field(default_factory=dict)
 
     def widening(self, app: str) -> Widening:
         """Return the factor for the intervals of ``app``, from the co-runs in which it took no
@@ -70,6 +72,7 @@ class Calibration:
             InputError: ``level`` is not between 0 and 1.
         """
         runs = _of_others(self.scores, app)
+        sizes = [self.loaded_runs[other] for other in runs if other in self.loaded_runs]
         means, at_most = _of_others(self.expected, app), _of_others(self.expected_at_most, app)
         return Widening(
             widening_factor(runs, self.level),
@@ -78,6 +81,7 @@ class Calibration:
             expected_factor(means, at_most, self.level),
             pool(variance for name, variance in self.repeats.items() if name != app),
             self.level,
+            statistics.median(sizes) if sizes else 0.0,
         )
 
 
@@ -125,7 +129,12 @@ def calibrate(
         mean = math.fsum(map(math.log, slowdowns)) / len(slowdowns)
         expected.append(Score(app, neighbours, expected_score(interval, mean, reach * noise)))
         at_most.append(Score(app, neighbours, expected_score(interval, mean, 0.0)))
-    return Calibration(tuple(scores), level, tuple(expected), tuple(at_most), repeats)
+    loaded_runs = {
+        app: size
+        for app, file in files.items()
+        if (size := file.variants["full"].loaded_runs) is not None
+    }
+    return Calibration(tuple(scores), level, tuple(expected), tuple(at_most), repeats, loaded_runs)
 
 
 def coruns_of(runs: Iterable[Run], files: Mapping[str, ModelFile]) -> list[CoRun]:

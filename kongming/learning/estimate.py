@@ -13,7 +13,7 @@ from kongming.learning import coupling as couplings
 from kongming.learning import intervals, usefulness
 from kongming.learning.drivers import drivers
 from kongming.learning.intervals import UNWIDENED, Widening
-from kongming.learning.model_file import FrozenModel, ModelFile
+from kongming.learning.model_file import FrozenModel, ModelFile, Variant
 from kongming.learning.readings import (
     VariantName,
     check_suite,
@@ -182,8 +182,8 @@ def prediction_of(
         )
     notes = options.widening.at(options.level).notes()
     if not answer.interval.calibrated:
-        warnings.append(_uncalibrated(frozen, options))
-    elif options.widening.groups < intervals.applications_needed(options.level):
+        warnings.append(_uncalibrated(variant, frozen, options))
+    elif answer.interval.calibrated_by == "families":
         notes += (f"The interval is calibrated on {frozen.groups} families of left-out runs.",)
     if (remark := usefulness.remark(file.app, frozen.name, frozen.not_better_than)) is not None:
         warnings.append(remark)
@@ -217,9 +217,16 @@ def prediction_of(
     )
 
 
-def _uncalibrated(frozen: FrozenModel, options: EstimateOptions) -> str:
+def _uncalibrated(variant: Variant, frozen: FrozenModel, options: EstimateOptions) -> str:
     families = intervals.families_needed(options.level)
     applications = intervals.applications_needed(options.level)
+    if options.widening.groups >= applications:
+        return (
+            "The interval is not calibrated, and may be too narrow: the profile has only "
+            f"{count(variant.loaded_runs or 0, 'run')} under a load, those of the applications "
+            f"from whose co-runs it was learned have {options.widening.loaded_runs:g} (median). "
+            "Profile it with more --levels or a larger --plan."
+        )
     if frozen.groups >= families:
         return (
             f"The interval is not calibrated: {len(frozen.residuals)} validated runs are too few "

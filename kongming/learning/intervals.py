@@ -119,6 +119,7 @@ def interval(
     widening: Widening | None = None,
     limit: float = math.inf,
     at_least: bool = False,
+    loaded_runs: int | None = None,
 ) -> Interval:
     """Return both intervals of the slowdown around a predicted log slowdown.
 
@@ -129,7 +130,8 @@ def interval(
     narrower than repeats are. ``widening`` multiplies the halves of each in logs, as it does at
     ``level``. ``limit`` is the log slowdown beyond which the machine cannot slow the program:
     ``expected`` does not go beyond it, ``run`` by no more than the noise of a single run.
-    ``at_least`` is passed on.
+    ``at_least`` is passed on. ``loaded_runs`` is the size of the profile, None if it is not known
+    (``Widening.fits``).
     """
     factors = (widening or UNWIDENED).at(level)
     down = min(known.lower * error, max(log_slowdown - lowest, 0.0))
@@ -137,7 +139,7 @@ def interval(
     room = max(limit - log_slowdown, 0.0)
     lower = min(factors.factor * math.hypot(down, known.noise), _MOST)
     upper = min(factors.factor * math.hypot(up, known.noise), _MOST, room + known.noise)
-    calibrated = calibrated_by(level, known, groups, factors)
+    calibrated = calibrated_by(level, known, groups, factors, loaded_runs)
     return Interval(
         median=math.exp(log_slowdown),
         lower=math.exp(log_slowdown - lower),
@@ -153,11 +155,11 @@ def interval(
 
 
 def calibrated_by(
-    level: float, known: Tails, groups: int, widening: Widening
+    level: float, known: Tails, groups: int, widening: Widening, loaded_runs: int | None = None
 ) -> Literal["applications", "families", ""]:
-    """Return what an interval of ``level`` is calibrated on: the co-runs of other applications,
-    left-out families, or nothing."""
-    if widening.groups >= applications_needed(level):
+    """Return what an interval of ``level`` is calibrated on: the co-runs of other applications, if
+    their profiles are not far larger (``Widening.fits``), left-out families, or nothing."""
+    if widening.groups >= applications_needed(level) and widening.fits(loaded_runs):
         return "applications"
     return "families" if known.enough and groups >= families_needed(level) else ""
 
@@ -211,8 +213,9 @@ def _of_open_end(value: float) -> float:
 class Widening:
     """Factors for the halves of intervals, in logs, learned from ``pairs`` co-runs of ``groups``
     applications; 1 without any. ``factor`` is of the ``run`` interval, ``expected`` of the other.
-    ``pool`` is what other programs' repeats say of the noise of this one, and ``level`` that of the
-    intervals that the factors were learned for."""
+    ``pool`` is what other programs' repeats say of the noise of this one, ``level`` that of the
+    intervals that the factors were learned for, and ``loaded_runs`` the median of the runs under a
+    load in those applications' profiles, 0 if it is not known."""
 
     factor: float = 1.0
     groups: int = 0
@@ -220,6 +223,7 @@ class Widening:
     expected: float = 1.0
     pool: Variance = DEFAULT_POOL
     level: float = 0.9
+    loaded_runs: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("factor", "expected"):
@@ -242,6 +246,13 @@ class Widening:
         return replace(
             self, factor=max(self.factor, 1.0), expected=max(self.expected, 1.0), level=level
         )
+
+    def fits(self, loaded_runs: int | None) -> bool:
+        """Return whether the factors say anything of a model of so many runs under a load, None if
+        that is not known: half as many as of the models that they were learned from, or more. Of
+        few loads all members of a consensus learn the same, so that their disagreement is a smaller
+        part of its error."""
+        return loaded_runs is None or 2 * loaded_runs >= self.loaded_runs
 
     def repeats_alone(self) -> Widening:
         """Return the widening of a model that no co-run was compared with: the ``pool`` alone."""

@@ -103,8 +103,9 @@ class Variant:
     per operation, ``spread`` (p,) and ``noise`` in logs. ``awake``, 0 or less, is the log slowdown
     next to a neighbour that never sleeps and presses on nothing (``kongming.learning.awake``).
     ``repeats`` is the variance of the program's log costs at the same load, ``solo_runs`` how many
-    solo runs its slowdowns are over, and ``members`` are the models whose disagreement is the
-    error of a prediction; none in earlier documents."""
+    solo runs its slowdowns are over, ``loaded_runs`` how many under a load it was learned from
+    (None if that is not known), and ``members`` are the models whose disagreement is the error of a
+    prediction; none in earlier documents."""
 
     name: str
     columns: tuple[str, ...]
@@ -119,6 +120,7 @@ class Variant:
     models: Mapping[str, FrozenModel]
     repeats: Variance
     solo_runs: int
+    loaded_runs: int | None
     members: _Stack | None = None
 
     def model(self, name: str | None = None) -> FrozenModel:
@@ -173,8 +175,11 @@ def _model_file(document: Mapping[str, Any]) -> ModelFile:
     awake = finite(document.get("awake", 0.0))
     if awake > 0.0:
         raise ValueError("awake")
+    loaded_runs = int(document["runs"]["induced"]) if "runs" in document else None
+    if loaded_runs is not None and loaded_runs < 0:
+        raise ValueError("runs")
     variants = {
-        str(name): _variant(str(name), variant, awake, int(solo["n"]))
+        str(name): _variant(str(name), variant, awake, int(solo["n"]), loaded_runs)
         for name, variant in document["variants"].items()
     }
     if "full" not in variants:
@@ -202,7 +207,9 @@ def _model_file(document: Mapping[str, Any]) -> ModelFile:
     )
 
 
-def _variant(name: str, document: Mapping[str, Any], awake: float, solo_runs: int) -> Variant:
+def _variant(
+    name: str, document: Mapping[str, Any], awake: float, solo_runs: int, loaded_runs: int | None
+) -> Variant:
     columns = tuple(str(column) for column in document["columns"])
     if not columns or len(set(columns)) != len(columns):
         raise ValueError("columns")
@@ -241,6 +248,7 @@ def _variant(name: str, document: Mapping[str, Any], awake: float, solo_runs: in
         models=models,
         repeats=_repeats(document, noise, solo_runs),
         solo_runs=max(solo_runs, 1),
+        loaded_runs=loaded_runs,
         members=members[0] if members and disagreeing else None,
     )
 

@@ -178,6 +178,7 @@ class Scorer:
             widening=widening,
             limit=limit,
             at_least=at_least,
+            loaded_runs=self.variant.loaded_runs,
         )
 
     def known_tails(self, level: float, pool: Variance) -> intervals.Tails:

@@ -219,6 +219,26 @@ def test_a_higher_metric_is_a_lower_slowdown() -> None:
     assert coruns_of([corun], {"rate": file})[0].slowdown == pytest.approx(file.solo_metric / 100.0)
 
 
+def test_what_other_profiles_show_does_not_calibrate_a_far_smaller_one(
+    few_files: dict[str, persist.ModelFile], signatures: dict[str, list[Signature]]
+) -> None:
+    coruns = [corun for corun in corun_slowdowns(drift=0.02, repeats=1) if corun.app in few_files]
+    widening = calibrate(few_files, signatures, coruns).widening("program00")
+    assert widening.loaded_runs == 22
+    # As if they were enough applications.
+    enough = dataclasses.replace(widening, groups=5)
+    runs = synthetic.campaign("program00", programs()["program00"].powers)
+    loaded = [run for run in runs if run.levels]
+    company = {"program01": signatures["program01"]}
+    for loads, by in ((10, ""), (11, "applications")):
+        of_loads = [*(run for run in runs if not run.levels), *loaded[:loads]]
+        file = persist.read(train_application(of_loads, models=("NNLOG",), quick_columns=()))
+        prediction = predict.predict_colocated(file, company, widening=enough)
+        assert prediction.slowdown.calibrated_by == by
+        remarks = [text for text in prediction.warnings if "only 10 runs under a load" in text]
+        assert bool(remarks) is not prediction.slowdown.calibrated
+
+
 def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
     files: dict[str, persist.ModelFile], signatures: dict[str, list[Signature]]
 ) -> None:
