@@ -15,7 +15,7 @@ from kongming.learning.awake import awake_shares
 from kongming.learning.validation import make_folds
 from kongming.records import moments
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
-from kongming.records.run import APP_CPUS, APP_KIND, WAITING_SHARE, Run, Usage
+from kongming.records.run import APP_CPUS, APP_KIND, WAITING_SHARE, Run, Usage, waiting_share
 from tests import builders
 from tests.models import synthetic
 
@@ -231,7 +231,7 @@ def using(cpus: float, **changes: Any) -> list[Run]:
 def test_how_long_a_program_waits_is_known_of_a_single_cpu_alone(
     runs: list[Run], share: float | None
 ) -> None:
-    assert columns.waiting_share(runs) == (None if share is None else pytest.approx(share))
+    assert waiting_share(runs) == (None if share is None else pytest.approx(share))
 
 
 def test_a_program_on_several_cpus_may_wait_for_its_disk_all_the_same() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kongming.learning import columns
 from kongming.probes.suite import Suite
 from kongming.profiling.plans.placement import Seats
 from kongming.profiling.runs.outcome import Outcome
@@ -15,7 +14,7 @@ from kongming.profiling.runs.site_run import as_run
 from kongming.profiling.site import Site
 from kongming.records import moments
 from kongming.records.application import Application
-from kongming.records.run import Run, Usage
+from kongming.records.run import Run, Usage, waiting_share
 from tests import builders
 
 SERVICE: dict[str, Any] = {"kind": "service", "ready": "true", "load": "true"}
@@ -44,7 +43,7 @@ def test_the_waiting_of_a_program_is_seen_on_its_own_single_cpu_alone(
     threads that each wait for three quarters of theirs use as much in all."""
     run = solo(9.9, {}, **of_app)
 
-    assert columns.waiting_share([run]) == (None if share is None else pytest.approx(share))
+    assert waiting_share([run]) == (None if share is None else pytest.approx(share))
 
 
 def test_what_a_campaign_says_of_a_run_stays_beside_it() -> None:
