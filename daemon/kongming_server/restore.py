@@ -137,10 +137,9 @@ class Restore:
         nodes = await state.stored(lambda: state.store.nodes(node_ids=node_ids))
         # Both are read before either is used: no call sees a node without its agent meanwhile.
         rows = await state.stored(lambda: state.store.agents(node_ids=node_ids))
-        with_agents = {row.node_id for row in rows}
         for facts in nodes:
             with _tolerated(f"The node {facts.id}"):
-                state.put_node(facts).by_hand = facts.id not in with_agents
+                state.put_node(facts)
         for row in rows:
             agent = state.agents.get(row.node_id)
             if agent is None:

@@ -285,37 +285,6 @@ def test_a_node_without_an_agent_holds_no_name(start_server: StartServer, tmp_pa
     assert code_of(other.register) is grpc.StatusCode.ALREADY_EXISTS
 
 
-def test_what_was_measured_by_hand_waits_for_an_operator(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    url = f"sqlite:///{tmp_path / 'by-hand.db'}"
-    with Store.open(url) as store:
-        for id_ in ("node-1", "node-2"):
-            store.put_node(builders.node(id=id_, name=id_, kernel="by-hand"))
-    server = start_server(store_url=url, settings=ALWAYS)
-    stranger, _ = agent_with(server)
-    assignments = assignments_pb2.BindRequest(assignment_id="job:node-1", app="hog", node="node-1")
-    for _ in range(2):  # Nor has an attempt made it the stranger's.
-        assert code_of(lambda: stranger.assignments.Bind(assignments, timeout=20)) in FORBIDDEN
-        # Its heartbeat is taken for no sign of life: it is to register.
-        assert stranger.heartbeat().register_again
-        assert refusals(stranger) == FORBIDDEN | OK
-    with Store.open(url) as store:
-        assert store.node("node-1").kernel == "by-hand"
-        assert not store.agents()
-    # A node that nobody has measured is still the first one's who comes.
-    stranger.facts = builders.node(id="node-3", name="node-3")
-    assert refusals(stranger) == OK
-    # An operator's word is a token that names the node, or its release.
-    named, _ = agent_with(server, nodes=["node-1"])
-    assert refusals(named) == OK
-    released = token_command("release", "node-2", "--store", url)
-    assert released == {"node": "node-2", "released_from": None}
-    stranger.facts = builders.node(id="node-2", name="node-2")
-    eventually(lambda: code_of(stranger.register) is grpc.StatusCode.OK)
-    assert refusals(stranger) == OK
-
-
 def test_names_differ_by_more_than_their_case_for_tokens_with_names_too(
     server: ServerProcess,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -16,7 +16,7 @@ from kongming.help_examples import examples
 from kongming.processes.entry import json_text
 from kongming.records import moments
 from kongming.records.errors import InputError, UnknownNameError
-from kongming.store import Store, StoredAgent, StoredToken
+from kongming.store import Store, StoredToken
 from kongming.store.urls import shown_url
 from kongming_server.commands.server_config import load
 from kongming_server.configuration.settings import Server as ServerSettings
@@ -281,8 +281,7 @@ def release(node: str, token_id: str | None, server: ServerSettings, as_json: bo
     """Let another agent speak for a node.
 
     NODE is an id or a name; the next agent that speaks for it keeps it. Nodes of a token that was
-    revoked or has expired wait for this, and nodes that were measured by hand; these then count as
-    silent until an agent speaks for them.
+    revoked or has expired wait for this.
     """
     if bool(node) == (token_id is not None):
         raise InputError("is missing.", field="node", allowed="a node, or --of with a token's id")
@@ -290,33 +289,25 @@ def release(node: str, token_id: str | None, server: ServerSettings, as_json: bo
         _release_all(token_id, server, as_json)
         return
     with _known_store(server) as store:
-        agents = {each.node_id: each for each in store.agents()}
-        node_id = _releasable(node, store, agents)
-        agent = agents.get(node_id) or StoredAgent(node_id, {"schema": 1}, seen_at=0.0)
+        known = {each.node_id: each for each in store.agents()}
+        names = {each.id: each.name for each in store.nodes(node_ids=set(known))}
+        matches = [id_ for id_ in known if node in (id_, names.get(id_))]
+        if not matches:
+            raise UnknownNameError("node", node, [*known, *names.values()])
+        if len(matches) > 1:
+            raise InputError(
+                "is the name of several nodes.",
+                field="node",
+                value=node,
+                allowed=f"an id: {', '.join(sorted(matches)[:5])}",
+            )
+        agent = known[matches[0]]
         holder = str(agent.document.get("bound_to", ""))
-        store.put_agent(node_id, {**agent.document, "bound_to": ""}, agent.seen_at)
+        store.put_agent(agent.node_id, {**agent.document, "bound_to": ""}, agent.seen_at)
     if as_json:
-        _print_json({"node": node_id, "released_from": holder or None})
+        _print_json({"node": agent.node_id, "released_from": holder or None})
         return
-    click.echo(f"Node {node_id} {f'is released from {holder}' if holder else 'is free'}.")
-
-
-def _releasable(node: str, store: Store, agents: Collection[str]) -> str:
-    """Return the id of the node of this id or name: one with an agent, or else one that was
-    measured by hand. Raises UnknownNameError, and InputError where several have the name."""
-    names = {id_: id_ for id_ in agents} | {each.id: each.name for each in store.nodes()}
-    matches = [id_ for id_, name in names.items() if node in (id_, name)]
-    matches = [id_ for id_ in matches if id_ in agents] or matches
-    if not matches:
-        raise UnknownNameError("node", node, [*names, *names.values()])
-    if len(matches) > 1:
-        raise InputError(
-            "is the name of several nodes.",
-            field="node",
-            value=node,
-            allowed=f"an id: {', '.join(sorted(matches)[:5])}",
-        )
-    return matches[0]
+    click.echo(f"Node {agent.node_id} {f'is released from {holder}' if holder else 'was free'}.")
 
 
 def _release_all(token_id: str, server: ServerSettings, as_json: bool) -> None:

@@ -2,9 +2,8 @@
 
 A node belongs to the token, or to the name in the certificate, of the agent that first spoke for
 it, and so does its name. Many agents may share one token, and then its nodes. A node whose token
-was revoked or has expired waits for an operator's word: its release, or a token that names it. So
-does a node that was measured by hand, whose measurements are an operator's. Operators may speak for
-every node.
+was revoked or has expired waits for an operator's word: its release, or a token that names it.
+Operators may speak for every node.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class Ownership:
         is to be put on disk.
 
         Raises:
-            AccessError: it is another agent's, or nobody's that an operator measured, or the caller
-                may not speak for it.
+            AccessError: it is another agent's, or the caller may not speak for it.
         """
         caller = calling_agent()
         if caller is None:
@@ -64,13 +62,6 @@ class Ownership:
             )
         if not named:
             raise _not_named(agent.facts)
-        if agent.by_hand and not agent.registered and not caller.nodes:
-            raise AccessError(
-                f"The node {agent.facts.id} was measured by hand: no agent has it yet.",
-                hint="An operator makes a token for it: kongming-server token add --role agent "
-                f"--node {agent.facts.name}; or lets the next agent have it: "
-                f"kongming-server token release {agent.facts.id}",
-            )
         agent.bound_to = mine
         return True
 

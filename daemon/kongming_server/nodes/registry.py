@@ -26,18 +26,16 @@ where each is the newest of an application that the node allows: it may still wa
 class Agent:
     """A node and its agent. Times are unix seconds, None before there was one.
 
-    ``registered`` is False until it is on disk that an agent has the node; ``by_hand`` says that
-    the node was stored without an agent, with what was measured there; ``unwritten`` while its
-    facts are not on disk as its agent last reported them; ``suspect`` says why the node is in
-    quarantine; ``plausible`` counts the plausible fingerprints since then; ``bound_to`` whose node
-    it is (``nodes.ownership``), empty for nobody's; ``campaigns`` are the application of each
-    campaign that was asked for, by its id, and who asked; ``encoded`` are its facts as they were
-    last sent, and their message's bytes.
+    ``registered`` is False for a node that is only known from what was measured there by hand;
+    ``unwritten`` while its facts are not on disk as its agent last reported them;
+    ``suspect`` says why the node is in quarantine; ``plausible`` counts the plausible
+    fingerprints since then; ``bound_to`` whose node it is (``nodes.ownership``), empty for
+    nobody's; ``campaigns`` are the application of each campaign that was asked for, by its id,
+    and who asked; ``encoded`` are its facts as they were last sent, and their message's bytes.
     """
 
     facts: NodeFacts
     registered: bool = False
-    by_hand: bool = False
     unwritten: bool = False
     agent_version: str = ""
     suite_version: str = ""

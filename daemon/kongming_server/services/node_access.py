@@ -24,7 +24,7 @@ class NodeAccess:
         """Check that the caller may speak for this node.
 
         Raises:
-            AccessError: it is another agent's, or waits for an operator's word.
+            AccessError: it is another agent's.
             StoreError: that it is the caller's from now on could not be kept.
         """
         before = agent.bound_to
@@ -32,9 +32,11 @@ class NodeAccess:
             # One that never registered is kept when it does.
             if self._ownership.claim(agent) and agent.registered:
                 await self._state.keep(agent)
-        except AccessError as error:
+        except AccessError:
             self._state.metrics.refused.labels("forbidden").inc()
-            log.warning("An agent may not speak for %s: %s", agent.facts.name, error.message)
+            log.warning(
+                "Another agent than the one that registered %s spoke for it.", agent.facts.name
+            )
             raise
         except KongmingError:
             agent.bound_to = before
