@@ -52,6 +52,14 @@ def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     assert lines.path.read_text() == '{"n":1}\n{"n":2}\n'
 
 
+def test_what_took_the_name_of_an_empty_file_stays(tmp_path: Path) -> None:
+    lines = LineFile(tmp_path / "lines")
+    lines.path.unlink()
+    lines.path.write_text("another's\n")
+    lines.close()
+    assert lines.path.read_text() == "another's\n"
+
+
 def test_an_empty_file_is_removed_at_the_end(tmp_path: Path) -> None:
     lines = LineFile(tmp_path / "lines")
     lines.close()

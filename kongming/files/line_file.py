@@ -49,10 +49,12 @@ class LineFile:
         """Close and unlock; a file without content is removed."""
         with contextlib.suppress(OSError):
             if not self.file.closed:
-                state = os.fstat(self.file.fileno())
-                # Not a device, and not a link to the file.
-                if state.st_size == 0 and stat.S_ISREG(state.st_mode):
-                    self.path.resolve().unlink(missing_ok=True)
+                own = os.fstat(self.file.fileno())
+                # Not a device, not a link to the file, and not what has taken its name meanwhile.
+                if own.st_size == 0 and stat.S_ISREG(own.st_mode):
+                    path = self.path.resolve()
+                    if os.path.samestat(own, path.stat()):
+                        path.unlink()
         self.file.close()
 
     def append(self, line: Mapping[str, Any]) -> None:
