@@ -114,10 +114,10 @@ def measuring(
             if handle is None:
                 continue
             stack.callback(os.close, handle)
-            if locked := _locked(handle, deadline):
-                # Who came with --anyway may still be there when the holder has ended.
-                other = _outlasting(cpu, deadline)
-            else:
+            # Who came with --anyway may still be there when the holder has ended. Waited for
+            # without the lock: whoever has it measures.
+            other = _outlasting(cpu, deadline)
+            if not (locked := _locked(handle, deadline)):
                 other = _holder(cpu, handle)
             if other is not None and not anyway:
                 for held in taken:

@@ -141,6 +141,36 @@ def test_who_comes_later_is_refused_or_knows_who_measures_there_anyway() -> None
         pass
 
 
+WAITER = """
+import sys
+from kongming.probes.measuring import measuring
+print("waiting", flush=True)
+with measuring("the third", (int(sys.argv[1]),), patience_s=60.0):
+    pass
+"""
+
+
+def test_who_waits_for_one_that_measures_anyway_does_not_disturb_it() -> None:
+    with another("the first") as first:
+        with measuring("the second", (FAR,), anyway=True):
+            first.kill()
+            first.wait()
+            waiter = subprocess.Popen(
+                [sys.executable, "-c", WAITER, str(FAR)],
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            assert waiter.stdout is not None
+            assert waiter.stdout.readline() == "waiting\n"
+            for _ in range(30):
+                assert disturbed_since(time.time() + 60.0, (FAR,)) is None
+                time.sleep(0.01)
+        # Its turn has come.
+        waiter.communicate()
+        assert waiter.returncode == 0
+
+
 @pytest.mark.parametrize("note", ["", "[]", "{", '{"pid": "x"}', "\0" * 9000])
 def test_a_note_that_cannot_be_read_names_nobody(locks: Path, note: str) -> None:
     with held(locks, FAR):
