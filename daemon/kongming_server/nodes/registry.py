@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ AGENT_STATES: tuple[NodeState, ...] = ("ready", "silent", "suspect", "stored")
 
 MOST_CAMPAIGNS = 64
 """Campaigns of one node of which it is remembered that they were asked for. More are remembered
-where each is the newest of an application that the node allows: it may still wait its turn."""
+where each is one of the two newest of an application that the node allows: it may still wait its
+turn, or its runs may be on their way."""
 
 
 @dataclass(slots=True)
@@ -64,13 +66,16 @@ class Agent:
             del self.campaigns[spare]
 
     def _spare_campaign(self) -> str:
-        """The id of the oldest campaign that a newer one has followed, or whose application is not
-        allowed any more; empty for none."""
-        newest = {app: id_ for id_, (app, _) in self.campaigns.items()}
-        for id_, (app, _) in self.campaigns.items():
-            if newest[app] != id_ or app not in self.allowed_apps:
-                return id_
-        return ""
+        """The id of the oldest campaign that two newer ones of its application have followed, or
+        whose application is not allowed any more; empty for none. Runs of the one before the newest
+        may still be on their way."""
+        followed: Counter[str] = Counter()
+        spare = ""
+        for id_, (app, _) in reversed(self.campaigns.items()):
+            if followed[app] >= 2 or app not in self.allowed_apps:
+                spare = id_
+            followed[app] += 1
+        return spare
 
     def campaign_of(self, app: str) -> str:
         """The id of the newest campaign that was asked for; empty for none."""
