@@ -51,16 +51,21 @@ def profiles_held(
     plan: str,
     place: Place,
     inducers: Mapping[str, str] = MappingProxyType({}),
+    layouts: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Profile]:
     """Return the newest complete profile of each application by this plan, with exactly these
-    programs as loads (their identities by name); those without are left out.
+    programs as loads (their identities by name), and on CPUs that share what ``layouts`` says
+    (``placement.layouts_of``); those without are left out.
     """
     profiles: dict[str, Profile] = {}
     for campaign in _complete(store, plan, place):
         if campaign.document.get("inducers", {}) != inducers:
             continue
         held = campaign.document.get("apps", {})
+        seated = campaign.document.get("layouts", {})
         for name, identity in identities.items():
+            if seated.get(name) != layouts.get(name):
+                continue
             if name not in profiles and held.get(name) == identity:
                 profile = profile_of(store, campaign.id, campaign.document, name)
                 if any(run.ok for run in profile.runs):

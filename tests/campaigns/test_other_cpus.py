@@ -12,10 +12,12 @@ import pytest
 from kongming.campaigns.campaign import key_of
 from kongming.campaigns.evaluation import settings_of
 from kongming.campaigns.profile_campaign import ORDER, ProfileSettings
+from kongming.campaigns.stored_profiles import Place, profiles_held
 from kongming.cli import main
 from kongming.profiling.plans.identity import identities_of
 from kongming.records.application import Application
 from kongming.records.fingerprint import NodeFacts
+from kongming.store import Store
 from tests import builders
 from tests.agent.test_shared_campaigns import APPS, Steps, scripted
 from tests.probes.conftest import fake
@@ -79,6 +81,28 @@ def test_a_program_on_threads_of_a_core_is_another_campaign_than_one_on_cores() 
     assert on_threads.key != on_cores.key
     pairs = [key_of(settings_of("pairs", 2, each, each.apps)) for each in (on_cores, on_threads)]
     assert pairs[0] != pairs[1]
+
+
+def test_a_profile_of_another_layout_is_none_of_a_program(store_url: str) -> None:
+    on_cores, on_threads = (
+        settings(part(THREADS, *numbers), 2) for numbers in ((0, 1, 2), (0, 4, 1))
+    )
+    place = Place(THREADS.id, "cross-core", "1")
+    with Store.open(store_url) as store:
+        campaign = store.open_campaign(on_threads.key, on_threads.document(), campaign_id="c")
+        store.add_run(builders.run("a", 1.0, campaign="c"))
+        store.finish_campaign(campaign.id)
+        held = [
+            profiles_held(
+                store,
+                identities_of(each.apps),
+                "quick",
+                place,
+                layouts=each.layouts(each.apps).get("layouts", {}),
+            )
+            for each in (on_cores, on_threads)
+        ]
+    assert [list(profiles) for profiles in held] == [[], ["a"]]
 
 
 def test_a_campaign_that_goes_on_on_other_cpus_says_so(

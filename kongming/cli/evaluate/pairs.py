@@ -173,7 +173,9 @@ def _profiles(store: Store, site: ProfileSettings) -> dict[str, Profile]:
     from kongming.campaigns.stored_profiles import Place, profiles_held
 
     place = Place(site.node.id, site.placement, site.suite.version)
-    return profiles_held(store, site.document()["apps"], site.plan_name, place, site.inducers)
+    document = site.document()
+    layouts = document.get("layouts", {})
+    return profiles_held(store, document["apps"], site.plan_name, place, site.inducers, layouts)
 
 
 def _cost(
@@ -366,7 +368,8 @@ def _held(
     document = campaign.document
     place = Place(document["node"], request.placement, document["suite_version"])
     inducers = identities_of(inducer_apps)
-    profiles = profiles_held(store, identities, request.plan, place, inducers)
+    layouts = document.get("layouts", {})
+    profiles = profiles_held(store, identities, request.plan, place, inducers, layouts)
     if missing := sorted(apps.keys() - profiles.keys()):
         raise UntrainedError(
             f"The store holds no complete {request.plan} profile of {', '.join(missing)}, "
