@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -48,6 +48,9 @@ _AWARE = (*_PREDICTING, ORACLE)
 
 NAMES = (*_SIMPLE, *_AWARE)
 DEFAULT = (RANDOM, "least-loaded", "slurm", "kongming", ORACLE)
+
+QUALITIES = (0.90, 0.95, 0.98, 0.99)
+"""Quality targets of a plot for which none were given."""
 
 CDF_POINTS = 400
 """Points of each slowdown distribution in the document."""
@@ -108,6 +111,13 @@ class Study:
         rules = replace(self.rules, constraint=_PREDICTING[name])
         return Aware(context, self.beliefs, limits, rules)
 
+    def default_targets(self, names: Sequence[str]) -> tuple[float, ...]:
+        """Return the quality targets that policies which respect limits can keep on this fleet; all
+        of them where no policy in ``names`` does."""
+        if not _respect_limits(names):
+            return QUALITIES
+        return tuple(target for target in QUALITIES if not self._is_slower(self._fastest, target))
+
     def too_slow(self, target: float) -> tuple[str, ...]:
         """Return the kinds of nodes on which a job does not reach this quality even alone: a
         quality is relative to a node of speed 1.
@@ -115,19 +125,24 @@ class Study:
         Raises:
             InputError: they are all too slow.
         """
-        fastest = max(kind.speed for kind in self.fleet.kinds)
-        if fastest < target * (1.0 - _ROUNDING):
+        if self._is_slower(self._fastest, target):
             raise InputError(
                 "cannot be kept: even alone, a job is slower on each node of the fleet.",
                 field="--quality",
                 value=target,
-                allowed=f"up to {fastest:g}, the speed of the fastest node",
+                allowed=f"up to {self._fastest:g}, the speed of the fastest node",
                 hint="Quality is relative to a node of speed 1. Give lower ones, or speeds that "
                 "are relative to the fastest node.",
             )
-        return tuple(
-            kind.name for kind in self.fleet.kinds if kind.speed < target * (1.0 - _ROUNDING)
-        )
+        return tuple(kind.name for kind in self.fleet.kinds if self._is_slower(kind.speed, target))
+
+    @property
+    def _fastest(self) -> float:
+        return max(kind.speed for kind in self.fleet.kinds)
+
+    @staticmethod
+    def _is_slower(speed: float, target: float) -> bool:
+        return speed < target * (1.0 - _ROUNDING)
 
     def at_quality(self, target: float) -> Study:
         """Return the study for a quality target, as in Bubble-Up: every job's limit is a quality
@@ -151,7 +166,9 @@ def documented(
     target."""
     for name in names:
         study.check(name)
-    too_slow = {target: study.too_slow(target) for target in targets}
+    # The other policies do not depend on a target, and use every node.
+    respecting = _respect_limits(names)
+    too_slow = {target: study.too_slow(target) if respecting else () for target in targets}
     figures: dict[str, dict[str, Any]] = {}
     slowed: dict[str, Floats] = {}
     for name in names:
@@ -173,6 +190,10 @@ def documented(
         ],
         "slowdown_cdf": {name: _curve(values) for name, values in slowed.items()},
     }
+
+
+def _respect_limits(names: Iterable[str]) -> bool:
+    return not set(names).isdisjoint(_AWARE)
 
 
 def _at_target(

@@ -169,6 +169,20 @@ def test_a_plot(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:
     assert "slowdown" in path.read_text()
 
 
+def test_a_plot_of_a_fleet_that_is_too_slow_for_the_usual_targets(
+    kongming: Kongming, pairs: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    path, fleet = tmp_path / "study.svg", tmp_path / "fleet.csv"
+    fleet.write_text("name,nodes,slots,speed,weight\nold,5,2,0.5,1\n")
+    done = kongming(
+        *("simulate", "--pairs", pairs, "--jobs", "50", "--fleet", fleet),
+        *("--policy", "random,oracle", "--plot", path),
+    )
+    assert done.returncode == 0, done.stderr
+    assert path.exists()
+
+
 LONG = """
 import pathlib
 from kongming.cli.main import main

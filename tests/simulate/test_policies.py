@@ -196,6 +196,17 @@ def test_a_quality_above_the_speed_of_a_node_is_named_and_of_all_refused() -> No
         documented(simulation, ("oracle",), (0.9, 0.98))
 
 
+def test_targets_that_a_fleet_cannot_keep_concern_only_policies_that_respect_limits() -> None:
+    fleet = Fleet((Kind("old", 4, 2, speed=0.8), Kind("new", 4, 2, speed=0.95)))
+    simulation = study(drawn(50, seed=3), fleet)
+    assert simulation.default_targets(("random", "oracle")) == (0.9, 0.95)
+    names = ("random", "slurm")
+    targets = simulation.default_targets(names)
+    assert targets == (0.9, 0.95, 0.98, 0.99)
+    for entry in documented(simulation, names, targets)["quality"]:
+        assert entry["too_slow"] == []
+
+
 def test_a_quality_target_counts_as_exact_as_it_is() -> None:
     simulation = study(drawn(300, 5, every_s=3.0), alike(8, 2))
     slowed = slowdowns(simulation.trace, simulation.run("random"))

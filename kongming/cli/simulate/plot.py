@@ -20,7 +20,7 @@ VIOLATED = 0.01
 
 def draw(path: Path, document: Mapping[str, Any]) -> None:
     """Write an SVG or PNG, by the suffix of ``path``: the distribution of slowdowns by policy,
-    and the utilisation gained against the quality target.
+    and the utilisation gained against the quality target, if there are targets.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -32,9 +32,12 @@ def _figure(theme: Theme, document: Mapping[str, Any]) -> Figure:
     colours = {
         name: theme.lines[k % len(theme.lines)] for k, name in enumerate(document["policies"])
     }
-    figure = themes.new_figure(9.6, 4.4)
-    _slowdowns(figure.add_subplot(1, 2, 1), theme, document, colours)
-    _gained(figure.add_subplot(1, 2, 2), theme, document, colours)
+    # A fleet may be too slow for each target.
+    panels = 2 if document["quality"] else 1
+    figure = themes.new_figure(4.8 * panels, 4.4)
+    _slowdowns(figure.add_subplot(1, panels, 1), theme, document, colours)
+    if panels == 2:
+        _gained(figure.add_subplot(1, 2, 2), theme, document, colours)
     return figure
 
 

@@ -22,10 +22,6 @@ from kongming.simulate.study_inputs import STORE, Source
 if TYPE_CHECKING:
     from kongming.simulate import Beliefs, Fleet, PairFile, PairTable, Study, Trace
 
-QUALITIES = (0.90, 0.95, 0.98, 0.99)
-"""Quality targets of a plot without --quality."""
-
-
 _GENERATED = ("jobs", "load", "zipf", "burst")
 _PLACED = (
     *("apps", "fleet", "pairs", "placement", "predicted", "model", "prediction_error"),
@@ -300,7 +296,7 @@ def command(
     if fleet is not None:
         _refuse(("nodes", "slots"), "cannot be given with --fleet.")
     _check_plot(plot)
-    targets = _targets(quality, plot)
+    targets = _targets(quality)
     from kongming.simulate import Queueing, Rules, Study, alike, documented, read_fleet
 
     source = Source(
@@ -322,6 +318,8 @@ def command(
         Queueing(patience, best_fit),
         seed,
     )
+    if quality is None and plot is not None:
+        targets = study.default_targets(names)
     with output.progress("simulating", float(len(arriving))) as bar:
         results = documented(
             study, names, targets, lambda text, started: bar.update(float(started), text=text)
@@ -398,11 +396,11 @@ def _policies(given: Sequence[str], predicting: bool) -> tuple[str, ...]:
     return wanted
 
 
-def _targets(quality: str | None, plot: Path | None) -> tuple[float, ...]:
+def _targets(quality: str | None) -> tuple[float, ...]:
     from kongming.records.errors import InputError
 
     if quality is None:
-        return () if plot is None else QUALITIES
+        return ()
     targets = []
     for text in quality.split(","):
         target = parse_share(text.strip())
