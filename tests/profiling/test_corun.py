@@ -39,7 +39,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def measured(apps: Mapping[str, Application], **options: Any) -> list[Run]:
+def measured(
+    apps: Mapping[str, Application], *, into: list[Run] | None = None, **options: Any
+) -> list[Run]:
+    runs = [] if into is None else into
     first, second = sorted(apps)
     events = corun(
         [(first, second), (second, first)],
@@ -51,7 +54,8 @@ def measured(apps: Mapping[str, Application], **options: Any) -> list[Run]:
         io_dir=Path(),
         **options,
     )
-    return [event for event in events if isinstance(event, Run)]
+    runs.extend(event for event in events if isinstance(event, Run))
+    return runs
 
 
 def test_a_failure_of_the_probes_is_one_failed_run(scripted: pytest.MonkeyPatch) -> None:
@@ -69,6 +73,31 @@ def test_a_failure_of_the_probes_is_one_failed_run(scripted: pytest.MonkeyPatch)
     (failed,) = (run for run in runs if not run.ok)
     assert failed.step == 1
     assert failed.error == "The probes ended by themselves."
+
+
+def test_a_lasting_failure_of_the_probes_ends_a_campaign_and_leaves_its_steps(
+    scripted: pytest.MonkeyPatch,
+) -> None:
+    taken = iter(range(1000))
+
+    def fingerprint(*_: object) -> Any:
+        # Once in the second run, and in all from the fourth on.
+        if (number := next(taken)) == 2 or number >= 5:
+            raise ProbeError("There is no binary.")
+        return builders.fingerprint({"compute.int": 1e-9}, suite="quick")
+
+    scripted.setattr(module, "site_fingerprint", fingerprint)
+    apps = {name: Application(name=name, command="true") for name in ("a", "b")}
+    runs: list[Run] = []
+    with pytest.raises(ProbeError, match="There is no binary"):
+        measured(apps, repeats=2, into=runs)
+    assert [(run.step, run.ok) for run in runs] == [(0, True), (1, False), (2, True)]
+    # The campaign goes on where it was, once the probes work again.
+    scripted.setattr(
+        module, "site_fingerprint", lambda *_: builders.fingerprint({"compute.int": 1e-9})
+    )
+    again = measured(apps, repeats=2, done=frozenset(run.step for run in runs))
+    assert [run.step for run in again] == [3, 4, 5, 6, 7]
 
 
 def test_a_neighbour_of_several_cpus_is_seated_on_one_with_a_warning(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,9 @@ from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError, ProbeError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run
+
+LASTING_FAILURES = 3
+"""Runs in a row for which the probes fail, with which a campaign ends."""
 
 
 def corun(
@@ -61,6 +64,10 @@ def corun(
             does not want is left out. Where an application's solo runs differ much, or are few, one
             goes before and after each of its co-runs, with steps beyond those of all rounds.
         stop_when: called before each run; true ends it early.
+
+    Raises:
+        ProbeError: the probes failed for the third run in a row. Those runs are not yielded, so
+            that they are still to be measured.
     """
     with_fingerprints = placement != "same-core" if fingerprints is None else fingerprints
     rng = random.Random(seed)
@@ -70,7 +77,7 @@ def corun(
     state = Progress() if progress is None else progress
     identities = {name: identity(apps[name]) for name in names}
     watch = control.Watch(placement)
-    couplings = CouplingLog()
+    couplings, failures = CouplingLog(), _ProbeFailures()
     with ExitStack() as stack:
         runners: dict[tuple[str, str], AnyRunner] = {}
         roles = {("subject", name) for name, _ in tasks} | {
@@ -111,7 +118,7 @@ def corun(
                 neighbour = None if other is None else runners["neighbour", other]
                 take = partial(
                     _take,
-                    *(subject, neighbour, site, phase, with_fingerprints, coupling),
+                    *(subject, neighbour, site, phase, with_fingerprints, coupling, failures),
                     identity=identities[app],
                     campaign=campaign,
                     step=step,
@@ -122,7 +129,8 @@ def corun(
                     Doing(f"{app} {condition} {control.AGAIN}", task, len(tasks), app),
                 )
                 state.add(run)
-                yield run
+                yield from failures.recorded(run)
+        yield from failures.waiting
 
 
 def _tasks(
@@ -144,6 +152,7 @@ def _take(
     phase: float,
     with_fingerprints: bool,
     coupling: Mapping[str, float],
+    failures: _ProbeFailures,
     **fields: object,
 ) -> Run:
     """Run ``subject`` once at a shared site; ``coupling`` joins the run's passive signals, and
@@ -154,7 +163,8 @@ def _take(
         try:
             measurement = _run_with_neighbour(subject, neighbour, shared, phase, with_fingerprints)
         except ProbeError as error:
-            # One run of many, whatever went wrong: the campaign goes on with the next.
+            # One run of many, unless it goes on: the campaign continues with the next.
+            failures.newest = error
             measurement = _Measurement(Outcome.failed(str(error)))
         return as_run(
             measurement.outcome,
@@ -167,6 +177,28 @@ def _take(
             passive={**measurement.outcome.signals, **coupling},
             **fields,
         )
+
+
+@dataclass(slots=True)
+class _ProbeFailures:
+    """Runs that failed since the probes did, until a run shows that they work again. Without the
+    probes, as when their binary was removed, each further run would fail too: recorded, these would
+    count as attempts, and a campaign of nothing else as finished."""
+
+    newest: ProbeError | None = None
+    waiting: list[Run] = field(default_factory=list)
+
+    def recorded(self, run: Run) -> Iterator[Run]:
+        """Yield the runs that are to be recorded now that ``run`` has ended. Raises ProbeError."""
+        if self.newest is not None and run.error == str(self.newest):
+            self.waiting.append(run)
+            if len(self.waiting) == LASTING_FAILURES:
+                raise self.newest
+            return
+        if run.ok:
+            yield from self.waiting
+            self.waiting.clear()
+        yield run
 
 
 @dataclass(frozen=True, slots=True)
