@@ -244,19 +244,25 @@ def test_a_cold_run_says_what_was_evicted(tmp_path: Path) -> None:
         assert runner.run((0,)).warnings == (FILES_ONLY,)
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("role", ["batch", "service", "neighbour"])
-def test_cold_is_the_same_alone_and_as_a_neighbour(
-    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evicted: list[str] = []
+@pytest.fixture
+def evicted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Files that are evicted, in their order."""
+    files: list[str] = []
     advise = os.posix_fadvise
 
     def recorded(fd: int, *more: int) -> None:
-        evicted.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        files.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
         advise(fd, *more)
 
     monkeypatch.setattr(os, "posix_fadvise", recorded)
+    return files
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("role", ["batch", "service", "neighbour"])
+def test_cold_is_the_same_alone_and_as_a_neighbour(
+    role: str, tmp_path: Path, evicted: list[str]
+) -> None:
     (tmp_path / "input").write_text("x")
     (tmp_path / "link").symlink_to("input")
     (tmp_path / "other").write_text("x")
@@ -274,6 +280,22 @@ def test_cold_is_the_same_alone_and_as_a_neighbour(
             assert runner.run((0,)).warnings == (FILES_ONLY,)
     assert {str(tmp_path / "input"), inside} <= set(evicted)
     assert str(tmp_path / "other") not in evicted
+
+
+@pytest.mark.real
+def test_a_cold_neighbour_evicts_what_it_may_share_only_before_it_loops(
+    tmp_path: Path, evicted: list[str]
+) -> None:
+    (tmp_path / "input").write_text("x")
+    read = f"cat {tmp_path}/input {{dir}}/made > /dev/null; sleep 0.01"
+    app = Application(name="a", setup="echo x > {dir}/made", cache="cold", command=read)
+    with open_runner(app, tmp_path / "w") as runner:
+        inside = str(runner.scratch) + "/made"
+        with loop(runner, (0,)) as running:
+            assert eventually(lambda: len(running.iterations()) >= 3)
+    assert evicted.count(inside) >= 3
+    assert evicted.count(str(tmp_path / "input")) == 1
+    assert evicted.index(str(tmp_path / "input")) < 2
 
 
 def test_the_whole_page_cache_is_dropped_where_that_may_be_written(tmp_path: Path) -> None:

@@ -151,12 +151,15 @@ class LoadLoop:
     def _repeat(self) -> None:
         """Loop in Python, for applications with untimed work before each iteration."""
         app = self._runner.app
+        first = True
         try:
             while not self._stopping.is_set() and self._error is None:
                 self._runner.prepare(self._cpus)
                 if app.cache == "cold" and self._runner.scratch is not None:
-                    # Only its own files: the measured application uses the node's page cache too.
-                    self._runner.evict()
+                    # From the second on only files that are its own: the measured application may
+                    # use the others too, and would have them evicted while it runs.
+                    self._runner.evict(named=first)
+                first = False
                 with self._changed:
                     if self._stopping.is_set():
                         return

@@ -145,11 +145,13 @@ class AnyRunner(abc.ABC):
         if self.app.prepare is not None:
             self._untimed("prepare", self.app.prepare, cpus=cpus)
 
-    def evict(self, *, whole_node: bool = False) -> str:
+    def evict(self, *, whole_node: bool = False, named: bool = True) -> str:
         """Evict from the page cache what a run of an application with a cold cache is to read from
-        the device: the files of its scratch folder and those that its commands name. With
-        ``whole_node`` and permission to, everything. Returns what was evicted."""
-        return evict(self._entered(), files_named(self.app), whole_node=whole_node)
+        the device: the files of its scratch folder and, unless ``named`` is false, those that its
+        commands name. With ``whole_node`` and permission to, everything. Returns what was
+        evicted."""
+        files = files_named(self.app) if named else ()
+        return evict(self._entered(), files, whole_node=whole_node)
 
     def interrupt(self) -> None:
         """End the untimed command that is running in another thread, if any."""
