@@ -67,3 +67,26 @@ def test_files_that_stay_warm_are_named_before_a_campaign(tmp_path: Path) -> Non
     }
     (text,) = cautions(apps)
     assert text.startswith("walk is to start with a cold cache, but files below data stay")
+
+
+@pytest.mark.parametrize(
+    ("fields", "warned"),
+    [
+        ({"command": "search --all"}, True),
+        ({"command": ("./scan",)}, True),
+        ({"command": ("./scan", "input")}, False),
+        ({"command": "search --input=input"}, False),
+        ({"command": "search {dir}/copy", "setup": "dd of={dir}/copy"}, False),
+        ({"command": "search -o {dir}/result"}, True),
+        ({"command": "search --all", "cache": "warm"}, False),
+    ],
+)
+def test_a_cold_program_without_an_input_is_named_before_a_campaign(
+    tmp_path: Path, fields: dict[str, Any], warned: bool
+) -> None:
+    (tmp_path / "input").touch()
+    (tmp_path / "scan").touch()
+    app = Application(name="scan", workdir=str(tmp_path), **{"cache": "cold", **fields})
+    assert ["only its scratch folder is evicted" in text for text in cautions({"scan": app})] == (
+        [True] if warned else []
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kongming.profiling.plans.identity import find_executable, identity
+from kongming.profiling.plans.identity import find_executable, identity, inputs_named
 from kongming.records.application import Application, Metric
 
 APP = Application(name="a", command="sort {dir}/x", setup="seq 9 > {dir}/x")
@@ -95,3 +95,32 @@ def test_a_path_is_relative_to_the_workdir_and_path_to_the_environment(tmp_path:
 @pytest.mark.parametrize("command", ["{dir}/made by setup", "cd /; ls", ":", "#", ("/no/such",)])
 def test_what_is_no_file_has_no_executable(command: Any) -> None:
     assert find_executable(Application(name="a", command=command), "/nowhere") is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat input",
+        ("dd", "if=input"),
+        "dd if=input of=/dev/null",
+        "scan --input=input",
+        "cat <input",
+        "cat 0<input >/dev/null",
+        "cat < input; true",
+        "cat input; true",
+        "(cat input)",
+        "bash -c 'cat input | wc'",
+        ("sh", "-ec", "cat <input"),
+        "sort ~/input",
+        "sh -c 'sort ~/input'",
+    ],
+)
+def test_an_input_that_a_command_names_in_any_way(
+    command: str | tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "input").touch()
+    app = Application(name="a", command=command, workdir=str(tmp_path))
+    assert {str(path) for path in inputs_named(app)} == {str(tmp_path / "input")}
+    # Without a shell, a tilde is one.
+    assert not inputs_named(replace(app, command=("sort", "~/input")))

@@ -9,12 +9,14 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from kongming.records.application import SCRATCH, Application, Command
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_SHELL_LINE = re.compile(r"-[a-z]*c")
 
 
 def identity(app: Application, search_path: str | None = None) -> str:
@@ -71,16 +73,59 @@ def find_executable(app: Application, search_path: str | None = None) -> Path | 
 def files_named(app: Application) -> list[Path]:
     """Return the files that words of an application's commands name, in its folder or by a path:
     scripts and inputs, which its identity leaves out."""
+    return _files(app, (word for command in _commands(app) for word in _words(command)))
+
+
+def inputs_named(app: Application) -> list[Path]:
+    """Return the files that an application's commands name in any way that can be read off them:
+    those of ``files_named``, and those after ``=``, after a redirection, in a shell line after
+    ``-c``, and below ``~`` in a shell line.
+
+    What is registered has digests of ``files_named``, which therefore stays as it is.
+    """
+    words = dict.fromkeys(word for command in _commands(app) for word in _inputs(command))
+    return _files(app, words)
+
+
+def _commands(app: Application) -> list[Command]:
+    commands = (app.command, app.load, app.setup, app.prepare)
+    return [command for command in commands if command is not None]
+
+
+def _files(app: Application, words: Iterable[str]) -> list[Path]:
     folder = Path.cwd() if app.workdir is None else Path(app.workdir)
     files = []
-    for command in (app.command, app.load, app.setup, app.prepare):
-        for word in () if command is None else _words(command):
-            try:
-                if word and (folder / word).is_file():
-                    files.append(folder / word)
-            except (OSError, ValueError):  # a word too long for a name, or with a zero byte
-                continue
+    for word in words:
+        try:
+            if word and (folder / word).is_file():
+                files.append(folder / word)
+        except (OSError, ValueError):  # a word too long for a name, or with a zero byte
+            continue
     return files
+
+
+def _inputs(command: Command) -> Iterator[str]:
+    words = list(_words(command))
+    yield from words
+    if isinstance(command, str):
+        words = _shell_words(command)
+        yield from words
+        yield from (os.path.expanduser(word) for word in words if word.startswith("~"))  # noqa: PTH111  a word, not a path
+    yield from (value for _, equals, value in (word.partition("=") for word in words) if equals)
+    for option, line in pairwise(words):
+        if _SHELL_LINE.fullmatch(option):
+            yield from _inputs(line)
+
+
+def _shell_words(line: str) -> list[str]:
+    """Split a line as a shell does, also at redirections and at the ends of commands without a
+    space next to them."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        return list(lexer)
+    except ValueError:  # as in _words
+        return line.split()
 
 
 def folders_named(app: Application) -> list[str]:

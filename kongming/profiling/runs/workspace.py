@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from kongming.processes.boot import boot_id
-from kongming.profiling.plans.identity import files_named
+from kongming.profiling.plans.identity import inputs_named
 from kongming.profiling.runs.execution import Execution
 from kongming.profiling.runs.outcome import Outcome, why_failed
 from kongming.profiling.runs.page_cache import evict
@@ -150,7 +150,7 @@ class AnyRunner(abc.ABC):
         the device: the files of its scratch folder and, unless ``named`` is false, those that its
         commands name. With ``whole_node`` and permission to, everything. Returns what was
         evicted."""
-        files = files_named(self.app) if named else ()
+        files = inputs_named(self.app) if named else ()
         return evict(self._entered(), files, whole_node=whole_node)
 
     def interrupt(self) -> None:
