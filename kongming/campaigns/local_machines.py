@@ -119,23 +119,31 @@ class LocalRunner:
     ) -> Measured:
         """Measure from the first start to the last end, over all machines."""
         prepare = self._app.prepare
-        runner.app = replace(
+        template = replace(
             self._app, prepare=None if prepare is None else filled(prepare, experiment)
         )
+        runner.app = template
         try:
             runner.prepare()
         except ApplicationRunError as error:
             return Measured(None, how, started_at, str(error))
+        commands = [
+            filled(self._app.command, experiment, rank) for rank in range(experiment.machines)
+        ]
+        for command in commands:
+            # Each machine may have inputs of its own.
+            runner.app = replace(template, command=command)
+            runner.make_cold()
         with ExitStack() as running:
             started = [
                 running.enter_context(
                     runner.execute(
-                        filled(self._app.command, experiment, rank),
+                        command,
                         cgroup_procs=(groups.machine(rank),) if groups.active else (),
                         timeout_s=self._app.timeout_s,
                     )
                 )
-                for rank in range(experiment.machines)
+                for rank, command in enumerate(commands)
             ]
             checked = replace(self._app, metric=None)
             ended = [
@@ -161,7 +169,7 @@ class LocalRunner:
                 setup=own,
                 cleanup=None if cleanup is None else filled(cleanup, experiment),
             )
-            self._open[key] = self._stack.enter_context(Runner(app, self._folder))
+            self._open[key] = self._stack.enter_context(Runner(app, self._folder, evict_node=True))
         return self._open[key]
 
 

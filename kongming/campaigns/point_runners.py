@@ -163,7 +163,7 @@ class NodeRunner:
         began, started_at = time.monotonic(), moments.now()
         try:
             if app.kind == "service":
-                with ServiceRunner(app, self._folder, any_metric=True) as service:
+                with ServiceRunner(app, self._folder, evict_node=True, any_metric=True) as service:
                     outcome = service.run(self.cpus[slot])
                 return PointRun(
                     point=point,

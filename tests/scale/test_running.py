@@ -6,8 +6,10 @@ import os
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,7 @@ from kongming.campaigns.local_machines import (
     MachineGroups,
 )
 from kongming.campaigns.other_machines import mixed_machines, on_groups, refuse_other_machines
+from kongming.profiling.runs import workspace
 from kongming.records import moments
 from kongming.records.application import Application, Metric
 from kongming.records.errors import InputError, MeasurementError
@@ -222,6 +225,27 @@ def test_scale_runs_are_in_seconds_whatever_the_program_reports(tmp_path: Path) 
     # No shorter than the program sleeps, no longer than the call: 5000 would be the rate.
     assert 0.05 <= measured.seconds <= around_s
     assert measured.metric == 5000.0
+
+
+@pytest.mark.parametrize("command", ["cat {scale}-{rank} {dir}/own", "cat 1-0 1-1 {dir}/own"])
+def test_the_inputs_of_all_machines_are_cold(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[set[str], bool]] = []
+
+    def recorded(folder: Path, named: Iterable[Path], *, whole_node: bool) -> str:
+        calls.append(({path.name for path in (*named, *folder.iterdir())}, whole_node))
+        return "cold"
+
+    monkeypatch.setattr(workspace, "evict", recorded)
+    for name in ("1-0", "1-1"):
+        (tmp_path / name).touch()
+    fields: dict[str, Any] = {"workdir": str(tmp_path), "prepare": "echo x > {dir}/own"}
+    app = Application("job", command, cache="cold", **fields)
+    with LocalRunner(app, tmp_path / "work", root=tmp_path) as runner:
+        assert runner.run(Experiment(Configuration(2, 1.0))).error is None
+    assert {name for names, _ in calls for name in names} == {"1-0", "1-1", "own"}
+    assert all(whole_node for _, whole_node in calls)
 
 
 @pytest.mark.real

@@ -93,9 +93,7 @@ class Runner(AnyRunner):
             ProbeError: the micro-benchmark binary is missing or failed.
         """
         self.prepare(cpus)
-        warnings: tuple[str, ...] = ()
-        if self.app.cache == "cold":
-            warnings = (self.evict(whole_node=self.evict_node),)
+        warnings = self.make_cold()
         limit = self.app.timeout_s if timeout_s is None else timeout_s
         started_at, before = moments.now(), passive.snapshot(neighbour=neighbour)
         execution = self.execute(
@@ -108,9 +106,6 @@ class Runner(AnyRunner):
 
 def open_runner(app: Application, work_dir: str | Path, *, evict_node: bool = False) -> AnyRunner:
     """Create the runner for the application's kind; entering it runs the set-up.
-
-    ``evict_node`` is for programs that run alone: elsewhere it would drop the page cache of their
-    neighbours, and runs alone and next to one would not start from the same cache.
 
     Raises:
         ApplicationRunError: on entering, when set-up fails.

@@ -86,8 +86,7 @@ class ServiceRunner(AnyRunner):
         try:
             self.start(cpus, cgroup_procs)
             self.prepare(cpus)
-            if self.app.cache == "cold":
-                warnings += (self.evict(whole_node=self.evict_node),)
+            warnings += self.make_cold()
             limit = self.app.timeout_s if timeout_s is None else timeout_s
             started_at, before = moments.now(), passive.snapshot(neighbour=neighbour)
             driver = self.execute(

@@ -37,8 +37,10 @@ class AnyRunner(abc.ABC):
 
     The scratch folder is created below ``work_dir`` and removed on leaving, after ``cleanup``.
     ``evict_node``: before a run with a cold cache, the page cache of the whole node is dropped if
-    that is permitted. ``any_metric``: a metric may be 0 or below it; else such a run counts as
-    failed, since it has no slowdown.
+    that is permitted: for programs that run alone, since elsewhere it would drop that of their
+    neighbours, and runs alone and next to one would not start from the same cache.
+    ``any_metric``: a metric may be 0 or below it; else such a run counts as failed, since it has
+    no slowdown.
 
     Raises:
         ApplicationRunError: on entering, when the folder cannot be created or set-up fails.
@@ -49,7 +51,7 @@ class AnyRunner(abc.ABC):
         app: Application,
         work_dir: str | Path,
         *,
-        evict_node: bool = True,
+        evict_node: bool = False,
         any_metric: bool = False,
     ) -> None:
         self.app = app
@@ -152,6 +154,11 @@ class AnyRunner(abc.ABC):
         evicted."""
         files = inputs_named(self.app) if named else ()
         return evict(self._entered(), files, whole_node=whole_node)
+
+    def make_cold(self) -> tuple[str, ...]:
+        """Evict what the next run is to find cold; return the run's warnings of it, none where the
+        application's cache is warm."""
+        return (self.evict(whole_node=self.evict_node),) if self.app.cache == "cold" else ()
 
     def interrupt(self) -> None:
         """End the untimed command that is running in another thread, if any."""
