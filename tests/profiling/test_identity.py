@@ -54,6 +54,13 @@ def test_what_does_not_decide_it_leaves_it(change: dict[str, Any]) -> None:
     assert identity(replace(APP, **change)) == identity(APP)
 
 
+def test_a_cold_cache_is_not_mixed_with_what_it_meant_before() -> None:
+    app = Application(name="a", command="{dir}/tool", setup="make -C {dir}")
+    assert identity(app) == "836c9b9dbf6fe022"
+    # Of when root's solo runs began with the whole node's cache dropped.
+    assert identity(replace(app, cache="cold")) != "698841054ac104f7"
+
+
 def test_the_content_of_the_executable_counts_and_its_place_does_not(tmp_path: Path) -> None:
     app = Application(name="a", command="tool --x")
     file = program(tmp_path / "one")

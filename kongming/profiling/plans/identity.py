@@ -16,6 +16,10 @@ from pathlib import Path
 from kongming.records.application import SCRATCH, Application, Command
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_CACHES = {"warm": "warm", "cold": "cold, with the files that commands name"}
+"""What the caches of applications mean. Profiles in which cold meant another thing (everything that
+root could drop, or the scratch folder alone) are of other identities."""
+
 _SHELL_LINE = re.compile(r"-[a-z]*c")
 
 
@@ -37,7 +41,7 @@ def identity(app: Application, search_path: str | None = None) -> str:
         "prepare": _plain(app.prepare),
         "env": dict(app.env),
         "cpus": app.cpus,
-        "cache": app.cache,
+        "cache": _CACHES[app.cache],
         "metric": None
         if app.metric is None
         else [app.metric.pattern, app.metric.unit, app.metric.better],
