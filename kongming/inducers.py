@@ -6,12 +6,12 @@ context, at its deadline, and when this process dies for any reason (the lifelin
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from kongming.probes.binary import GRACE_S, Event, Microbench
@@ -122,6 +122,11 @@ class Inducer:
                 process.close()
         return self.result
 
+    def terminate(self) -> None:
+        """Tell it to end, and do not wait: ``stop`` does."""
+        if self._process is not None:
+            self._process.signal(signal.SIGTERM)
+
     def __enter__(self) -> Inducer:
         self.start()
         return self
@@ -227,7 +232,6 @@ class Mix:
 
     def __init__(self, inducers: Sequence[Inducer]) -> None:
         self.inducers = tuple(inducers)
-        self._stack = ExitStack()
 
     def check(self) -> None:
         """Raise InducerError if one of them is no longer running."""
@@ -235,21 +239,37 @@ class Mix:
             inducer.check()
 
     def __enter__(self) -> Mix:
-        # If an inducer does not start, this stops those before it.
-        with ExitStack() as stack:
+        try:
             for inducer in self.inducers:
-                stack.enter_context(inducer)
-            self._stack = stack.pop_all()
+                inducer.start()
+        except BaseException:
+            # It has stopped itself; those before it run.
+            self._abandon()
+            raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        # Handed on: after an exception, as Ctrl-C is, no inducer is waited for.
-        self._stack.__exit__(kind, exception, traceback)
+    def __exit__(self, exception: type[BaseException] | None, *_: object) -> None:
+        if exception is not None:
+            self._abandon()
+            return
+        with ExitStack() as stack:
+            for inducer in self.inducers:
+                stack.callback(inducer.stop, ORDERLY_GRACE_S)
+
+    def _abandon(self) -> None:
+        """Stop all after an exception, as Ctrl-C is: each ends while the others do, and is killed
+        at the same deadline."""
+        deadline = time.monotonic() + GRACE_S
+
+        def stop(inducer: Inducer) -> None:
+            inducer.stop(max(0.0, deadline - time.monotonic()))
+
+        # Also where one of them raises.
+        with ExitStack() as stack:
+            for inducer in self.inducers:
+                stack.callback(stop, inducer)
+            for inducer in self.inducers:
+                inducer.terminate()
 
 
 def induce_all(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kongming.inducers import induce, induce_all
+from kongming.inducers import GRACE_S, ORDERLY_GRACE_S, Inducer, Mix, induce, induce_all
 from kongming.records.errors import InducerError, InputError, UnknownNameError
 from kongming.records.run import LoadLevel
 
@@ -130,6 +130,40 @@ def test_a_mix_is_not_waited_for_after_an_exception(
         raise KeyboardInterrupt
     assert all(inducer.result is None for inducer in interrupted.inducers)
     assert all(gone(pid) for inducer in interrupted.inducers for pid in inducer.pids)
+
+
+class Scripted(Inducer):
+    """Writes into ``log`` what happens to it; each takes a part of the time to stop."""
+
+    def __init__(self, log: list[tuple[str, float]], *, starts: bool = True) -> None:
+        super().__init__(LoadLevel("compute.int", "compute"), ())
+        self.log, self.starts = log, starts
+
+    def start(self) -> None:
+        if not self.starts:
+            raise InducerError("It did not start.")
+
+    def terminate(self) -> None:
+        self.log.append(("terminate", 0.0))
+
+    def stop(self, grace_s: float = 0.0) -> None:
+        self.log.append(("stop", grace_s))
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_all_of_a_mix_end_meanwhile_after_an_exception(starts: bool) -> None:
+    log: list[tuple[str, float]] = []
+    mix = Mix([Scripted(log), Scripted(log), Scripted(log, starts=starts)])
+    with pytest.raises(RuntimeError if starts else InducerError), mix:
+        raise RuntimeError
+    assert [what for what, _ in log] == 3 * ["terminate"] + 3 * ["stop"]
+    first, second, third = (grace_s for what, grace_s in log if what == "stop")
+    assert GRACE_S >= first > second > third >= 0.0
+    log.clear()
+    with Mix([Scripted(log), Scripted(log)]):
+        pass
+    assert log == 2 * [("stop", ORDERLY_GRACE_S)]
 
 
 def test_a_mix_whose_part_is_unknown_starts_nothing(fake: Path) -> None:
