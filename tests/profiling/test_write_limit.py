@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +13,14 @@ import pytest
 
 from kongming.probes.aggregation import Chunk, aggregate
 from kongming.probes.suite import Suite
+from kongming.profiling import profiler
+from kongming.profiling.blocks import signature
+from kongming.profiling.plans.steps import Plan, Step
 from kongming.profiling.write_limit import FASTEST_BYTES_PER_S, WriteLimit
+from kongming.records.application import Application
+from kongming.records.run import Signature
 from tests import builders
+from tests.profiling.scripted import Runner
 
 WRITE = "iobench.write.4M"
 
@@ -57,3 +66,36 @@ def test_a_part_of_a_block_counts_as_what_it_is() -> None:
     taken = builders.fingerprint({WRITE: 0.4})
     writing.add_fingerprint(replace(taken, surrogates={WRITE: reading}))
     assert writing.written_bytes == pytest.approx(0.25 * 4e6)
+
+
+def test_signatures_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def opened(app: Application, *_: object, **__: object) -> Iterator[Runner]:
+        yield Runner(app, lambda _: 1.0)
+
+    reading = builders.fingerprint({WRITE: 0.04})
+    slow = replace(reading.surrogates[WRITE], ops=10, elapsed_s=0.4)
+    taken = replace(reading, surrogates={WRITE: slow})
+    monkeypatch.setattr(profiler, "open_runner", opened)
+    monkeypatch.setattr(signature, "settle", lambda: 0.0)
+    monkeypatch.setattr(signature, "take_signature", lambda *_, **__: (taken, 3))
+    silent = "kongming.profiling.runs.coupling.CouplingLog.read"
+    monkeypatch.setattr(silent, lambda _, site: ({}, site))
+    writing = limited(60e6)
+    suite: Any = SimpleNamespace(
+        surrogates=writing.suite.surrogates, names_of=lambda _: (WRITE,), version="1"
+    )
+    apps = {name: Application(name=name, command="true") for name in ("a", "b", "c")}
+    steps = tuple(Step(index, index, "signature", app) for index, app in enumerate(apps))
+    events = profiler.profile(
+        apps,
+        Plan("quick", "cross-core", "quick", 1, steps),
+        node=builders.node(),
+        suite=suite,
+        work_dir=Path(),
+        io_dir=Path(),
+        write_limit=writing,
+    )
+    assert [event.app for event in events if isinstance(event, Signature)] == ["a", "b"]
+    assert writing.written_bytes == pytest.approx(2 * 10 * 4e6)
+    assert writing.refused == 1

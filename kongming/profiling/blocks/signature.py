@@ -15,7 +15,7 @@ from kongming.profiling.plans.steps import Step
 from kongming.profiling.runs.retake import least_disturbed
 from kongming.profiling.runs.settle import settle
 from kongming.profiling.runs.signature import take_signature
-from kongming.profiling.site import sharing
+from kongming.profiling.site import Site, sharing
 from kongming.records.errors import MeasurementError
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import WAITING_SHARE, Signature
@@ -31,14 +31,7 @@ def signature_block(state: CampaignState, steps: Sequence[Step]) -> Iterator[Eve
             coupling, site = state.couplings.read(site)
             try:
                 fingerprint, iterations = yield from least_disturbed(
-                    partial(
-                        take_signature,
-                        state.as_neighbour(step.app),
-                        site,
-                        state.names,
-                        suite=state.plan.suite,
-                        iteration_s=state.walls.get(step.app, UNKNOWN_ITERATION_S),
-                    ),
+                    partial(_take, state, step.app, site),
                     partial(_excess, state, step.app),
                     state.doing(
                         f"the suite co-located with {step.app}, again: somebody else was there",
@@ -65,6 +58,19 @@ def signature_block(state: CampaignState, steps: Sequence[Step]) -> Iterator[Eve
         )
         state.signatures.setdefault(step.app, []).append(signature)
         yield signature
+
+
+def _take(state: CampaignState, app: str, site: Site) -> tuple[Fingerprint, int]:
+    taken = take_signature(
+        state.as_neighbour(app),
+        site,
+        state.names,
+        suite=state.plan.suite,
+        iteration_s=state.walls.get(app, UNKNOWN_ITERATION_S),
+    )
+    # Each take writes, whether it is the one that counts or not.
+    state.writing.add_fingerprint(taken[0])
+    return taken
 
 
 def _excess(state: CampaignState, app: str, taken: tuple[Fingerprint, int]) -> float:
