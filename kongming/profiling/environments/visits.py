@@ -236,8 +236,7 @@ def _timed_run(
     before: Fingerprint,
     settled: float,
 ) -> Run:
-    throttled = limits.throttled()
-    outcome = runner.run(site.app_cpus, cgroup_procs=site.app_procs)
+    outcome, throttling = _throttled_run(runner, site, limits)
     run = as_run(
         outcome,
         runner.app,
@@ -245,16 +244,26 @@ def _timed_run(
         **_fields(state, task, limits),
         fingerprint=before,
         before=before,
-        passive={
-            **outcome.signals,
-            **throttling_between(throttled, limits.throttled()),
-            "settle_s": settled,
-        },
+        passive={**outcome.signals, **throttling, "settle_s": settled},
     )
     if not run.ok and _raise_need(state, task, limits):
         reason = f"the memory limit was too small, and is raised from now on: {run.error}"
         run = replace(run, error=reason)
     return run
+
+
+def _throttled_run(
+    runner: AnyRunner, site: Site, limits: Limits
+) -> tuple[Outcome, dict[str, float]]:
+    """Run the application once; return how it was throttled meanwhile, too. The start of a service
+    is not of the run, and may be throttled much more."""
+    try:
+        runner.start(site.app_cpus, site.app_procs)
+    except ApplicationRunError as error:
+        return Outcome.failed(str(error)), {}
+    before = limits.throttled()
+    outcome = runner.run(site.app_cpus, cgroup_procs=site.app_procs)
+    return outcome, throttling_between(before, limits.throttled())
 
 
 def _fields(state: Campaign, task: Task, limits: Limits | None = None) -> dict[str, Any]:
