@@ -96,8 +96,7 @@ class Prober:
         *,
         coupling: bool = False,
     ) -> Taken:
-        """Take a fingerprint, with the ``coupling`` to an idle CPU if that is true; the calling
-        thread must live until its end.
+        """Take a fingerprint, with the ``coupling`` to an idle CPU if that is true.
 
         Raises:
             ProbeError: nothing was measured.
