@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from kongming.audit.readings import write_observations
@@ -313,6 +314,39 @@ def test_a_difference_says_its_direction(
     assert set(directions.values()) == {None}
 
 
+def test_a_program_that_failed_in_all_runs_of_both_is_not_equivalent(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    failing = {"zip": 1.1}
+    a, b = (
+        recorded(tmp_path / f"{k}.parquet", machines(1), blocks=40, failing=failing, seed=k)
+        for k in (1, 2)
+    )
+    for by in ((), ("--by", "machine")):
+        done = kongming("audit", "compare", a, b, "--json", *by)
+        assert done.returncode == 3, done.stdout
+        document = json.loads(done.stdout)
+        programs = [row for row in document["comparisons"] if row["kind"] == "program"]
+        assert {row["verdict"] for row in programs} == {"equivalent"}
+        assert any("Without a successful reading on a side" in n for n in document["notes"])
+        assert any("zip" in note for note in document["notes"])
+
+
+def test_a_program_that_a_machine_never_ran_does_not_lack_there(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    recordings = []
+    for k in (1, 2):
+        first = observe(machines(1), blocks=40, seed=k)
+        other = observe([Machine("other")], blocks=40, programs={"sort": 5.0}, seed=10 + k)
+        table = pyarrow.concat_tables([first.table, other.table]).unify_dictionaries()
+        recordings.append(tmp_path / f"{k}.parquet")
+        sessions = {**first.sessions, **other.sessions}
+        write_observations(recordings[-1], table.sort_by([("at", "ascending")]), sessions)
+    done = kongming("audit", "compare", *recordings, "--by", "machine")
+    assert done.returncode == 0, done.stdout
+
+
 def test_compare_that_can_tell_nothing(kongming: Kongming, tmp_path: Path) -> None:
     a = recorded(tmp_path / "a.parquet", machines(1), blocks=10, noise=0.5, seed=1)
     b = recorded(tmp_path / "b.parquet", machines(1), blocks=10, noise=0.5, seed=2)
@@ -366,7 +400,9 @@ def test_seconds_and_rates_are_not_mixed(kongming: Kongming, tmp_path: Path) -> 
     b = recorded(tmp_path / "b.parquet", machines(1), blocks=20, seed=2, rates=("serve",))
     document = json.loads(kongming("audit", "compare", a, b, "--json").stdout)
     assert "serve" not in {row["name"] for row in document["comparisons"]}
-    assert "Measured on one side only, or in different units: serve." in document["notes"]
+    assert (
+        "Without a successful reading on a side, or in different units: serve." in document["notes"]
+    )
     done = kongming("audit", "report", a, b, "--out", tmp_path / "page.html")
     assert done.returncode == 2
     assert "The readings of serve differ in unit (op/s, s)" in done.stderr

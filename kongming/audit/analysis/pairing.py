@@ -25,8 +25,9 @@ class Pairing:
     """Readings of A and B to compare.
 
     ``sides`` is by group, kind and name; ``names`` by kind and name. ``unmatched`` are the groups
-    that only one of the two has. ``unshared`` are, by group, kind and name, those of which only one
-    has readings, or that they have in different units; the group is empty where that is so in all.
+    that only one of the two has. ``unshared`` are, by group, kind and name, those that were
+    measured and of which one of the two, or both, have no successful reading, or that they have in
+    different units; the group is empty where that is so in all.
     ``unlike`` are the reasons of surrogates that are left out, by group and name; ``identities``
     the programs that are not the same in all recordings.
     """
@@ -111,7 +112,17 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
             f"{f' that can be compared: {reasons}' if reasons else ''}."
         )
     unshared = {("", *key) for key in {*names_a, *names_b} - set(common)}
-    unshared |= {key for key, both in sides.items() if bool(both[0].n) != bool(both[1].n)}
+    measured = _measured(series_a) | _measured(series_b)
+    machines = {
+        group: {str(sessions[key]["machine"]) for key in set().union(*of_group)}
+        for group, *of_group in pairs
+    }
+    unshared |= {
+        (group, kind, name)
+        for (group, kind, name), both in sides.items()
+        if not (both[0].n and both[1].n)
+        and any((kind, name, machine) in measured for machine in machines[group])
+    }
     return Pairing(
         paired,
         {key: series_a.names[names_a[key]] for key in common},
@@ -142,6 +153,14 @@ def _group(session: Session, by: str) -> str:
 
 def _names(series: Series) -> dict[tuple[str, str], int]:
     return {(name.kind, name.name): k for k, name in enumerate(series.names) if name.timed}
+
+
+def _measured(series: Series) -> set[tuple[str, str, str]]:
+    """Kind, name and machine of all readings, those that failed included."""
+    good = {
+        (series.names[k].kind, series.names[k].name, series.machines[m]) for k, m in series.slices
+    }
+    return good | {(failure.kind, failure.name, failure.machine) for failure in series.failures}
 
 
 def _side(series: Series, name: int, sessions: set[str]) -> Side:

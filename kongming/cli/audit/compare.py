@@ -52,7 +52,7 @@ def command(
 
     Exit status, by the programs (by the surrogates only if there is no program): 4 if one differs
     significantly by more than the tolerance, whether slower or faster; else 3 if one cannot be
-    decided, or has readings on one side only; 0 if all are equivalent.
+    decided, or has no successful reading on a side; 0 if all are equivalent.
     """
     from kongming.cli.extras import require
 
@@ -125,7 +125,11 @@ def _notes(pairing: Pairing, comparisons: Sequence[Comparison]) -> list[str]:
         notes.append(f"In only one of the two: {', '.join(pairing.unmatched)}.")
     if pairing.unshared:
         names = [f"{name} ({group})" if group else name for group, _, name in pairing.unshared]
-        notes.append(f"Measured on one side only, or in different units: {', '.join(names)}.")
+        notes.append(
+            "Without a successful reading on a side, or in different units: "
+            + ", ".join(names)
+            + "."
+        )
     if pairing.unlike:
         reasons = [
             f"{name} ({group}) {reason}" if group else f"{name} {reason}"
