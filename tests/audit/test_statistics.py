@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from kongming.arrays import Floats
+from kongming.audit.analysis.movements import movement
 from kongming.audit.analysis.multiple import benjamini_hochberg, holm
 from kongming.audit.analysis.quantile_intervals import (
     autocorrelation,
@@ -235,6 +236,33 @@ def test_levels_of_two_recordings_are_no_drift() -> None:
         assert steep.span_s == pytest.approx(4000.0)
     assert false / 100 <= 0.05 + 0.065
     assert detected / 100 > 0.9
+
+
+@pytest.mark.parametrize("recordings", [2, 3])
+@pytest.mark.parametrize("within", [0.0, 0.02], ids=["flat", "drifting"])
+def test_a_change_between_recordings_is_one_beside_a_drift_within_them(
+    recordings: int, within: float
+) -> None:
+    random = np.random.default_rng(15)
+    seconds = np.concatenate(
+        [np.linspace(0.0, 7200.0, 120) + k * 86400.0 for k in range(recordings)]
+    )
+    recording = np.repeat(np.arange(recordings), 120)
+    for jump in (0.05, 0.3):
+        for _ in range(5):
+            y = np.log1p(jump) * (recording > 0) + within * (seconds % 86400.0) / 7200.0
+            y += 0.02 * random.normal(size=len(y))
+            moved = movement(seconds, np.exp(y), recording)
+            assert moved.changes is not None
+            assert min((abs(at - 120) for at in moved.changes.at), default=999) <= 4
+    # A slope that is hardly seen may be a step as well.
+    false = 0
+    for _ in range(10):
+        y = 2.0 * within * (seconds % 86400.0) / 7200.0 + 0.02 * random.normal(size=len(seconds))
+        moved = movement(seconds, np.exp(y), recording)
+        assert moved.changes is not None
+        false += bool(moved.changes.at)
+    assert false <= 1
 
 
 def test_short_recordings_say_nothing() -> None:

@@ -67,11 +67,12 @@ def movement(seconds: Floats, values: Floats, recording: Ints) -> Movement:
     # The residuals of the wrong one are autocorrelated: the better one gives the effective size.
     taus = inflation(np.stack((rest - slope.fitted, rest - flat)))
     size = len(rest) / float(taus.min())
-    line = _score(rest - slope.fitted, 2, size)
+    line = _score(rest - slope.fitted, 1 + slope.levels, size)
     if slope.p < 0.05 and line <= _score(rest - flat, 2 * len(steps.at) + 1, size):
-        steps = change_points(rest - slope.fitted)
+        # What recordings differ by is a change, and no part of the slope within them.
+        steps = change_points(rest - slope.trend)
         if steps is not None and steps.at:
-            flat = _levels(rest - slope.fitted, steps)
+            flat = _levels(rest - slope.trend, steps)
             slope = drift(seconds, rest - flat, recording)
     else:
         slope = drift(seconds, rest - flat, recording)

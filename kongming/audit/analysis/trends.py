@@ -80,13 +80,16 @@ class TimeOfDay:
 @dataclass(frozen=True, slots=True)
 class Drift:
     """Linear drift: ``change`` is last over first less 1 along the line, over ``span_s``;
-    ``fitted`` (n,) is the line at the readings, in log."""
+    ``fitted`` (n,) is the line at the readings, in log, and ``trend`` (n,) that without its
+    ``levels``, which are one or one for each recording."""
 
     p: float
     change: float
     span_s: float
     per_day: float
     fitted: Floats
+    trend: Floats
+    levels: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,7 @@ def drift(seconds: Floats, y: Floats, recording: NDArray[np.int64] | None = None
     sxx = sum(float(own @ own) for own in x)
     syy = sum(float(own @ own) for own in centred)
     if syy <= 0.0 or sxx <= 0.0:
-        return Drift(1.0, 0.0, span, 0.0, np.full(n, float(np.median(y))))
+        return Drift(1.0, 0.0, span, 0.0, np.full(n, float(np.median(y))), np.zeros(n), len(parts))
     slope = sum(float(a @ b) for a, b in zip(x, centred, strict=True)) / sxx
     rest = [b - slope * a for a, b in zip(x, centred, strict=True)]
     left = sum(float(own @ own) for own in rest)
@@ -184,9 +187,11 @@ def drift(seconds: Floats, y: Floats, recording: NDArray[np.int64] | None = None
         error = sqrt(left / freedom / (sxx / blocks * effective))
         t = abs(slope) / error if error > 0.0 else np.inf
         p = float(2.0 * special.stdtr(freedom, -t))
+    trend = np.empty(n)
     for part, middle_s in zip(parts, middles, strict=True):
-        fitted[part] += slope * (seconds[part] - middle_s)
-    return Drift(p, exp(slope * span) - 1.0, span, exp(slope * DAY_S) - 1.0, fitted)
+        trend[part] = slope * (seconds[part] - middle_s)
+    change, per_day = exp(slope * span) - 1.0, exp(slope * DAY_S) - 1.0
+    return Drift(p, change, span, per_day, fitted + trend, trend, len(parts))
 
 
 def _parts(n: int, recording: NDArray[np.int64] | None) -> list[NDArray[np.int64]]:
