@@ -100,8 +100,14 @@ def t_quantile(probability: float, degrees: float) -> float:
 
 def t_tail(t: float, degrees: float) -> float:
     """Probability that Student's t exceeds ``t``."""
-    share = t * t / (degrees + t * t)
-    half = 0.5 * _beta(degrees / 2.0, 0.5, 1.0 - share, share) if share else 0.5
+    square = t * t
+    # By itself: 1 less the share of a large t is 0, or has few digits.
+    rest = degrees / (degrees + square)
+    if not rest:
+        half = 0.0
+    else:
+        share = square / (degrees + square)
+        half = 0.5 * _beta(degrees / 2.0, 0.5, rest, share) if share else 0.5
     return half if t >= 0.0 else 1.0 - half
 
 

@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 from scipy import special
 
-from kongming.gate.comparison import compare
+from kongming.gate.comparison import compare, compare_suite
 from kongming.gate.noise import (
     Goal,
     noise,
@@ -19,7 +19,7 @@ from kongming.gate.noise import (
     rounds_needed,
     smallest_effect,
 )
-from kongming.gate.robust import t_quantile
+from kongming.gate.robust import t_quantile, t_tail
 from kongming.records.errors import InputError
 from tests.variants import variants
 
@@ -60,6 +60,24 @@ def test_the_stated_rates_hold(shape: str) -> None:
 def test_quantiles_of_t_are_exceeded_as_often_as_stated(degrees: float, beyond: float) -> None:
     quantile = t_quantile(1.0 - beyond, degrees)
     assert special.stdtr(degrees, -quantile) == pytest.approx(beyond, rel=1e-3)
+
+
+@pytest.mark.parametrize("degrees", [1.0, 3.0, 12.5])
+@pytest.mark.parametrize("t", [0.0, 1e-170, 2.0, 1e6, 3e8, 1e12, 1e160, math.inf])
+def test_the_tail_of_t_has_no_end(t: float, degrees: float) -> None:
+    expected = float(special.stdtr(degrees, -t))
+    assert t_tail(t, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+    assert t_tail(-t, degrees) == pytest.approx(1.0 - expected)
+
+
+def test_programs_that_hardly_vary_are_compared() -> None:
+    """As by a clock that counts instructions: t is a thousand millions."""
+    steady = [1.0 + 1e-13 * k for k in (0, 1, 0, 2, 1, 0, 1, 2)]
+    slower = [1.01 * time for time in reversed(steady)]
+    goal = Goal(0.005)
+    pairs = [(steady, slower), (slower, steady), (steady, steady)]
+    verdicts = [each.verdict for each in compare_suite(pairs, goal)]
+    assert verdicts == ["slower", "not slower", "not slower"]
 
 
 def test_repetitions_are_the_fewest_that_show_the_effect() -> None:
