@@ -18,6 +18,7 @@ version."""
 ReasonCode = Literal[
     "no-solo-run",
     "solo-spread",
+    "solo-shift",
     "unfelt-loads",
     "measured-together",
     "slowed-by-others",
@@ -25,11 +26,11 @@ ReasonCode = Literal[
     "few-solo-runs",
     "failed-runs",
 ]
-"""no-solo-run: no run alone succeeded. solo-spread: how far runs alone differ. unfelt-loads: loads
-on the same core that must slow the program and did not. measured-together: something else was
-measured on its CPUs. slowed-by-others: the negative control read slow. evicted-files: runs read
-from the device what was in the page cache otherwise. few-solo-runs, failed-runs: by their
-number."""
+"""no-solo-run: no run alone succeeded. solo-spread: how far runs alone differ within a
+campaign. solo-shift: how far they differ between campaigns. unfelt-loads: loads on the same core
+that must slow the program and did not. measured-together: something else was measured on its CPUs.
+slowed-by-others: the negative control read slow. evicted-files: runs read from the device what was
+in the page cache otherwise. few-solo-runs, failed-runs: by their number."""
 
 
 _MOST_RUNS = (1 << 31) - 1
@@ -57,7 +58,10 @@ class Reason:
                       without the outliers of many), ``runs``, ``shortest`` and ``longest`` in the
                       unit of the metric, [``stolen_share``: greatest share of the time taken by
                       the host], [``waiting_share``: greatest share with tasks that waited for a
-                      CPU], [``felt``: loads that must be felt and were]
+                      CPU], [``felt``: loads that must be felt and were], [``campaigns``: how many
+                      there are, if several]
+    solo-shift        ``ratio`` of the medians of ``campaigns``, ``runs`` alone in all of them,
+                      ``shortest`` and ``longest`` median in the unit of the metric
     unfelt-loads      ``runs`` under loads that slowed nothing, ``of`` all that must be felt
     measured-together ``runs``
     slowed-by-others  ``runs``, ``of`` all
@@ -135,6 +139,9 @@ class Judgement:
             return None
         if any(reason.code == "no-solo-run" for reason in self.reasons):
             return "See why ('kongming runs --failed'), then profile it again."
+        if all(reason.code == "solo-shift" for reason in self.reasons):
+            # A further campaign would not make the earlier ones alike.
+            return "Its slowdowns hold; compare its predicted times with a run alone of today."
         return measure_again([app])
 
     def remark(self, app: str) -> str | None:
@@ -211,7 +218,8 @@ def _solo_spread(reason: Reason, unit: str) -> str:
     if reason.verdict == "good":
         felt = int(figures.get("felt", 0))
         and_felt = f", and {felt} loads that must be felt were" if felt else ""
-        return f"{figures['runs']:.0f} runs alone are within {figures['ratio']:.2f} times{and_felt}"
+        runs = f"{figures['runs']:.0f} runs alone{_of_campaigns(figures)}"
+        return f"{runs} are within {figures['ratio']:.2f} times{and_felt}"
     extent = f"{figures['shortest']:.3g} to {figures['longest']:.3g} {unit}"
     if "stolen_share" in figures:
         taken = f"{100 * figures['stolen_share']:.0f} %"
@@ -221,7 +229,25 @@ def _solo_spread(reason: Reason, unit: str) -> str:
         cause = f", while tasks waited for a CPU up to {waited} of the time"
     else:
         cause = ""
-    return f"its runs alone differ by {figures['ratio']:.2f} times ({extent}){cause}"
+    runs = "its runs alone"
+    if "campaigns" in figures:
+        runs = f"{figures['runs']:.0f} runs alone{_of_campaigns(figures)}"
+    return f"{runs} differ by {figures['ratio']:.2f} times ({extent}){cause}"
+
+
+def _of_campaigns(figures: Mapping[str, float]) -> str:
+    if "campaigns" not in figures:
+        return ""
+    return f" of the campaign, of {figures['campaigns']:.0f}, in which they differ most"
+
+
+def _solo_shift(reason: Reason, unit: str) -> str:
+    figures = reason.figures
+    return (
+        f"its {figures['runs']:.0f} runs alone are of {figures['campaigns']:.0f} campaigns whose "
+        f"medians differ by {figures['ratio']:.2f} times ({figures['shortest']:.3g} to "
+        f"{figures['longest']:.3g} {unit}), so that the time alone may be that of none of them"
+    )
 
 
 def _unfelt_loads(reason: Reason, unit: str) -> str:
@@ -262,6 +288,7 @@ def _of(reason: Reason) -> str:
 _IN_WORDS: Mapping[str, Callable[[Reason, str], str]] = {
     "no-solo-run": _no_solo_run,
     "solo-spread": _solo_spread,
+    "solo-shift": _solo_shift,
     "unfelt-loads": _unfelt_loads,
     "measured-together": _measured_together,
     "slowed-by-others": _slowed_by_others,
@@ -273,6 +300,7 @@ _IN_WORDS: Mapping[str, Callable[[Reason, str], str]] = {
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "no-solo-run": (),
     "solo-spread": ("ratio", "runs", "shortest", "longest"),
+    "solo-shift": ("ratio", "campaigns", "runs", "shortest", "longest"),
     "unfelt-loads": ("runs", "of"),
     "measured-together": ("runs",),
     "slowed-by-others": ("runs", "of"),

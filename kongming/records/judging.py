@@ -5,7 +5,8 @@ A profile that was disturbed looks like one of a program that nothing slows: the
 slow already, so that those under load are no slower. Limits are those of the first recorded
 profiles in benchmarks/accuracy, in which solo runs differ by 1.02 to 1.34, on a core of their own
 and on a shared one alike. Runs are compared within their campaign: slowdowns are over the solo runs
-of the same minutes, so that what the machine drifts between campaigns is in none of them.
+of the same minutes, so that what the machine drifts between campaigns is in none of them. It is in
+times, which are over the median of all solo runs: so the medians of campaigns are compared as well.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ def judge(runs: Iterable[Run]) -> Judgement:
     ended = [run for run in members if run.ok]
     left_out = len(control.left_out([run for run in ended if run.fingerprint]))
     unfelt, expected = _not_felt(members, solos)
-    alone = _solo_spread(_most_apart(solos), expected - len(unfelt))
-    reasons = [alone]
+    campaigns = [runs for runs in _by_campaign(solos).values() if len(runs) > 1]
+    alone = _solo_spread(campaigns, solos, expected - len(unfelt))
+    reasons = [alone, *_solo_shift(campaigns)]
     if unfelt:
         counts = {"runs": len(unfelt), "of": expected}
         verdict = _spoiled_if(2 * len(unfelt) >= expected)
@@ -118,8 +120,10 @@ def _spoiled_if(is_serious: bool) -> Verdict:
     return "spoiled" if is_serious else "usable"
 
 
-def _solo_spread(solos: Sequence[Run], felt: int) -> Reason:
-    """Return what the runs alone say; ``felt`` loads that must be felt were."""
+def _solo_spread(campaigns: Sequence[Sequence[Run]], all_solos: Sequence[Run], felt: int) -> Reason:
+    """Return what the runs alone say: those of that campaign in which they differ most, all where
+    each has one only. ``felt`` loads that must be felt were."""
+    solos = max(campaigns, key=spread) if campaigns else all_solos
     ratio = spread(solos)
     metrics = sorted(run.metric for run in solos if run.metric is not None)
     figures = {
@@ -128,6 +132,8 @@ def _solo_spread(solos: Sequence[Run], felt: int) -> Reason:
         "shortest": metrics[0],
         "longest": metrics[-1],
     }
+    if len(campaigns) > 1:
+        figures["campaigns"] = len(campaigns)
     if ratio <= USUAL_SPREAD:
         return Reason("solo-spread", "good", figures | ({"felt": felt} if felt else {}))
     # What the passive signals of the runs say about the reason.
@@ -140,21 +146,41 @@ def _solo_spread(solos: Sequence[Run], felt: int) -> Reason:
     return Reason("solo-spread", _spoiled_if(ratio > SPOILED_SPREAD), figures)
 
 
+def _solo_shift(campaigns: Sequence[Sequence[Run]]) -> list[Reason]:
+    """Return the reason that campaigns differ in their time alone, where they do. Slowdowns are
+    right, but the median over all of them may be a time that the program never had."""
+    if len(campaigns) < 2:
+        return []
+    ratio = _extent(statistics.median(run.cost for run in runs) for runs in campaigns)
+    if ratio <= USUAL_SPREAD:
+        return []
+    medians = sorted(
+        statistics.median(run.metric for run in runs if run.metric is not None)
+        for runs in campaigns
+    )
+    figures = {
+        "ratio": min(ratio, _LARGEST_RATIO),
+        "campaigns": len(campaigns),
+        "runs": sum(map(len, campaigns)),
+        "shortest": medians[0],
+        "longest": medians[-1],
+    }
+    return [Reason("solo-shift", "usable", figures)]
+
+
 def spread(solos: Sequence[Run]) -> float:
     """Return longest over shortest solo run; of five or more the farthest from the median is left
     out, and from fourteen on a seventh of them."""
-    costs = sorted(run.cost for run in solos)
+    return _extent(run.cost for run in solos)
+
+
+def _extent(values: Iterable[float]) -> float:
+    costs = sorted(values)
     if len(costs) >= _LEAST_FOR_OUTLIER:
         median = statistics.median(costs)
         for _ in range(max(1, len(costs) // _OUTLIERS)):
             costs = costs[:-1] if costs[-1] / median > median / costs[0] else costs[1:]
     return costs[-1] / costs[0]
-
-
-def _most_apart(solos: Sequence[Run]) -> Sequence[Run]:
-    """Return the runs of that campaign in which they differ most; all where each has one only."""
-    campaigns = [runs for runs in _by_campaign(solos).values() if len(runs) > 1]
-    return max(campaigns, key=spread) if campaigns else solos
 
 
 def _by_campaign(runs: Iterable[Run]) -> dict[str, list[Run]]:

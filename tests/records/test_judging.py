@@ -83,11 +83,31 @@ def test_drift_between_campaigns_spoils_neither() -> None:
     slower = [solo(second, campaign="d") for second in (1.55, 1.6, 1.62)]
     second = [*slower, loaded(3.2, campaign="d")]
     verdict = judge([*first, *second])
-    assert verdict.verdict == "good"
-    assert "2 loads that must be felt were" in str(verdict)
+    assert [reason.code for reason in verdict.reasons] == ["solo-shift"]
     # A load that slows nothing is no slowdown beside the quicker campaign either.
     unfelt = judge([*first, *slower, loaded(1.6, campaign="d")])
-    assert [reason.code for reason in unfelt.reasons] == ["unfelt-loads"]
+    assert [reason.code for reason in unfelt.reasons] == ["unfelt-loads", "solo-shift"]
+
+
+def test_campaigns_of_other_times_alone_are_not_all_good() -> None:
+    """The median over both is a time that the program never had."""
+    first = [solo(1.0), solo(1.02), solo(0.99), loaded(2.0)]
+    slower = [solo(second, campaign="d") for second in (1.55, 1.6, 1.62)]
+    verdict = judge([*first, *slower, loaded(3.2, campaign="d")])
+    assert verdict.verdict == "usable"
+    (shift,) = verdict.reasons
+    assert shift.figures == {
+        "ratio": 1.6, "campaigns": 2, "runs": 6, "shortest": 1.0, "longest": 1.6
+    }  # fmt: skip
+    assert "6 runs alone are of 2 campaigns whose medians differ by 1.60 times" in str(verdict)
+    # To measure once more makes them no more alike.
+    assert "slowdowns hold" in str(verdict.advice("gz"))
+    assert Judgement.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
+    alike = [solo(second, campaign="d") for second in (1.1, 1.15, 1.2)]
+    good = judge([*first, *alike, loaded(2.2, campaign="d")])
+    assert good.verdict == "good"
+    assert "3 runs alone of the campaign, of 2, in which they differ most" in str(good)
+    assert "2 loads that must be felt were" in str(good)
 
 
 def test_the_campaign_that_differs_most_gives_the_verdict() -> None:
@@ -95,7 +115,9 @@ def test_the_campaign_that_differs_most_gives_the_verdict() -> None:
     noisy = [solo(second, campaign="d") for second in (1.0, 1.1, 1.4)]
     (reason,) = judge([*quiet, *noisy]).reasons
     assert reason.verdict == "usable"
-    assert reason.figures == {"ratio": 1.4, "runs": 3, "shortest": 1.0, "longest": 1.4}
+    assert reason.figures == {
+        "ratio": 1.4, "runs": 3, "shortest": 1.0, "longest": 1.4, "campaigns": 2
+    }  # fmt: skip
     # One run of each campaign: there is nothing else to compare with.
     assert judge([solo(1.0 + k / 2, campaign=str(k)) for k in range(4)]).verdict == "spoiled"
 
@@ -185,6 +207,7 @@ def test_the_worst_reason_comes_first_and_gives_the_verdict() -> None:
 EVERY_REASON = [
     *judge([solo(0.4, passive={"steal": 0.3}), solo(0.8), loaded(0.8)]).reasons,
     *judge([solo(0.4, passive={"psi_cpu_some": 0.3}), solo(0.8)]).reasons,
+    *judge([solo(k + 1.0, campaign=str(k)) for k in (0, 0, 1, 1)]).reasons,
     *judge([solo(1.0), solo(1.0), solo(1.0), loaded(2.0)]).reasons,
     *judge([builders.run("gz", None)]).reasons,
     *judge([solo(1.0), builders.run("gz", None)]).reasons,

@@ -780,8 +780,8 @@ class ProfileReason(_message.Message):
     FIGURES_FIELD_NUMBER: _builtins.int
     LOADS_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """no-solo-run, solo-spread, unfelt-loads, measured-together, slowed-by-others, evicted-files,
-    few-solo-runs or failed-runs.
+    """no-solo-run, solo-spread, solo-shift, unfelt-loads, measured-together, slowed-by-others,
+    evicted-files, few-solo-runs or failed-runs.
     """
     verdict: Global___ProfileVerdict.ValueType
     """What it alone would give."""
