@@ -14,6 +14,7 @@ import pytest
 from kongming.audit.analysis.document import analyse
 from kongming.audit.analysis.findings import findings
 from kongming.audit.analysis.multiple import benjamini_hochberg
+from kongming.audit.analysis.pairing import pair
 from kongming.audit.analysis.prices import run_costs
 from kongming.audit.readings import Observations
 from kongming.audit.report.page import to_html
@@ -313,6 +314,63 @@ def test_surrogates_of_other_sizes_make_no_slow_machine() -> None:
     (text,) = [f["text"] for f in findings(document) if f["kind"] == "other sizes"]
     assert "stream.triad has other sizes on other machines: 1.00 MiB, 2.00 MiB" in text
     assert claims(_of_sizes(observations, {key: {"data": 1 << 20} for key in sizes}))
+
+
+def test_surrogates_of_other_sizes_still_say_what_changed_on_a_machine() -> None:
+    at = START_S + 90 * 60.0
+    changed = only("node-02", "stream.triad", lambda m: 0.15 * (m.seconds > at))
+    surrogates = {"compute.int": 9e-9, "stream.triad": 2e-9}
+    observations = observe(FOUR, surrogates=surrogates, effects=[changed])
+    sizes = {f"node-{k:02d}": {"data": (1 + (k == 3)) << 20} for k in range(4)}
+    mixed = _of_sizes(observations, sizes)
+    assert claims(mixed) == {"changes": [("node-02", "stream.triad")]}
+    document = analyse(mixed).document
+    summaries = [row for row in document["summaries"] if row["name"] == "stream.triad"]
+    assert {row["machine"] for row in summaries} == set(sizes)
+    assert "stream.triad" not in {row["name"] for row in document["histograms"]}
+    matrix = machine_matrix(document)
+    assert matrix is not None
+    assert "stream.triad" not in matrix["names"]
+    # Recordings of one machine that differ make no change of it.
+    joined = {key: {**session, "machine": "node"} for key, session in mixed.sessions.items()}
+    assert claims(replace(mixed, sessions=joined)) == {}
+
+
+def _of_versions(observations: Observations) -> Observations:
+    """The observations with a suite version of each recording, and no sizes."""
+    sessions = {
+        key: {**session, "suite_version": f"1-{k}"}
+        for k, (key, session) in enumerate(observations.sessions.items())
+    }
+    return replace(observations, sessions=sessions)
+
+
+def test_machines_of_other_suite_versions_have_surrogates_of_their_own() -> None:
+    apart = _of_versions(observe(FOUR[:2], blocks=10, failing={"zip": 1.1}, programs={"zip": 1.0}))
+    document = analyse(apart).document
+    surrogates = [row for row in document["summaries"] if row["kind"] == "surrogate"]
+    assert {row["machine"] for row in surrogates} == {"node-00", "node-01"}
+    single = observe(FOUR[:1], blocks=10, sessions=2, failing={"zip": 1.1}, programs={"zip": 1.0})
+    with pytest.raises(CannotAnswerError, match=r"compute\.int is of several suite versions"):
+        analyse(_of_versions(single))
+
+
+def test_a_surrogate_that_a_type_never_measured_is_no_finding_of_it() -> None:
+    both = {"compute.int": 9e-9, "stream.triad": 2e-9}
+    small = observe(machines(2), blocks=10, surrogates={"compute.int": 9e-9})
+    large = [Machine(f"big-{k}", type="c1.large") for k in range(2)]
+    other = observe(large, blocks=10, surrogates=both, seed=1)
+    table = pyarrow.concat_tables([small.table, other.table]).unify_dictionaries()
+    joined = replace(
+        small,
+        table=table.sort_by([("at", "ascending")]),
+        sessions={**small.sessions, **other.sessions},
+    )
+    sizes = {name: {"data": k + 1 << 20} for k, name in enumerate(("node-00", "node-01"))}
+    sizes |= {machine.name: {"data": 1 << 20} for machine in large}
+    sized = _of_sizes(joined, sizes)
+    assert analyse(sized).document["unlike"] == []
+    assert pair(sized, sized, "type").unlike == {}
 
 
 def test_types_whose_caches_differ_are_not_compared_by_what_follows_the_cache() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kongming.audit.analysis.explanation import explanation_rows
-from kongming.audit.analysis.likeness import alike, unlike_between_types
+from kongming.audit.analysis.likeness import Likeness, alike, unlike_between_types
 from kongming.audit.analysis.movements import (
     change_rows,
     drift_rows,
@@ -64,12 +64,18 @@ def analyse(
     likeness = alike(observations)
     series = series_of(likeness.observations)
     if not any(series.names[name].timed for name, _ in series.slices):
-        raise CannotAnswerError(
-            "The files hold no successful reading of a surrogate or a program.",
-            hint="The column reason says why they failed.",
-        )
+        raise _nothing_to_analyse(likeness)
     by_machine = summarise_machines(series, settings)
-    by_type = summarise_types(series, settings)
+    by_type = {
+        (k, t): summary
+        for (k, t), summary in summarise_types(series, settings).items()
+        if likeness.comparable(series.types[t], series.names[k])
+    }
+    compared = {
+        (k, m): summary
+        for (k, m), summary in by_machine.items()
+        if (k, int(series.machine_type[m])) in by_type
+    }
     movements = movements_of(series)
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -82,18 +88,32 @@ def analyse(
         "identities": likeness.identities,
         "summaries": summary_rows(series, by_type, by_machine),
         "repetitions": repetition_rows(series, by_type, by_machine),
-        "histograms": histogram_rows(series),
+        "histograms": histogram_rows(series, by_type),
         "time_of_day": time_of_day_rows(series, movements, settings),
         "drift": drift_rows(series, movements, settings),
         "changes": change_rows(series, movements, settings),
         **order_rows(series, settings),
         "explanations": explanation_rows(series, settings),
-        **slow_machine_rows(series, by_machine, settings),
+        **slow_machine_rows(series, compared, settings),
         "prices": price_rows(
             series, by_type, by_machine, price_of or {}, unlike_between_types(likeness.unlike)
         ),
     }
     return Audit(_as_json(document), series)
+
+
+def _nothing_to_analyse(likeness: Likeness) -> CannotAnswerError:
+    if not likeness.unlike:
+        return CannotAnswerError(
+            "The files hold no successful reading of a surrogate or a program.",
+            hint="The column reason says why they failed.",
+        )
+    reasons = dict.fromkeys(f"{row['name']} {row['reason']}" for row in likeness.unlike)
+    return CannotAnswerError(
+        "The files hold no successful run of a program, and no surrogate that is the same in all "
+        f"recordings of a machine: {'; '.join(reasons)}.",
+        hint="Give files of one suite version only.",
+    )
 
 
 def _as_json(value: Any) -> Any:

@@ -223,7 +223,8 @@ def _unlike(rows: Sequence[Row]) -> Findings:
         by_type[row["type"]].append(row)
     result = []
     for label, own in by_type.items():
-        where = "not compared between types" if label is None else f"left out of {label}"
+        between = "types" if label is None else f"recordings of {label}"
+        where = f"not compared between {between}"
         listed = "; ".join(f"{row['name']} {row['reason']}" for row in own[:MAX_ITEMS])
         more = f"; and {len(own) - MAX_ITEMS} more" if len(own) > MAX_ITEMS else ""
         result.append(("other sizes", f"{count(len(own), 'surrogate')} {where}: {listed}{more}."))

@@ -97,7 +97,11 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
         for group, *of_group in pairs
         for name, reason in unlike_surrogates(
             [sessions[key] for key in sorted(set().union(*of_group))],
-            [name for kind, name in common if kind == "surrogate"],
+            [
+                name
+                for kind, name in common
+                if kind == "surrogate" and all(side.n for side in sides[group, kind, name])
+            ],
         ).items()
     }
     paired: dict[tuple[str, ...], tuple[Side, Side]] = {

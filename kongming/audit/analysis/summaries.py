@@ -136,13 +136,14 @@ def repetition_rows(series: Series, by_type: Summaries, by_machine: Summaries) -
     ]
 
 
-def histogram_rows(series: Series) -> list[Row]:
-    """Rows of types, and of their machines with the same bars, which can be compared."""
+def histogram_rows(series: Series, by_type: Summaries) -> list[Row]:
+    """Rows of types, and of their machines with the same bars, which can be compared; of what is
+    summarised by type."""
     rows = []
     for name in series.timed():
         for t in range(len(series.types)):
             members = [m for m in series.members(t).tolist() if (name, m) in series.slices]
-            if not members:
+            if (name, t) not in by_type:
                 continue
             total = histogram(np.sort(np.concatenate([series.of(name, m) for m in members])))
             edges = total.edges.tolist()

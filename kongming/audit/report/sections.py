@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from kongming.audit.analysis.likeness import unlike_between_types
 from kongming.audit.analysis.series import Row
 from kongming.quantities import format_duration, per_cent
 from kongming.web.formats import moment
@@ -40,7 +39,8 @@ def machine_matrix(document: Document) -> Mapping[str, Any] | None:
         return None
     kinds = {row["name"]: row["kind"] for row in document["summaries"]}
     rates = {row["name"] for row in document["summaries"] if row["better"] == "higher"}
-    unlike = unlike_between_types(document["unlike"])
+    # What differs within a type differs between all machines as well.
+    unlike = {row["name"] for row in document["unlike"]}
     names = [
         name
         for name in dict.fromkeys(name for _, name in levels)
