@@ -112,7 +112,8 @@ def slowdown_colocated(
 def live_variant(document: Document, model: str | None = None) -> VariantName:
     """Return the smallest set of columns that is sufficient for a live prediction. It is the quick
     one, unless the full one's model is better in validation by more than the repeat noise over the
-    square root of the number of scored runs.
+    square root of the number of scored runs. Scored are the runs under load, where there are any,
+    as in the errors that are shown: solo runs, which any model predicts well, choose no suite.
     """
     file = _read(document)
     quick = file.variants.get("quick")

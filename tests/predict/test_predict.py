@@ -314,6 +314,24 @@ def test_the_quick_columns_serve_live_predictions(documents: dict[str, dict[str,
     assert predict.live_variant(bare, "MEAN") == "quick"
 
 
+@pytest.mark.parametrize(("under_load", "expected"), [(0.9, "full"), (0.0, "quick")])
+def test_runs_under_load_choose_the_suite_of_live_predictions(
+    chaser: persist.ModelFile, under_load: float, expected: str
+) -> None:
+    """Solo runs are in neither score."""
+    quick = chaser.variants["quick"]
+    own = quick.model()
+    erring = dataclasses.replace(own, scores={**own.scores, "mean_abs_log": under_load})
+    quick = dataclasses.replace(quick, models={**quick.models, own.name: erring})
+    changed = dataclasses.replace(chaser, variants={**chaser.variants, "quick": quick})
+    assert predict.live_variant(changed) == expected
+    powers, law = PROGRAMS["chaser"]
+    kinds = [run.kind for run in synthetic.campaign("chaser", powers, law=law)]
+    assert "solo" in kinds
+    for variant in chaser.variants.values():
+        assert variant.model().scores["n"] == sum(kind != "solo" for kind in kinds)
+
+
 def test_predicting_imports_no_learning_library() -> None:
     code = (
         "import sys, kongming.learning.predict;"
