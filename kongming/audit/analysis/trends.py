@@ -42,7 +42,7 @@ HOURS_OF_A_DAY = 16
 """A day is used where so many of its hours have a reading."""
 
 SPAN_FOR_DRIFT_S = 3600.0
-"""Minimum duration for a test of drift."""
+"""Minimum duration of the longest recording for a test of drift."""
 
 READINGS_FOR_DRIFT = 24
 
@@ -156,8 +156,8 @@ def drift(seconds: Floats, y: Floats, recording: NDArray[np.int64] | None = None
     each reading; None below ``SPAN_FOR_DRIFT_S`` or ``READINGS_FOR_DRIFT``."""
     n = len(y)
     parts = _parts(n, recording)
-    span = max((float(np.ptp(seconds[part])) for part in parts if len(part)), default=0.0)
-    if n < READINGS_FOR_DRIFT or span < SPAN_FOR_DRIFT_S:
+    span = _longest(seconds, parts)
+    if n < READINGS_FOR_DRIFT or _longest(seconds, _recordings(n, recording)) < SPAN_FOR_DRIFT_S:
         return None
     blocks = int(np.clip(n // 3, 8, 48))
     fitted = np.empty(n)
@@ -196,10 +196,19 @@ def drift(seconds: Floats, y: Floats, recording: NDArray[np.int64] | None = None
 
 def _parts(n: int, recording: NDArray[np.int64] | None) -> list[NDArray[np.int64]]:
     """Return the readings of each recording that has a level of its own, by index."""
-    numbers = [] if recording is None else np.unique(recording).tolist()
-    if recording is None or not 1 < len(numbers) < RECORDINGS_FOR_DRIFT:
+    recordings = _recordings(n, recording)
+    return recordings if len(recordings) < RECORDINGS_FOR_DRIFT else [np.arange(n)]
+
+
+def _recordings(n: int, recording: NDArray[np.int64] | None) -> list[NDArray[np.int64]]:
+    """Return the readings of each recording, by index."""
+    if recording is None:
         return [np.arange(n)]
-    return [np.flatnonzero(recording == number) for number in numbers]
+    return [np.flatnonzero(recording == number) for number in np.unique(recording).tolist()]
+
+
+def _longest(seconds: Floats, parts: list[NDArray[np.int64]]) -> float:
+    return max((float(np.ptp(seconds[part])) for part in parts if len(part)), default=0.0)
 
 
 def _block_levels(
