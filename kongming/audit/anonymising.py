@@ -74,15 +74,23 @@ def anonymised(
 
 
 def apart(observations: Observations) -> str | None:
-    """Return a note where files were anonymised apart from one another, so that one machine may
-    have an id in each; None where there is no sign of that."""
+    """Return a note where files may have been anonymised apart from one another, or only some of
+    them, so that one machine may have an id in each; None where there is no sign of that."""
+    anonymised = len(observations.hashed)
+    if anonymised and not observations.anonymised:
+        files = "1 file is" if anonymised == 1 else f"{anonymised} files are"
+        return (
+            f"Only {files} anonymised. A machine that is also in the others has another id there, "
+            "and counts as several machines. Give all files as they were recorded, or export all "
+            "together with --anonymise."
+        )
     machines = frozenset().union(*observations.hashed)
     if len(machines) <= max(map(len, observations.hashed), default=0):
         return None
     return (
-        f"{len(observations.hashed)} files are anonymised. One machine has another id in each that "
-        "was anonymised with another salt, and counts as several machines. Export them together, "
-        "or give all the same --salt."
+        f"{anonymised} files are anonymised. If that was done with different salts, a machine that "
+        "is in several has another id in each, and counts as several machines. Export them "
+        "together, or give all the same --salt."
     )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
-from kongming.audit.anonymising import apart
+from kongming.audit.anonymising import Salt, anonymised, apart
 from kongming.audit.readings import METADATA_KEY, read_observations, table_of, write_observations
 from kongming.cli.main import run
 from tests.audit.recordings import APPS, Recording, rows
 from tests.audit.sessions import later, reading, session
+from tests.audit.synthetic import machines, observe
 
 SECRETS = (
     "ann-laptop",
@@ -169,7 +170,25 @@ def test_recordings_with_one_salt_are_of_one_machine(
     assert machines[0] == machines[1] != machines[2]
     assert apart(read_observations(files[:2])) is None
     assert run(["audit", "report", *map(str, files)]) == 0
-    assert "3 files are anonymised" in capsys.readouterr().err
+    assert "3 files are anonymised. If that was done with different salts" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+
+
+def test_files_of_which_some_are_anonymised_are_noted(tmp_path: Path) -> None:
+    files = []
+    for number in range(3):
+        observations = observe(machines(1), blocks=2, seed=number)
+        if number:
+            observations = anonymised(observations, Salt("x"))
+        files.append(tmp_path / f"{number}.parquet")
+        write_observations(
+            files[-1], observations.table, observations.sessions, anonymised=bool(number)
+        )
+    assert apart(read_observations(files[:1])) is None
+    assert apart(read_observations(files[1:])) is None
+    for given, start in ((files, "Only 2 files are"), (files[:2], "Only 1 file is")):
+        assert str(apart(read_observations(given))).startswith(f"{start} anonymised.")
 
 
 def test_a_recording_can_be_anonymised_at_once(
