@@ -117,16 +117,14 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
         )
     unshared = {("", *key) for key in {*names_a, *names_b} - set(common)}
     measured = _measured(series_a) | _measured(series_b)
-    machines = {
-        group: {str(sessions[key]["machine"]) for key in set().union(*of_group)}
-        for group, *of_group in pairs
-    }
-    unshared |= {
-        (group, kind, name)
-        for (group, kind, name), both in sides.items()
-        if not (both[0].n and both[1].n)
-        and any((kind, name, machine) in measured for machine in machines[group])
-    }
+    for group, *of_group in pairs:
+        owners = {str(sessions[key]["machine"]) for key in set().union(*of_group)}
+        unshared |= {
+            (group, *key)
+            for key in common
+            if not all(side.n for side in sides[group, *key])
+            and any((*key, machine) in measured for machine in owners)
+        }
     return Pairing(
         paired,
         {key: series_a.names[names_a[key]] for key in common},
