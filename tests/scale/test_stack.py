@@ -238,6 +238,24 @@ def test_repeats_alone_tell_their_noise() -> None:
     assert not any("the noise of a run" in text for text in warnings)
 
 
+def test_a_single_repeat_does_not_tell_the_noise() -> None:
+    """It is near the first run by chance: the noise was that of the pair, and intervals narrow."""
+    runs = measured(published("regression"), grid((1, 2, 4, 8), (0.5, 1.0)), 0.2)
+    again = runs.take(np.append(np.arange(len(runs)), 0))
+    near = Runs(again.points, np.append(runs.seconds, 1.005 * runs.seconds[0]))
+    residuals = np.full(8, 0.2)
+    assert run_noise(runs, residuals) > run_noise(near, residuals)
+    assert run_noise(near, residuals) > 0.8 * run_noise(runs, residuals)
+    without, model = fitted(runs), fitted(near)
+    assert any("there is 1 repeat" in text for text in model.report["warnings"])
+    for at in runs.points.configurations():
+        widths = [
+            answer.upper / answer.lower
+            for answer in (each.predict(at) for each in (without, model))
+        ]
+        assert widths[1] > widths[0] ** 0.8
+
+
 def test_few_configurations_stay_near_relative_ernest() -> None:
     """A superlinear speed-up, which the terms do not have: it has to be learned from the runs."""
 

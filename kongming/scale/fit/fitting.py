@@ -29,7 +29,7 @@ from kongming.scale.fit.validation import (
     largest_out,
     noise_floor_of_means_pct,
     noise_floor_pct,
-    repeats_show_noise,
+    repeats_tell_noise,
     score,
 )
 from kongming.scale.points import Points, Runs, check_runs
@@ -316,13 +316,17 @@ def failed_warnings(failed: int) -> list[str]:
 
 
 def _noise_warnings(runs: Runs, spread: Spread | StackSpread) -> list[str]:
-    """Return what to say of the noise of a stack's runs where none is repeated."""
-    if not isinstance(spread, StackSpread) or repeats_show_noise(runs):
+    """Return what to say of the noise of a stack's runs where too few are repeated."""
+    if not isinstance(spread, StackSpread) or repeats_tell_noise(runs):
         return []
+    extra = len(runs) - runs.count
+    known = "is not known: no configuration was run twice"
+    if extra:
+        known = f"is hardly known: there {'is' if extra == 1 else 'are'} {count(extra, 'repeat')}"
+    few = ", and few repeats" if extra else ""
     return [
-        "the noise of a run is not known: no configuration was run twice. Intervals assume "
-        f"{per_cent(100.0 * spread.noise, '.0f')}, from the errors on left-out configurations: "
-        "repeat some runs"
+        f"the noise of a run {known}. Intervals assume {per_cent(100.0 * spread.noise, '.0f')}, "
+        f"from the errors on left-out configurations{few}: repeat some runs"
     ]
 
 

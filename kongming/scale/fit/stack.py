@@ -155,7 +155,7 @@ class StackFit:
 
     def run_noise(self, runs: Runs) -> float:
         """Return the standard deviation of the log of a run's time; see ``validation.run_noise``.
-        Where no run is repeated, what was left out one by one tells it."""
+        Where few runs are repeated, what was left out one by one tells it too."""
         alone = self.left.residuals[: self.left.alone]
         return run_noise(runs, np.minimum(np.abs(alone), CLIPPED))
 

@@ -37,7 +37,8 @@ EQUAL = 1e-6
 
 ASSUMED, ASSUMED_COUNT = 0.1, 4
 """Noise (of logs) of runs that tell nothing of it, and the number of errors on left-out
-configurations that it weighs as much as where no run is repeated."""
+configurations that it weighs as much as where no run is repeated. With as many degrees of freedom
+repeats alone tell the noise: a single pair may be near by chance."""
 
 Fitter = Callable[[Runs], Fit]
 
@@ -132,6 +133,11 @@ def repeats_show_noise(runs: Runs) -> bool:
     return len(runs) > runs.count
 
 
+def repeats_tell_noise(runs: Runs) -> bool:
+    """Tell whether there are so many repeats that nothing else is asked for the noise."""
+    return len(runs) - runs.count >= ASSUMED_COUNT
+
+
 def repeat_noise(runs: Runs) -> float:
     """Standard deviation of the logs of repeats around their configurations' typical time; 0
     without repeats."""
@@ -145,11 +151,14 @@ def repeat_noise(runs: Runs) -> float:
 def run_noise(runs: Runs, residuals: Floats) -> float:
     """Standard deviation of the log of a run's time: that of repeats. Without repeats it is the
     scale of ``residuals`` (n,), the errors (in logs) on left-out configurations: they contain the
-    noise of a run, and that it is smaller is not known."""
-    if repeats_show_noise(runs):
+    noise of a run, and that it is smaller is not known. Few repeats are pooled with it: it has the
+    degrees of freedom that they lack."""
+    if repeats_tell_noise(runs):
         return repeat_noise(runs)
     errors = np.append(residuals, np.full(ASSUMED_COUNT, ASSUMED))
-    return _scale(errors**2, float(len(errors)))
+    assumed = _scale(errors**2, float(len(errors)))
+    share = (len(runs) - runs.count) / ASSUMED_COUNT
+    return float(np.sqrt(share * repeat_noise(runs) ** 2 + (1.0 - share) * assumed**2))
 
 
 def _scale(squared: Floats, freedom: float) -> float:
