@@ -192,6 +192,30 @@ def test_what_repeats_differ_by_is_no_growth() -> None:
     assert light.reasons == single.reasons == ()
 
 
+def _one_job(*stages: tuple[int, float]) -> Workload:
+    """One RDD job that reads a table several times."""
+    rdds = (Rdd(0, "FileScanRDD", 1),)
+    each = tuple(Stage((seconds,) * tasks, rdds=rdds) for tasks, seconds in stages)
+    return workload_of(run(Program((Part(each),)), 4))
+
+
+@pytest.mark.parametrize(
+    ("small", "larger"),
+    [
+        (_scans((3, 4.0), (4, 3.0)), _scans((6, 2.0), (4, 6.0))),
+        (_one_job((3, 4.0), (4, 3.0)), _one_job((6, 2.0), (4, 6.0))),
+        (_one_job((3, 4.0), (6, 1.0)), _one_job((6, 2.0), (3, 4.0))),
+    ],
+)
+def test_samples_are_compared_in_their_order_where_it_may_be_right(
+    small: Workload, larger: Workload
+) -> None:
+    """The first stage takes as long in both samples, the second twice as long."""
+    inputs = learn_input_growth(small, 0.1, larger, 0.2, 1.0)
+    assert inputs.kinds == ("constant", "linear")
+    assert inputs.factors.tolist() == pytest.approx([1.0, 10.0])
+
+
 def test_a_residual_of_sizes_on_the_same_side_is_beyond_at_the_recorded_size() -> None:
     residual = learn_residual(np.array([1.0, 2.0]), np.zeros(2))
     assert residual.beyond(0.0) == pytest.approx(1.0)

@@ -124,7 +124,9 @@ def _partners(log: Workload, other: Workload) -> list[StageWork]:
     """Return the other run's stage for each of the log's.
 
     Adaptive execution submits stages of one SQL execution as jobs of their own at the same time,
-    and their order differs between runs: among those of one kind, the number of tasks decides.
+    and their order differs between runs: among those of one kind, the number of tasks decides,
+    where both runs have the same numbers. Elsewhere the order tells more: that of the stages of a
+    job is the program's, and tasks may be more or fewer with the input.
     """
     own, its = _alike(log), _alike(other)
     if {key: len(places) for key, places in own.items()} != {
@@ -133,22 +135,38 @@ def _partners(log: Workload, other: Workload) -> list[StageWork]:
         return list(other.stages)
     partners = list(other.stages)
     for key, places in own.items():
-        for place, there in zip(places, its[key], strict=True):
-            partners[place] = other.stages[there]
+        there = its[key]
+        if _jobs_apart(log, places) and _jobs_apart(other, there):
+            mine, theirs = _by_tasks(log, places), _by_tasks(other, there)
+            if [_tasks(log, at) for at in mine] == [_tasks(other, at) for at in theirs]:
+                places, there = mine, theirs
+        for place, at in zip(places, there, strict=True):
+            partners[place] = other.stages[at]
     return partners
 
 
 def _alike(work: Workload) -> dict[tuple[str, int, str], list[int]]:
-    """Return the places of the stages of each SQL execution, or job outside of one, and kind, those
-    of fewer tasks first."""
+    """Return the places of the stages of each SQL execution, or job outside of one, and kind."""
     groups: dict[tuple[str, int, str], list[int]] = {}
     for place, stage in enumerate(work.stages):
         execution = work.jobs[stage.job].job.execution
         where = ("job", stage.job) if execution is None else ("execution", execution)
         groups.setdefault((*where, stage.kind), []).append(place)
-    for places in groups.values():
-        places.sort(key=lambda place: len(work.stages[place].lengths))
     return groups
+
+
+def _jobs_apart(work: Workload, places: Sequence[int]) -> bool:
+    """Tell whether each of the stages is of a job of its own."""
+    return len({work.stages[place].job for place in places}) == len(places)
+
+
+def _tasks(work: Workload, place: int) -> int:
+    return len(work.stages[place].lengths)
+
+
+def _by_tasks(work: Workload, places: Sequence[int]) -> list[int]:
+    """Return the places, those of fewer tasks first."""
+    return sorted(places, key=lambda place: _tasks(work, place))
 
 
 def _seconds(stage: StageWork) -> float:
