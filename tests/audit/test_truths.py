@@ -98,6 +98,16 @@ def test_a_slow_machine_is_dropped_first() -> None:
     assert drop["gain_pct"] > 10.0
 
 
+def test_extra_machines_are_as_many_as_are_needed() -> None:
+    """More than the machines that are wanted, if few are measured and some of them are slow."""
+    slow = only("node-03", None, lambda m: 0.2)
+    rows = analyse(observe(FOUR, blocks=30, effects=[slow])).document["extra_machines"]
+    assert [row["wanted"] for row in rows] == [10, 50]
+    for row in rows:
+        assert row["extra"] > row["wanted"]
+        assert row["probability"] >= 0.95 > row["probability_without"]
+
+
 @pytest.mark.parametrize(("shift", "slow"), [(-0.3, set()), (0.3, {"node-02"})])
 def test_of_three_machines_a_fast_one_makes_the_others_no_slower(
     shift: float, slow: set[str]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from kongming.arrays import Floats
 from kongming.records.errors import (
@@ -238,16 +239,15 @@ def test_extras_are_as_many_as_are_needed() -> None:
     spread = [1.0] * 3 + [2.0] * 2
     extras = extra_machines(spread, 4, target=1.1, probability=0.95)
     assert extras.extra > 4
-    random = np.random.default_rng(0)
-    # Of the share of fast machines no more is known than that three of five are.
-    shares = random.beta(3.5, 2.5, 200_000)
 
     def likely(launched: int) -> float:
-        return float(np.mean(random.binomial(launched, shares) >= 4))
+        # Of the share of fast machines no more is known than that three of five are.
+        return float(stats.betabinom.sf(3, launched, 3.5, 2.5))
 
-    assert extras.probability == pytest.approx(likely(4 + extras.extra), abs=0.003)
-    assert extras.without == pytest.approx(likely(4), abs=0.003)
-    assert likely(4 + extras.extra - 2) < 0.95 <= extras.probability
+    assert extras.probability == pytest.approx(likely(4 + extras.extra), abs=1e-6)
+    assert extras.without == pytest.approx(likely(4), abs=1e-6)
+    assert likely(4 + extras.extra - 1) < 0.95 <= extras.probability
+    random = np.random.default_rng(0)
 
     def worst(launched: int) -> Floats:
         drawn = np.sort(random.choice(spread, size=(40_000, launched)), axis=1)

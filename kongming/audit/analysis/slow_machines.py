@@ -257,7 +257,7 @@ def _extra_rows(label: str, slow: Mapping[str, float], settings: Settings) -> It
 def _extra(slow: Mapping[str, float], wanted: int, target: float) -> Extra | None:
     """Extra machines to launch, of the same distribution; None where no number is enough."""
     try:
-        return extra_machines(list(slow.values()), wanted, target=target, most=wanted)
+        return extra_machines(list(slow.values()), wanted, target=target)
     except (CannotAnswerError, InputError):
         return None
 
