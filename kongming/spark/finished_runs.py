@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from kongming.quantities import exact_percent
 from kongming.records.errors import InputError
 from kongming.spark.application import Application
-from kongming.spark.sample_ratio import recorded_ratio
+from kongming.spark.sample_ratio import recorded_ratio, same_share
 
 _NAMED = 3
 """Logs that are named where several say the same."""
@@ -49,18 +48,22 @@ def require_same_application(
         )
 
 
-def require_same_input(applications: Sequence[Application], ratio: float, field: str) -> None:
+def require_same_input(
+    applications: Sequence[Application], ratio: float, field: str, *, more: str = ""
+) -> None:
     """Raise InputError, for ``field``, where the log of a run has another share of the input in its
-    settings than ``ratio``: with less data it takes less time. Logs without it are not judged."""
+    settings than ``ratio``: with less data it takes less time. Logs without it are not judged.
+    ``more`` is added to the hint."""
     for application in applications:
         own = recorded_ratio(application)
-        if own is not None and not math.isclose(own, ratio, rel_tol=1e-6):
+        if own is not None and not same_share(own, ratio):
             raise InputError(
                 f"is of a run on {exact_percent(own)} of the input.",
                 field=field,
                 value=application.source or application.id,
                 allowed=f"runs on {exact_percent(ratio)} of it",
-                hint="Leave it out. How the time grows with the input is learned from --sample.",
+                hint="Leave it out. How the time grows with the input is learned from --sample."
+                + more,
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from kongming.spark.model.corrections.growth import Growth
 from kongming.spark.model.driver import driver_time
 from kongming.spark.model.pipeline import Pipeline
 from kongming.spark.model.workload import Workload, workload_of
-from kongming.spark.sample_ratio import recorded_ratio
+from kongming.spark.sample_ratio import recorded_ratio, same_share
 
 PRIOR = 1.0
 """Doublings squared that the prior (no growth) weighs."""
@@ -38,11 +38,7 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
         InputError: no application ran at two sizes, or one has not ended.
     """
     require_finished(applications, "--history")
-    runs: dict[tuple[str, float], list[Workload]] = {}
-    for application in applications:
-        key = application.name or application.id, recorded_ratio(application) or 1.0
-        runs.setdefault(key, []).append(workload_of(application))
-    observed = [own for works in runs.values() if (own := _observed(works, without))]
+    observed = [own for works in _alike(applications) if (own := _observed(works, without))]
     if not observed:
         raise InputError(
             "holds no application that ran at two sizes.",
@@ -51,6 +47,25 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
         )
     tasks, driver = _slopes(observed)
     return Growth(tasks, driver, _scatter(observed))
+
+
+def _alike(applications: Sequence[Application]) -> Iterator[list[Workload]]:
+    """Yield the runs of each application on each share of the input."""
+    by_name: dict[str, list[Application]] = {}
+    for application in applications:
+        by_name.setdefault(application.name or application.id, []).append(application)
+    for own in by_name.values():
+        runs: dict[float, list[Workload]] = {}
+        least = 0.0
+        for application in sorted(own, key=_share):
+            if not same_share(_share(application), least):
+                least = _share(application)
+            runs.setdefault(least, []).append(workload_of(application))
+        yield from runs.values()
+
+
+def _share(application: Application) -> float:
+    return recorded_ratio(application) or 1.0
 
 
 Observation = tuple[float, float, float]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from kongming.quantities import per_cent
 from kongming.spark.application import Application
 
 SETTING = "spark.kongming.sample.ratio"
 """A setting that 'kongming spark sample' names for runs on its sample; Spark ignores it."""
+
+SAME = 0.05
+"""Shares are the same within this part of them. A sample has hardly ever the very share that it was
+drawn for, and the times differ by no more than that."""
 
 
 def recorded_ratio(application: Application) -> float | None:
@@ -16,6 +22,11 @@ def recorded_ratio(application: Application) -> float | None:
     except ValueError:
         return None
     return ratio if 0.0 < ratio <= 1.0 else None
+
+
+def same_share(ratio: float, other: float) -> bool:
+    """Tell whether two runs had as much of the input."""
+    return math.isclose(ratio, other, rel_tol=SAME)
 
 
 def warning(ratio: float | None) -> str | None:

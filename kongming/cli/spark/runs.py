@@ -79,6 +79,7 @@ def _applications(estimator: Estimator, paths: Sequence[Path]) -> list[Applicati
         require_same_input,
     )
     from kongming.spark.reading import read_all
+    from kongming.spark.sample_ratio import recorded_ratio
 
     own = estimator.workload.application
     others = [application for application in read_all(paths) if application.run != own.run]
@@ -91,9 +92,14 @@ def _applications(estimator: Estimator, paths: Sequence[Path]) -> list[Applicati
             hint="Runs of other applications on this cluster: --history.",
         )
     require_finished(others, "--runs")
-    ratio = 1.0 if estimator.ratio is None else estimator.ratio
-    inputs = estimator.inputs
-    require_same_input(others, ratio if inputs is None else ratio * inputs.times, "--runs")
+    ratio, recorded = estimator.ratio, recorded_ratio(own)
+    if estimator.inputs is not None:
+        share = (ratio or 1.0) * estimator.inputs.times
+    else:
+        # The logs of both have the share that was sampled, --ratio maybe that which was asked for.
+        share = recorded or ratio or 1.0
+    more = " If LOG is of a run on that share too, say so: --ratio SHARE." if ratio is None else ""
+    require_same_input(others, share, "--runs", more=more)
     return others
 
 

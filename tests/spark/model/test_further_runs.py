@@ -290,6 +290,35 @@ def test_runs_on_another_share_of_the_input_are_not_compared(
     assert runtimes(kongming, own, "--runs", sampled)
 
 
+def test_runs_on_samples_of_nearly_one_share_are_compared(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    """A log has the share that the sample came to have, which differs by its seed."""
+    own = write(_with_ratio(run(PROGRAM, 4), 0.0998), tmp_path / "own")
+    other = write(_with_ratio(run(PROGRAM, 8), 0.0998), tmp_path / "other")
+    again = write(_with_ratio(run(PROGRAM, 8), 0.1021), tmp_path / "again")
+    for args in (
+        ("estimate", own, "--ratio", "10%", "--runs", other),
+        ("estimate", own, "--runs", again),
+        ("estimate", own, "--ratio", "20%", "--runs", other),
+        ("estimate", log, "--ratio", "10%", "--runs", other),
+        ("evaluate", own, again),
+    ):
+        done = kongming("spark", *args)
+        assert done.returncode == 0, done.stderr
+    done = kongming("spark", "estimate", log, "--runs", other)
+    assert done.returncode == 2
+    assert "--ratio SHARE" in done.stderr
+
+
+def test_a_history_joins_samples_of_nearly_one_share() -> None:
+    small, large = _grown("other", 2, 0.5), _grown("other", 8, 0.5)
+    drawn_again = [_with_ratio(small, 0.0998), _with_ratio(large, 0.1021)]
+    alike = [_with_ratio(each, 0.1) for each in (small, large)]
+    assert learn_growth(drawn_again).tasks == pytest.approx(learn_growth(alike).tasks)
+    assert learn_growth(alike).scatter is None
+
+
 def test_a_history_pairs_runs_of_one_name_on_one_share_of_the_input() -> None:
     """Ten times the data, or another program, is no growth with the executors."""
     small, large = _grown("other", 2, 0.5), _grown("other", 8, 0.5)
