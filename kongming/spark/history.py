@@ -28,7 +28,8 @@ PRIOR = 1.0
 def learn_growth(applications: Sequence[Application], without: Sequence[str] = ()) -> Growth:
     """Learn how lengths grow from applications that ran at two sizes or more.
 
-    Runs of one name on one share of the input are one application, and those without a name none.
+    Runs of one name are one application, of which those on one share of the input are compared;
+    each run without a name is an application of its own.
     Each is predicted from each other size by all corrections;
     what is left of the total of task seconds, and the driver's time, is regressed on the doublings.
     Repeats of a size are one observation: their mean. What the growth of the others leaves of each
@@ -38,7 +39,11 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
         InputError: no application ran at two sizes, or one has not ended.
     """
     require_finished(applications, "--history")
-    observed = [own for works in _alike(applications) if (own := _observed(works, without))]
+    observed = []
+    for shares in _by_name(applications):
+        own = [each for works in shares for each in _observed(works, without)]
+        if own:
+            observed.append(own)
     if not observed:
         raise InputError(
             "holds no application that ran at two sizes.",
@@ -49,8 +54,8 @@ def learn_growth(applications: Sequence[Application], without: Sequence[str] = (
     return Growth(tasks, driver, _scatter(observed))
 
 
-def _alike(applications: Sequence[Application]) -> Iterator[list[Workload]]:
-    """Yield the runs of each application on each share of the input."""
+def _by_name(applications: Sequence[Application]) -> Iterator[list[list[Workload]]]:
+    """Yield the runs of each application, in a list for each share of the input."""
     by_name: dict[str, list[Application]] = {}
     for application in applications:
         by_name.setdefault(application.name or application.id, []).append(application)
@@ -61,7 +66,7 @@ def _alike(applications: Sequence[Application]) -> Iterator[list[Workload]]:
             if not same_share(_share(application), least):
                 least = _share(application)
             runs.setdefault(least, []).append(workload_of(application))
-        yield from runs.values()
+        yield list(runs.values())
 
 
 def _share(application: Application) -> float:

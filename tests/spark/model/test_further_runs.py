@@ -319,6 +319,16 @@ def test_a_history_joins_samples_of_nearly_one_share() -> None:
     assert learn_growth(alike).scatter is None
 
 
+def test_one_program_on_two_samples_is_one_application() -> None:
+    """It is as little known as from one sample how other programs differ from it."""
+    grown = [_grown("other", size, 0.5) for size in (2, 8)]
+    samples = [_with_ratio(each, ratio) for each in grown for ratio in (0.1, 0.2)]
+    assert learn_growth(samples).scatter is None
+    another = [_grown("another", size, 0.1) for size in (2, 8)]
+    scatter = learn_growth([*samples, *another]).scatter
+    assert scatter == pytest.approx(learn_growth([*grown, *another]).scatter, rel=0.1)
+
+
 def test_a_history_pairs_runs_of_one_name_on_one_share_of_the_input() -> None:
     """Ten times the data, or another program, is no growth with the executors."""
     small, large = _grown("other", 2, 0.5), _grown("other", 8, 0.5)
