@@ -114,6 +114,25 @@ def test_fewer_machines_than_a_context_had_are_not_advised(
     assert likeliest.machines >= fewest
 
 
+def test_a_type_that_never_had_the_input_needs_as_many_machines_as_those_that_had(
+    tmp_path: Path,
+) -> None:
+    """That 2 small machines held other inputs does not say that they hold one which no type ever
+    ran on fewer than 8 machines."""
+    path = write(tmp_path / "runs.csv", known=2, counts=(12, 8, 6, 4, 2))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(each for each in lines if ",40.0,9.0,2.0,small," not in each))
+    of = model(path)
+    both = [of.at({**GIVEN, "type": kind}) for kind in SPEED]
+    prices = {"small": 0.1, "large": 1.0}
+    offers, _ = curve(both, range(1, 13), prices=prices)
+    best, likeliest, _ = recommend(both, offers, prices=prices, deadline_s=1e6)
+    assert best is not None
+    assert likeliest is not None
+    assert (best.machine_type, best.machines) == ("small", 8)
+    assert likeliest.machines >= 8
+
+
 def test_errors_with_contexts_left_out_are_beside_those_alone(without: ContextModel) -> None:
     report = without.report
     assert len(report["contexts"]) == 11

@@ -121,7 +121,8 @@ def recommend(
     or more; with ``budget`` the fastest that stays within it with that probability. The best is
     None if no offer qualifies. Ties go to fewer machines. Fewer machines than were ever run (in
     the context, if it was run at several counts) are not advised, as their memory may not suffice;
-    the likeliest is among them if all offers are.
+    the likeliest is among them if all offers are. A type that never ran in the context needs as
+    many as every other type had there.
 
     Raises:
         InputError: not exactly one limit is given, or a value is out of range.
@@ -147,11 +148,8 @@ def recommend(
         rated.append(Offer(offer.machine_type, offer.prediction, offer.cost, chance))
     if not rated:
         return None, None, rated
-    run = [
-        offer
-        for offer in rated
-        if offer.machines >= by_type[offer.machine_type].fewest_machines * (1.0 - SLACK)
-    ]
+    fewest = _fewest_machines(models)
+    run = [offer for offer in rated if offer.machines >= fewest[offer.machine_type] * (1.0 - SLACK)]
     qualified = [offer for offer in run if _chance(offer) >= risk]
 
     def order(offer: Offer) -> tuple[float, float]:
@@ -162,6 +160,18 @@ def recommend(
 
     likeliest = max(run or rated, key=lambda offer: (_chance(offer), -offer.machines))
     return (min(qualified, key=order) if qualified else None), likeliest, rated
+
+
+def _fewest_machines(models: Sequence[ScaleModel]) -> Mapping[str | None, float]:
+    """Return the fewest machines of each type that may be advised. What other inputs needed limits
+    a type no less than what other types needed for this one."""
+    own = [model.fewest_machines for model in models if model.fewest_machines is not None]
+    fewest = {}
+    for model in models:
+        known = model.fewest_machines
+        least = max([model.ranges.machines[0], *own]) if known is None else known
+        fewest[model.machine_type] = least
+    return fewest
 
 
 def _chance(offer: Offer) -> float:

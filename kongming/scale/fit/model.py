@@ -180,10 +180,12 @@ class ScaleModel:
         return " on ".join(names) if names else "the job"
 
     @property
-    def fewest_machines(self) -> float:
-        """Fewest machines whose memory is known to suffice."""
-        own = self.fit.fewest_machines() if isinstance(self.fit, Limited) else None
-        return self.ranges.machines[0] if own is None else own
+    def fewest_machines(self) -> float | None:
+        """Fewest machines whose memory is known to suffice; None if that is known of other inputs
+        only."""
+        if isinstance(self.fit, Limited):
+            return self.fit.fewest_machines()
+        return self.ranges.machines[0]
 
     def check(self, at: Configuration) -> None:
         """Raise CannotAnswerError for a configuration beyond the memory limit of the model."""
