@@ -385,7 +385,12 @@ def _log_slowdowns(slowdowns: Sequence[Interval], draws: Floats, noise: float) -
 
 
 def _noise(model: ScaleModel) -> float:
-    """Return the repeat noise of one configuration: a standard deviation of logs, 0 if unknown."""
+    """Return the repeat noise of one configuration: a standard deviation of logs, 0 if unknown.
+
+    Noise that is assumed, as a stack's without repeats, is not taken off the slowdowns' intervals:
+    it may be larger than theirs, and would take off what is not known of the slowdown. The interval
+    then counts the noise of runs twice.
+    """
     floor = model.report.get("noise_floor_pct")
     return 0.0 if floor is None else float(floor) * _FLOOR_TO_DEVIATION
 
