@@ -47,11 +47,18 @@ def by_deadline(
     estimates: Sequence[Estimate], deadline_s: float, required: float
 ) -> tuple[Estimate | None, Estimate]:
     """Return the fewest slots that end in time with the ``required`` probability, None if no size
-    does, and the size that is most likely to, of several the smallest."""
+    does, and the size that is most likely to, of several the smallest; where none can, that is the
+    fastest."""
     if not estimates:
         raise CannotAnswerError("There is no estimate to choose from.")
     slots = sorted(estimates, key=lambda each: (each.executors * each.cores, each.executors))
-    likeliest = max(slots, key=lambda each: each.probability(deadline_s))
+
+    def likelihood(each: Estimate) -> tuple[float, float]:
+        probability = each.probability(deadline_s)
+        # A probability that is rounded to 0 does not tell which size misses by least.
+        return probability, 0.0 if probability else -each.median_s
+
+    likeliest = max(slots, key=likelihood)
     ending = (each for each in slots if each.probability(deadline_s) >= required)
     return next(ending, None), likeliest
 

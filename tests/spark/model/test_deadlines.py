@@ -72,6 +72,14 @@ def test_of_sizes_that_keep_a_deadline_the_smallest_is_taken() -> None:
     assert by_deadline(estimates, 0.001, 0.95)[0] is None
 
 
+def test_where_no_size_can_keep_a_deadline_the_fastest_is_the_likeliest() -> None:
+    estimates = Estimator(run(PROGRAM, 4)).estimates([Size(count) for count in (2, 4, 8)])
+    fastest = min(estimates, key=lambda each: each.median_s)
+    assert fastest.executors == 8
+    assert all(each.probability(1e-9) == 0.0 for each in estimates)
+    assert by_deadline(estimates, 1e-9, 0.95) == (None, fastest)
+
+
 @pytest.fixture
 def running(tmp_path: Path) -> Path:
     """A run between its two jobs."""
