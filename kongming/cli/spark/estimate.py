@@ -256,6 +256,8 @@ def command(
                 "--deadline": deadline is not None and like is None,
                 "--runs": runs,
                 "--input-scale": input_scale is not None,
+                # With --like too: what is left of the run is no model of it.
+                **dict.fromkeys(saving, True),
             }
         )
     others: list[Application] = []

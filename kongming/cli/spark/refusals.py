@@ -43,7 +43,7 @@ def refuse_risk(risk: float | None, deadline: float | None, like: Path | None) -
 
 def refuse_for_a_part(given: Mapping[str, object]) -> None:
     """Raise InputError where an option is given that compares the time of LOG, which holds a part
-    of its run only, with times of full runs."""
+    of its run only, with times of full runs, or saves it as such a time."""
     from kongming.records.errors import InputError
 
     name = next((name for name, value in given.items() if value), None)

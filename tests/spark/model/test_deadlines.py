@@ -101,6 +101,19 @@ def test_a_part_of_a_run_is_not_compared_with_full_runs(
     assert "once it has the application's end" in error["hint"]
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_part_of_a_run_is_not_saved_as_a_model(
+    kongming: Kongming, log: Path, running: Path, tmp_path: Path, earlier: bool
+) -> None:
+    """Its times are those of the first of two jobs, and nothing in the file says so."""
+    like = ("--like", log) if earlier else ()
+    for saving in (("--save", tmp_path / "model"), ("--name", "app")):
+        error = answer(kongming, running, *SIZES, *like, *saving, status=2)["error"]
+        assert error["message"].startswith(f"{saving[0]}: is of full runs, and LOG is of a run")
+        assert "once it has the application's end" in error["hint"]
+    assert not (tmp_path / "model").exists()
+
+
 def test_a_part_of_a_run_says_nothing_of_its_deadline(
     kongming: Kongming, log: Path, running: Path
 ) -> None:
