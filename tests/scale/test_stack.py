@@ -256,6 +256,24 @@ def test_a_single_repeat_does_not_tell_the_noise() -> None:
         assert widths[1] > widths[0] ** 0.8
 
 
+@pytest.mark.parametrize(
+    ("counts", "repeats", "source"),
+    [
+        ((2, 4), 1, "Intervals assume 10 %, which no run tells"),
+        ((2, 4), 2, ", from few repeats:"),
+        ((2, 4, 8), 1, ", from the errors on left-out configurations:"),
+        ((2, 4, 8), 2, ", from the errors on left-out configurations and few repeats:"),
+    ],
+)
+def test_the_warning_of_noise_names_what_it_is_from(
+    counts: tuple[int, ...], repeats: int, source: str
+) -> None:
+    """With two configurations none was left out, and there are no errors on any."""
+    runs = measured(published("regression"), grid(counts, (1.0,), repeats), 0.05)
+    (text,) = (each for each in fitted(runs).report["warnings"] if "the noise of a run" in each)
+    assert source in text
+
+
 def test_few_configurations_stay_near_relative_ernest() -> None:
     """A superlinear speed-up, which the terms do not have: it has to be learned from the runs."""
 

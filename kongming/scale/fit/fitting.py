@@ -155,7 +155,7 @@ def _fit(
             f"the error is not known: {runs.count} configurations are too few to leave any out; "
             "run three or more"
         )
-    warnings += _noise_warnings(runs, spread)
+    warnings += _noise_warnings(runs, spread, judged.left_out)
     _warn(warnings, runs, backbone, judged.scores.mean_pct, noise, settings, has_scale)
     report: dict[str, Any] = {
         "terms": _coefficients(backbone),
@@ -315,18 +315,21 @@ def failed_warnings(failed: int) -> list[str]:
     return [f"{count(failed, 'failed run')} left out (column status)"] if failed else []
 
 
-def _noise_warnings(runs: Runs, spread: Spread | StackSpread) -> list[str]:
-    """Return what to say of the noise of a stack's runs where too few are repeated."""
+def _noise_warnings(runs: Runs, spread: Spread | StackSpread, left_out: bool) -> list[str]:
+    """Return what to say of the noise of a stack's runs where too few are repeated; ``left_out``:
+    whether any configuration could be."""
     if not isinstance(spread, StackSpread) or repeats_tell_noise(runs):
         return []
     extra = len(runs) - runs.count
     known = "is not known: no configuration was run twice"
     if extra:
         known = f"is hardly known: there {'is' if extra == 1 else 'are'} {count(extra, 'repeat')}"
-    few = ", and few repeats" if extra else ""
+    sources = ["the errors on left-out configurations"] if left_out else []
+    sources += ["few repeats"] if extra else []
+    source = f", from {' and '.join(sources)}" if sources else ", which no run tells"
     return [
-        f"the noise of a run {known}. Intervals assume {per_cent(100.0 * spread.noise, '.0f')}, "
-        f"from the errors on left-out configurations{few}: repeat some runs"
+        f"the noise of a run {known}. Intervals assume {per_cent(100.0 * spread.noise, '.0f')}"
+        f"{source}: repeat some runs"
     ]
 
 
