@@ -302,6 +302,21 @@ def test_the_error_at_the_largest_count_is_that_of_a_model_of_the_smaller_ones()
     assert fitted(runs).report["largest_out_error_pct"] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["auto", "ernest-relative"])
+def test_terms_that_only_the_largest_count_tells_do_not_predict_it(kind: str) -> None:
+    """They were chosen from all runs."""
+
+    def late(m: np.ndarray, s: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        return np.asarray(3.0 + 300.0 * s / m + 0.005 * m**2)
+
+    runs = measured(late, grid((1, 2, 4, 8, 16, 32), (1.0,)), 0.01)
+    training, left = largest_out(runs)
+    models = [fitted(each, "auto,machines**2", kind=kind) for each in (runs, training)]
+    assert models[0].report["terms"].keys() != models[1].report["terms"].keys()
+    expected = 100.0 * error(models[1].seconds(left.configurations), left)
+    assert models[0].report["largest_out_error_pct"] == pytest.approx(expected, rel=1e-6)
+
+
 def test_the_coverage_counts_each_run_once() -> None:
     """An interval is of a run, and the mean of several is nearer to its middle."""
     runs = measured(published("regression"), grid((1, 2, 4, 8, 16), (1.0,), 3), 0.02)

@@ -134,20 +134,17 @@ def _fit(
             runs = runs.take(runs.points.load <= edge.inside * (1.0 + 1e-9))
     chosen = choose_terms(runs, requested, settings.items)
     folds = folds_of(runs.count, LEFT_OUT_MOST)
+    largest = _largest_out(runs, requested, settings)
     if stacked:
         fit: Fit = fit_stack(runs, chosen.terms, settings.items)
         assert isinstance(fit, StackFit)
         spread: Spread | StackSpread = measure_stack_spread(runs, fit)
-        # The forms that were best at the largest count have their weights by it.
-        largest = _largest_out(
-            runs, lambda smaller: fit_stack(smaller, chosen.terms, settings.items)
-        )
         judged = _of_stack(fit, runs, largest)
     else:
         fitter = fitter_of(settings.kind, chosen.terms, settings.items)
         fit = fitter(runs)
         spread = measure_spread(runs, fit, fitter, seed=settings.seed)
-        judged = _of_kind(runs, fitter, folds)
+        judged = _of_kind(runs, fitter, folds, largest)
     backbone = backbone_of(fit) or fit_ernest(runs, chosen.terms, settings.items, relative=True)
     noise = noise_floor_of_means_pct(all_runs)
     if not judged.left_out:
@@ -215,9 +212,11 @@ class _Judged:
     left_out: bool = True
 
 
-def _of_kind(runs: Runs, fitter: Fitter, folds: list[list[int]]) -> _Judged:
+def _of_kind(
+    runs: Runs, fitter: Fitter, folds: list[list[int]], largest_out_pct: float | None
+) -> _Judged:
     scores = score(held_out(runs, fitter, folds), runs)
-    return _Judged("as requested", scores, None, _largest_out(runs, fitter), {}, None)
+    return _Judged("as requested", scores, None, largest_out_pct, {}, None)
 
 
 def _of_stack(fit: StackFit, runs: Runs, largest_out_pct: float | None) -> _Judged:
@@ -392,13 +391,20 @@ def _baselines(runs: Runs, settings: Settings, folds: list[list[int]]) -> Mappin
     }
 
 
-def _largest_out(runs: Runs, fitter: Fitter) -> float | None:
-    """Prediction error at the largest machine count when fitted on the smaller ones."""
+def _largest_out(runs: Runs, requested: Terms, settings: Settings) -> float | None:
+    """Prediction error at the largest machine count when fitted on the smaller ones. The count has
+    a part in the terms that are chosen from all runs, and in the weights of the forms of a stack:
+    both are of the smaller ones here."""
     parts = largest_out(runs, most=1)
     if not parts:
         return None
     training, left_out = parts[0]
-    return score(fitter(training).predict(left_out.configurations), left_out).mean_pct
+    terms = choose_terms(training, requested, settings.items).terms
+    if settings.kind in (AUTO, STACK):
+        fit: Fit = fit_stack(training, terms, settings.items)
+    else:
+        fit = fitter_of(settings.kind, terms, settings.items)(training)
+    return score(fit.predict(left_out.configurations), left_out).mean_pct
 
 
 def _fastest(fit: Fit, runs: Runs) -> dict[str, Any]:
