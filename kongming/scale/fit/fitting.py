@@ -369,7 +369,9 @@ def _warn(
             "or add your own"
         )
     if noise_pct is not None and error_pct > 3.0 * max(noise_pct, LEAST_NOISE_PCT):
-        counted = f", counted as {LEAST_NOISE_PCT:g} %" if noise_pct < LEAST_NOISE_PCT else ""
+        counted = (
+            f", counted as {per_cent(LEAST_NOISE_PCT, 'g')}" if noise_pct < LEAST_NOISE_PCT else ""
+        )
         warnings.append(
             f"the error is {error_pct / max(noise_pct, LEAST_NOISE_PCT):.0f} times the repeat "
             f"noise{counted}: the model does not explain all of it"
