@@ -252,9 +252,13 @@ class Mix:
         if exception is not None:
             self._abandon()
             return
-        with ExitStack() as stack:
-            for inducer in self.inducers:
-                stack.callback(inducer.stop, ORDERLY_GRACE_S)
+        try:
+            for inducer in reversed(self.inducers):
+                inducer.stop(ORDERLY_GRACE_S)
+        except BaseException:
+            # Ctrl-C while one ends late: the others are not waited for so long either.
+            self._abandon()
+            raise
 
     def _abandon(self) -> None:
         """Stop all after an exception, as Ctrl-C is: each ends while the others do, and is killed

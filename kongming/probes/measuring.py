@@ -114,11 +114,7 @@ def measuring(
             if handle is None:
                 continue
             stack.callback(os.close, handle)
-            # Who came with --anyway may still be there when the holder has ended. Waited for
-            # without the lock: whoever has it measures.
-            other = _outlasting(cpu, deadline)
-            if not (locked := _locked(handle, deadline)):
-                other = _holder(cpu, handle)
+            locked, other = _taken(cpu, handle, deadline)
             if other is not None and not anyway:
                 for held in taken:
                     del _held[held]
@@ -195,6 +191,22 @@ def _of_file(handle: int, command: int, kind: int) -> int:
         answer = fcntl.fcntl(handle, command, struct.pack("hhqqi", kind, os.SEEK_SET, 0, 0, 0))
         return int(struct.unpack_from("h", answer)[0])
     return fcntl.F_UNLCK
+
+
+def _taken(cpu: int, handle: int, deadline: float) -> tuple[bool, Holder | None]:
+    """Wait for the lock of a CPU; return whether it was taken, and who measures there all the
+    same."""
+    while True:
+        # Who came with --anyway may still be there when the holder has ended. Waited for without
+        # the lock: whoever has it measures.
+        other = _outlasting(cpu, deadline)
+        if not _locked(handle, deadline):
+            return False, _holder(cpu, handle)
+        # Some come while the holder is waited for.
+        other = other or _active(cpu, "anyway", math.inf)
+        if other is None or time.monotonic() >= deadline:
+            return True, other
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _outlasting(cpu: int, deadline: float) -> Holder | None:

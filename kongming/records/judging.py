@@ -151,7 +151,8 @@ def _solo_shift(campaigns: Sequence[Sequence[Run]]) -> list[Reason]:
     right, but the median over all of them may be a time that the program never had."""
     if len(campaigns) < 2:
         return []
-    ratio = _extent(statistics.median(run.cost for run in runs) for runs in campaigns)
+    costs = [statistics.median(run.cost for run in runs) for runs in campaigns]
+    ratio = max(costs) / min(costs)
     if ratio <= USUAL_SPREAD:
         return []
     medians = sorted(
@@ -171,11 +172,7 @@ def _solo_shift(campaigns: Sequence[Sequence[Run]]) -> list[Reason]:
 def spread(solos: Sequence[Run]) -> float:
     """Return longest over shortest solo run; of five or more the farthest from the median is left
     out, and from fourteen on a seventh of them."""
-    return _extent(run.cost for run in solos)
-
-
-def _extent(values: Iterable[float]) -> float:
-    costs = sorted(values)
+    costs = sorted(run.cost for run in solos)
     if len(costs) >= _LEAST_FOR_OUTLIER:
         median = statistics.median(costs)
         for _ in range(max(1, len(costs) // _OUTLIERS)):

@@ -347,6 +347,30 @@ def test_a_program_that_a_machine_never_ran_does_not_lack_there(
     assert done.returncode == 0, done.stdout
 
 
+def test_a_program_that_was_never_run_under_a_tag_does_not_lack_there(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    """One machine, of which only the newer recordings have the second program."""
+    recordings = []
+    for k in (1, 2):
+        older = observe(machines(1), blocks=40, seed=k)
+        newer = observe(machines(1), blocks=40, programs={"zip": 3.0, "sort": 5.0}, seed=10 + k)
+        renamed = {key: f"newer {key}" for key in newer.sessions}
+        owners = [renamed[key] for key in newer.table["session"].to_pylist()]
+        place = newer.table.schema.get_field_index("session")
+        table = newer.table.set_column(place, "session", pyarrow.array(owners).dictionary_encode())
+        table = pyarrow.concat_tables([older.table, table.cast(older.table.schema)])
+        sessions = {key: {**own, "tags": {"v": "old"}} for key, own in older.sessions.items()}
+        sessions |= {
+            renamed[key]: {**own, "tags": {"v": "new"}} for key, own in newer.sessions.items()
+        }
+        recordings.append(tmp_path / f"{k}.parquet")
+        table = table.unify_dictionaries().sort_by([("at", "ascending")])
+        write_observations(recordings[-1], table, sessions)
+    done = kongming("audit", "compare", *recordings, "--by", "tag:v")
+    assert done.returncode == 0, done.stdout
+
+
 def test_compare_that_can_tell_nothing(kongming: Kongming, tmp_path: Path) -> None:
     a = recorded(tmp_path / "a.parquet", machines(1), blocks=10, noise=0.5, seed=1)
     b = recorded(tmp_path / "b.parquet", machines(1), blocks=10, noise=0.5, seed=2)

@@ -166,6 +166,26 @@ def test_all_of_a_mix_end_meanwhile_after_an_exception(starts: bool) -> None:
     assert log == 2 * [("stop", ORDERLY_GRACE_S)]
 
 
+def test_ctrl_c_while_a_mix_ends_in_order_shortens_the_end_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[tuple[str, float]] = []
+    first, second = Scripted(log), Scripted(log)
+    stop = second.stop
+
+    def interrupted(grace_s: float) -> None:
+        stop(grace_s)
+        if grace_s == ORDERLY_GRACE_S:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(second, "stop", interrupted)
+    with pytest.raises(KeyboardInterrupt), Mix([first, second]):
+        pass
+    assert log[0] == ("stop", ORDERLY_GRACE_S)
+    assert all(grace_s <= GRACE_S for what, grace_s in log[1:] if what == "stop")
+    assert [what for what, _ in log[1:]] == 2 * ["terminate"] + 2 * ["stop"]
+
+
 def test_a_mix_whose_part_is_unknown_starts_nothing(fake: Path) -> None:
     levels = [LoadLevel("compute.int", "compute"), LoadLevel("no.such", "memory")]
     with pytest.raises(UnknownNameError):

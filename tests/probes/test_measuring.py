@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -146,29 +147,53 @@ import sys
 from kongming.probes.measuring import measuring
 print("waiting", flush=True)
 with measuring("the third", (int(sys.argv[1]),), patience_s=60.0):
-    pass
+    print("measuring", flush=True)
 """
 
 
+@contextmanager
+def waiting() -> Iterator[subprocess.Popen[str]]:
+    """A process that waits for the CPU, and measures when its turn has come."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITER, str(FAR)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "waiting\n"
+            yield process
+            assert process.stdout.read() == "measuring\n"
+            assert process.wait() == 0
+        finally:
+            process.kill()
+
+
 def test_who_waits_for_one_that_measures_anyway_does_not_disturb_it() -> None:
-    with another("the first") as first:
+    with (
+        another("the first") as first,
+        ExitStack() as later,
+        measuring("the second", (FAR,), anyway=True),
+    ):
+        first.kill()
+        first.wait()
+        later.enter_context(waiting())
+        for _ in range(30):
+            assert disturbed_since(time.time() + 60.0, (FAR,)) is None
+            time.sleep(0.01)
+
+
+def test_who_waits_for_the_holder_waits_for_those_who_came_meanwhile_too() -> None:
+    with another("the first") as first, ExitStack() as later:
+        waiter = later.enter_context(waiting())
+        # By now it waits for the first.
+        time.sleep(0.3)
         with measuring("the second", (FAR,), anyway=True):
             first.kill()
             first.wait()
-            waiter = subprocess.Popen(
-                [sys.executable, "-c", WAITER, str(FAR)],
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
             assert waiter.stdout is not None
-            assert waiter.stdout.readline() == "waiting\n"
-            for _ in range(30):
-                assert disturbed_since(time.time() + 60.0, (FAR,)) is None
-                time.sleep(0.01)
-        # Its turn has come.
-        waiter.communicate()
-        assert waiter.returncode == 0
+            assert select.select([waiter.stdout], [], [], 0.5)[0] == []
 
 
 @pytest.mark.parametrize("note", ["", "[]", "{", '{"pid": "x"}', "\0" * 9000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, get_args
 
@@ -87,6 +88,17 @@ def test_drift_between_campaigns_spoils_neither() -> None:
     # A load that slows nothing is no slowdown beside the quicker campaign either.
     unfelt = judge([*first, *slower, loaded(1.6, campaign="d")])
     assert [reason.code for reason in unfelt.reasons] == ["unfelt-loads", "solo-shift"]
+
+
+@pytest.mark.parametrize("medians", [(1.0, 1.6), (1.0, 1.0, 1.0, 1.0, 1.6)])
+def test_one_campaign_of_many_that_was_slower_alone_is_no_outlier(medians: Sequence[float]) -> None:
+    runs = [
+        solo(median * second, campaign=f"c{number}")
+        for number, median in enumerate(medians)
+        for second in (0.99, 1.0, 1.01)
+    ]
+    (reason,) = (reason for reason in judge(runs).reasons if reason.code == "solo-shift")
+    assert reason.figures["ratio"] == pytest.approx(1.6)
 
 
 def test_campaigns_of_other_times_alone_are_not_all_good() -> None:

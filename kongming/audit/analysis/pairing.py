@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow
 
 from kongming.arrays import Floats
 from kongming.audit.analysis.comparison import Side
@@ -116,14 +117,14 @@ def pair(a: Observations, b: Observations, by: str | None) -> Pairing:
             f"{f' that can be compared: {reasons}' if reasons else ''}."
         )
     unshared = {("", *key) for key in {*names_a, *names_b} - set(common)}
-    measured = _measured(series_a) | _measured(series_b)
+    measured = _measured(a) | _measured(b)
     for group, *of_group in pairs:
-        owners = {str(sessions[key]["machine"]) for key in set().union(*of_group)}
+        own = set().union(*of_group)
         unshared |= {
             (group, *key)
             for key in common
             if not all(side.n for side in sides[group, *key])
-            and any((*key, machine) in measured for machine in owners)
+            and any((*key, session) in measured for session in own)
         }
     return Pairing(
         paired,
@@ -157,12 +158,12 @@ def _names(series: Series) -> dict[tuple[str, str], int]:
     return {(name.kind, name.name): k for k, name in enumerate(series.names) if name.timed}
 
 
-def _measured(series: Series) -> set[tuple[str, str, str]]:
-    """Kind, name and machine of all readings, those that failed included."""
-    good = {
-        (series.names[k].kind, series.names[k].name, series.machines[m]) for k, m in series.slices
-    }
-    return good | {(failure.kind, failure.name, failure.machine) for failure in series.failures}
+def _measured(observations: Observations) -> set[tuple[str, str, str]]:
+    """Kind, name and recording of all readings, those that failed included."""
+    columns = ["kind", "name", "session"]
+    texts = {name: observations.table[name].cast(pyarrow.string()) for name in columns}
+    rows = pyarrow.table(texts).group_by(columns).aggregate([]).to_pylist()
+    return {(row["kind"], row["name"], row["session"]) for row in rows}
 
 
 def _side(series: Series, name: int, sessions: set[str]) -> Side:

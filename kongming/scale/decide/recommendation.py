@@ -121,8 +121,8 @@ def recommend(
     or more; with ``budget`` the fastest that stays within it with that probability. The best is
     None if no offer qualifies. Ties go to fewer machines. Fewer machines than were ever run (in
     the context, if it was run at several counts) are not advised, as their memory may not suffice;
-    the likeliest is among them if all offers are. A type that never ran in the context needs as
-    many as every other type had there.
+    the likeliest is among them if all offers are. A type that never ran at several
+    counts in the context needs as many as every other type had there.
 
     Raises:
         InputError: not exactly one limit is given, or a value is out of range.
