@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -132,6 +133,8 @@ def test_a_server_that_is_killed_lets_all_nodes_pass(
         await asyncio.to_thread(mortal.kill)
         # What was known a moment ago still counts.
         assert (await extender.filter(asking, NODES))[0] == ["node-2"]
+        rankings = extender.app.rankings
+        rankings._now = lambda: time.monotonic() + 60.0
 
         async def open_now() -> bool:
             return (await extender.filter(asking, NODES)) == (NODES, {})
@@ -153,7 +156,7 @@ def test_a_server_that_is_killed_lets_all_nodes_pass(
         assert "ranked again" in caplog.text
 
     with caplog.at_level("INFO"):
-        play(mortal, scenario, ranking={"oldest_s": 0.5, "fresh_s": 0.0})
+        play(mortal, scenario, ranking={"oldest_s": 60.0, "fresh_s": 0.0})
 
 
 def test_a_server_that_was_never_there_delays_no_pod() -> None:
