@@ -23,7 +23,7 @@ from tests.kubernetes.apiserver import ApiServer
 from tests.kubernetes.extenders import Extender, config
 from tests.server.core import worlds
 from tests.server.process import ServerProcess
-from tests.server.test_predicting import BUSY, Node, put_models
+from tests.server.test_predicting import BUSY, Node, put_models, wait_for_busy_node
 
 NODES = ["node-1", "node-2"]
 Scenario = Callable[[Extender], Awaitable[None]]
@@ -70,6 +70,7 @@ def enter(server: ServerProcess) -> None:
     channel = server.channel()
     Node(channel, "node-1").enter(BUSY)
     Node(channel, "node-2").enter({})
+    wait_for_busy_node(channel)
 
 
 def play(server: ServerProcess | str, scenario: Scenario, **sections: Any) -> None:

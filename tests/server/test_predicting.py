@@ -60,6 +60,18 @@ class Asking:
         return str(self._stub.RankNodes(request, timeout=100).nodes[0].node_id)
 
 
+def wait_for_busy_node(channel: grpc.Channel) -> None:
+    """Wait until rankings have what node-1 reported: their matrix lags where the server is short of
+    time."""
+    stub = predictor_pb2_grpc.PredictorStub(channel)  # type: ignore[no-untyped-call]
+
+    def is_there() -> bool:
+        ranking = stub.RankNodes(predictor_pb2.RankNodesRequest(app="memory"), timeout=100)
+        return any(n.node_id == "node-1" and n.slowdown.median > 1.1 for n in ranking.nodes)
+
+    eventually(is_there)
+
+
 def put_models(url: str) -> None:
     """What was profiled and trained elsewhere."""
     with Store.open(url) as store:
@@ -79,6 +91,7 @@ def trained(tmp_path: Path, start_server: StartServer) -> ServerProcess:
     channel = server.channel()
     Node(channel, "node-1").enter(BUSY)
     Node(channel, "node-2").enter({})
+    wait_for_busy_node(channel)
     return server
 
 
