@@ -119,10 +119,9 @@ class LocalRunner:
     ) -> Measured:
         """Measure from the first start to the last end, over all machines."""
         prepare = self._app.prepare
-        template = replace(
+        runner.app = replace(
             self._app, prepare=None if prepare is None else filled(prepare, experiment)
         )
-        runner.app = template
         try:
             runner.prepare()
         except ApplicationRunError as error:
@@ -130,10 +129,8 @@ class LocalRunner:
         commands = [
             filled(self._app.command, experiment, rank) for rank in range(experiment.machines)
         ]
-        for command in commands:
-            # Each machine may have inputs of its own.
-            runner.app = replace(template, command=command)
-            runner.make_cold()
+        # Each machine may have inputs of its own.
+        runner.make_cold(commands)
         with ExitStack() as running:
             started = [
                 running.enter_context(

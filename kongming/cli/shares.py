@@ -15,7 +15,10 @@ from kongming.quantities import (
     with_point,
 )
 
-__all__ = ["FRACTION", "SHARE", "Share"]
+__all__ = ["FRACTION", "RISK", "SHARE", "Share"]
+
+RISK = 0.95
+"""Default of ``--risk``: the required probability of keeping a limit."""
 
 
 class Share(click.ParamType[float]):

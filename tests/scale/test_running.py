@@ -246,6 +246,8 @@ def test_the_inputs_of_all_machines_are_cold(
         assert runner.run(Experiment(Configuration(2, 1.0))).error is None
     assert {name for names, _ in calls for name in names} == {"1-0", "1-1", "own"}
     assert all(whole_node for _, whole_node in calls)
+    # Once for all machines: the cache of the node is one.
+    assert len(calls) == 1
 
 
 @pytest.mark.real

@@ -15,7 +15,7 @@ from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.float_range import FloatRange
 from kongming.cli.scale import options as scale_options
-from kongming.cli.shares import FRACTION
+from kongming.cli.shares import FRACTION, RISK
 from kongming.quantities import count, exact_percent, per_cent
 from kongming.records.errors import InputError, UnknownNameError
 
@@ -243,7 +243,7 @@ def show_curve(request: scale_options.CurveOptions) -> None:
 @click.option(
     "--risk",
     type=FRACTION,
-    default=0.95,
+    default=RISK,
     show_default=True,
     help="Required probability of keeping the limit.",
 )

@@ -14,7 +14,7 @@ from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.scale import storing
-from kongming.cli.shares import FRACTION, Share
+from kongming.cli.shares import FRACTION, RISK, Share
 from kongming.cli.spark import options as spark_options
 from kongming.cli.spark.estimate_table import show
 from kongming.cli.spark.prices import pricing_of
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 _path = click.Path(path_type=Path)
 _file = click.Path(dir_okay=False, path_type=Path)
-
-RISK = 0.95
-"""Required probability of keeping a deadline, as of 'kongming scale recommend'."""
 
 
 @click.command(

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -147,18 +148,23 @@ class AnyRunner(abc.ABC):
         if self.app.prepare is not None:
             self._untimed("prepare", self.app.prepare, cpus=cpus)
 
-    def evict(self, *, whole_node: bool = False, named: bool = True) -> str:
+    def evict(
+        self, *, whole_node: bool = False, named: bool = True, commands: Sequence[Command] = ()
+    ) -> str:
         """Evict from the page cache what a run of an application with a cold cache is to read from
         the device: the files of its scratch folder and, unless ``named`` is false, those that its
-        commands name. With ``whole_node`` and permission to, everything. Returns what was
-        evicted."""
-        files = inputs_named(self.app) if named else ()
+        commands name; ``commands`` are those that run instead of its own. With ``whole_node`` and
+        permission to, everything. Returns what was evicted."""
+        apps = [replace(self.app, command=command) for command in commands] or [self.app]
+        files = dict.fromkeys(file for app in apps for file in inputs_named(app)) if named else ()
         return evict(self._entered(), files, whole_node=whole_node)
 
-    def make_cold(self) -> tuple[str, ...]:
-        """Evict what the next run is to find cold; return the run's warnings of it, none where the
-        application's cache is warm."""
-        return (self.evict(whole_node=self.evict_node),) if self.app.cache == "cold" else ()
+    def make_cold(self, commands: Sequence[Command] = ()) -> tuple[str, ...]:
+        """Evict what the next run, perhaps of other ``commands``, is to find cold; return the run's
+        warnings of it, none where the application's cache is warm."""
+        if self.app.cache != "cold":
+            return ()
+        return (self.evict(whole_node=self.evict_node, commands=commands),)
 
     def interrupt(self) -> None:
         """End the untimed command that is running in another thread, if any."""
@@ -189,7 +195,7 @@ class AnyRunner(abc.ABC):
         try:
             self.work_dir.mkdir(parents=True, exist_ok=True)
             _sweep(self.work_dir)
-            boot = boot_id()[:_BOOT_DIGITS]
+            boot = _boot()
             prefix = f"{PREFIX}{self.app.name}-{boot}{'-' if boot else ''}"
             scratch = tempfile.mkdtemp(prefix=prefix, dir=self.work_dir)
         except OSError as error:
@@ -204,6 +210,10 @@ class AnyRunner(abc.ABC):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _boot() -> str:
+    return boot_id()[:_BOOT_DIGITS]
+
+
 def _sweep(work_dir: Path) -> None:
     """Remove scratch folders left by processes that were killed: of this boot of this machine.
 
@@ -211,7 +221,7 @@ def _sweep(work_dir: Path) -> None:
     The name says which machine made a folder, since it has it from its first moment on; a file in
     it could come too late, and programs may want their folder empty.
     """
-    boot = boot_id()[:_BOOT_DIGITS]
+    boot = _boot()
     if not boot:
         return
     own = re.compile(rf"{PREFIX}.+-{boot}-[a-z0-9_]{{8}}")
