@@ -78,20 +78,18 @@ def gp_variance(X: Any, y: Any, known: list[int], count: int, seed: int) -> list
 
 
 def sobol(X: Any, y: Any, known: list[int], count: int, seed: int) -> list[int]:
-    """The points nearest to a scrambled Sobol sequence."""
+    """The points nearest to a scrambled Sobol sequence, a target for each run; the first runs stand
+    for the first targets."""
     from scipy.stats import qmc
 
-    sequence = qmc.Sobol(X.shape[1], seed=seed).random(1 << (len(known) + count).bit_length())
-    taken = set(known)
-    chosen: list[int] = []
-    for target in sequence:
+    end = len(known) + count
+    sequence = qmc.Sobol(X.shape[1], seed=seed).random(1 << (end - 1).bit_length())
+    taken = list(known)
+    for target in sequence[len(known) : end]:
         away = ((X - target) ** 2).sum(axis=1)
-        away[list(taken)] = np.inf
-        place = int(np.argmin(away))
-        if len(chosen) < count:
-            chosen.append(place)
-            taken.add(place)
-    return chosen
+        away[taken] = np.inf
+        taken.append(int(np.argmin(away)))
+    return taken[len(known) :]
 
 
 def bayesian(X: Any, y: Any, known: list[int], count: int, seed: int) -> list[int]:
