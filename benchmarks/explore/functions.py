@@ -17,6 +17,11 @@ from kongming.explore.replay import World
 POINTS = 10_000
 
 
+def from_ridge(a: Floats, x: Floats) -> Floats:
+    """(n,) of points (n, d): sum(a_i x_i - 0.5), which is zero where EXPABS has its edge."""
+    return x @ a - 0.5 * len(a)
+
+
 def _gauss(a: Floats, x: Floats) -> Floats:
     return np.exp(-2.0 * (x - 0.5) ** 2 @ a)
 
@@ -30,7 +35,7 @@ FUNCTIONS: dict[str, Callable[[Floats, Floats], Floats]] = {
     "LIN": lambda a, x: x @ a,
     "POLY": lambda a, x: x**2 @ a,
     "EXP": lambda a, x: 1.0 - np.exp(-((x @ a) ** 2)),
-    "EXPABS": lambda a, x: np.exp(np.abs((x - 0.5) @ a)) - 1.0,
+    "EXPABS": lambda a, x: np.exp(np.abs(from_ridge(a, x))) - 1.0,
     "EXPSQ": lambda a, x: np.exp(-((x @ a) ** 2)),
     "GAUSS": _gauss,
     "WAVE": lambda a, x: np.cos(x @ a) * np.exp(x.sum(axis=1)),

@@ -18,14 +18,15 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from functions import FUNCTIONS, TABLE_3, coefficients, midpoints, table, world
+from functions import FUNCTIONS, TABLE_3, coefficients, from_ridge, midpoints, table, world
 from linearity import linearity
 from measured_worlds import columns, measured_worlds
 from replays import add_options, replays, take_options
 
+from kongming.arrays import Floats
 from kongming.explore.replay import Replayed, ReplaySettings, World, replay
 from kongming.explore.tree import ObliqueModelTree
 
@@ -53,6 +54,11 @@ def profiles(world: World, policy: str, how: ReplaySettings, seeds: int) -> list
 def mse(world: World, runs: Sequence[Replayed]) -> float:
     floor = FLOOR * float(np.nanvar(world.table.values))
     return max(floor, float(np.median([run.all["mse"] for run in runs])))
+
+
+def seconds(runs: Sequence[Replayed]) -> float:
+    """Median of those that a profile takes to choose its points and to fit the final model."""
+    return float(np.median([sum(run.suggest_s) + run.fit_s for run in runs]))
 
 
 def mean(values: Sequence[float]) -> float:
@@ -118,34 +124,34 @@ def figure4(seeds: int) -> dict[str, Any]:
 
 
 def figure6(seeds: int) -> dict[str, Any]:
-    """MSE of ``dta`` and its seconds against B/b, over those at B = b; Table 4 for two learners."""
+    """MSE of ``dta`` and the median of its seconds (of all suggestions and the final model) against
+    B/b, over those at B = b; Table 4 for two learners."""
     out: dict[str, Any] = {}
     for name in ("EXPABS", "HAT"):
         at = world(name, 3)
         for model in ("paper", "lines", "bagged_lines"):
             rows = []
             for steps in (1, 2, 5, 8, 10, 20):
-                began = time.perf_counter()
                 runs = profiles(at, "dta", settings(at, 0.02, steps, model=model), seeds)
-                rows.append([steps, mse(at, runs), (time.perf_counter() - began) / seeds])
+                rows.append([steps, mse(at, runs), seconds(runs)])
             out[f"{name}-{model}"] = [[s, m / rows[0][1], t / rows[0][2]] for s, m, t in rows]
     return out
 
 
 def figure7(seeds: int) -> dict[str, Any]:
-    """Oblique over axis-parallel trees, 200 runs in two dimensions: all points, those within 0.05
-    of the line, and half of each; EXPABS, WAVE and a step across the same line."""
+    """Oblique over axis-parallel trees, 200 runs in two dimensions, for EXPABS, a step across its
+    edge, and WAVE: all points, and those within 0.05 of the edge, and half of each."""
     out: dict[str, Any] = {}
     x = midpoints(2)
     a = coefficients("EXPABS", 2)
+    from_edge = from_ridge(a, x)
     functions = {
-        "EXPABS": lambda u: np.exp(np.abs((u - 0.5) @ a)) - 1.0,
-        "STEP": lambda u: ((u - 0.5) @ a > 0.0).astype(float),
-        "WAVE": lambda u: np.cos(u @ coefficients("WAVE", 2)) * np.exp(u.sum(axis=1)),
+        "EXPABS": FUNCTIONS["EXPABS"](a, x),
+        "STEP": (from_edge > 0.0).astype(float),
+        "WAVE": FUNCTIONS["WAVE"](coefficients("WAVE", 2), x),
     }
-    near = np.abs((x - 0.5) @ a) / np.linalg.norm(a) < 0.05
-    for name, function in functions.items():
-        y = function(x)
+    near = np.abs(from_edge) / np.linalg.norm(a) < 0.05
+    for name, y in functions.items():
         errors: dict[str, list[tuple[float, float, float]]] = {"oblique": [], "axis": []}
         for seed in range(seeds):
             chosen = np.random.default_rng(seed).choice(len(x), 200, replace=False)
@@ -154,38 +160,65 @@ def figure7(seeds: int) -> dict[str, Any]:
                 missed = (tree.fit(x[chosen], y[chosen]).predict(x) - y) ** 2
                 there, elsewhere = float(missed[near].mean()), float(missed[~near].mean())
                 trials.append((float(missed.mean()), there, (there + elsewhere) / 2.0))
-        medians = {shape: np.median(trials, axis=0) for shape, trials in errors.items()}
-        ratio = medians["oblique"] / np.maximum(medians["axis"], FLOOR * y.var())
-        out[name] = dict(zip(("all", "near", "mixed"), ratio.tolist(), strict=True))
+        floor = FLOOR * y.var()
+        medians = {k: np.maximum(np.median(trials, axis=0), floor) for k, trials in errors.items()}
+        ratio = (medians["oblique"] / medians["axis"]).tolist()
+        out[name] = dict(zip(("all", "near", "mixed"), ratio, strict=True))
+    # It has no such edge.
+    out["WAVE"] = {"all": out["WAVE"]["all"]}
     return out
 
 
 def figures_9_and_10(seeds: int) -> dict[str, Any]:
-    """Error and seconds of fresh trees over grown ones (9), and of lines over variance (10)."""
+    """Trees that are built anew over trees that grow (9), and lines over variance (10): error and
+    seconds of ten steps to 300 uniform runs, and MSE and seconds of profiles by ``dta``."""
     out: dict[str, Any] = {}
     x = midpoints(3)
+    profiled: dict[str, dict[str, Any]] = {
+        "fresh": {},
+        "grown": {"rebuild": False},
+        "variance": {"criterion": "variance"},
+    }
     for name in ("EXPABS", "HAT"):
-        y = world(name, 3).table.values
+        at = world(name, 3)
         trials: dict[str, list[tuple[float, float]]] = {}
         for seed in range(seeds):
-            order = np.random.default_rng(seed).choice(len(x), 300, replace=False)
-            for kind, criterion in (("fresh", "linear"), ("grown", "linear"), ("var", "variance")):
-                tree = ObliqueModelTree(criterion=criterion, random_state=seed)  # type: ignore[arg-type]
-                began = time.perf_counter()
-                if kind == "grown":
-                    for k in range(30, 301, 30):
-                        tree.grow(x[order[:k]], y[order[:k]])
-                else:
-                    tree.fit(x[order], y[order])
-                took = time.perf_counter() - began
-                error = float(((tree.predict(x) - y) ** 2).mean())
-                trials.setdefault(kind, []).append((error, took))
-        medians = {kind: np.median(rows, axis=0) for kind, rows in trials.items()}
+            order = np.random.default_rng(seed).choice(len(x), 300, replace=False).tolist()
+            for kind in profiled:
+                trials.setdefault(kind, []).append(
+                    _ten_steps(kind, x, at.table.values, order, seed)
+                )
+        trees = {kind: np.median(rows, axis=0) for kind, rows in trials.items()}
+        runs = {
+            kind: profiles(at, "dta", settings(at, 0.02, **options), seeds)
+            for kind, options in profiled.items()
+        }
+        profile = {kind: np.array([mse(at, runs[kind]), seconds(runs[kind])]) for kind in runs}
         out[name] = {
-            "fresh_over_grown": (medians["fresh"] / medians["grown"]).tolist(),
-            "lines_over_variance": (medians["fresh"] / medians["var"]).tolist(),
+            what: {
+                "fresh_over_grown": (by["fresh"] / by["grown"]).tolist(),
+                "lines_over_variance": (by["fresh"] / by["variance"]).tolist(),
+            }
+            for what, by in (("trees", trees), ("profiles", profile))
         }
     return out
+
+
+def _ten_steps(
+    kind: str, x: Floats, y: Floats, order: Sequence[int], seed: int
+) -> tuple[float, float]:
+    """Error of the tree after ten steps, and the seconds of all of them."""
+    criterion: Literal["linear", "variance"] = "variance" if kind == "variance" else "linear"
+    tree = ObliqueModelTree(criterion=criterion, random_state=seed)
+    began = time.perf_counter()
+    for known in range(len(order) // 10, len(order) + 1, len(order) // 10):
+        upto = order[:known]
+        if kind == "grown":
+            tree.grow(x[upto], y[upto])
+        else:
+            tree.fit(x[upto], y[upto])
+    took = time.perf_counter() - began
+    return float(((tree.predict(x) - y) ** 2).mean()), took
 
 
 def table6(seeds: int) -> dict[str, Any]:
