@@ -52,7 +52,8 @@ class Environments:
 
 
 class Matrix:
-    """``log_slowdown`` (rows, slots) is NaN where a model cannot say."""
+    """``log_slowdown`` (rows, slots) is NaN where a model cannot say; ``filled`` says where it says
+    so by readings that were filled in."""
 
     def __init__(self) -> None:
         self._shape = (0, 0)
@@ -62,6 +63,7 @@ class Matrix:
         self.limit = np.empty(self._shape, dtype=np.float32)
         self.at_least = np.empty(self._shape, dtype=np.bool_)
         self.variant = np.empty(self._shape, dtype=np.int8)
+        self.filled = np.empty(self._shape, dtype=np.bool_)
         self.done = np.empty(self._shape, dtype=np.int32)
 
     def fit(self, rows: int, slots: int) -> None:
@@ -77,6 +79,7 @@ class Matrix:
             ("limit", 0.0),
             ("at_least", 0),
             ("variant", 0),
+            ("filled", 0),
             ("done", _NEVER),
         ):
             old = getattr(self, name)
@@ -120,6 +123,7 @@ class Matrix:
         self.limit[row, chosen] = scores.limit
         self.at_least[row, chosen] = scores.at_least
         self.variant[row, chosen] = scores.variant
+        self.filled[row, chosen] = scores.filled
         self.done[row, chosen] = environments.version
 
 

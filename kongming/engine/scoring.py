@@ -60,7 +60,8 @@ class Served:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MatrixScores:
-    """Scores of n environments; ``variant`` is NEITHER where too much was missing."""
+    """Scores of n environments; ``variant`` is NEITHER where too much was missing, and ``filled``
+    says where a reading that the model uses was, and was filled in."""
 
     log_slowdown: Floats
     error: Floats
@@ -68,6 +69,7 @@ class MatrixScores:
     limit: Floats
     at_least: NDArray[np.bool_]
     variant: NDArray[np.int8]
+    filled: NDArray[np.bool_]
 
 
 def served(
@@ -109,6 +111,7 @@ def score(
         np.full(n, LARGEST_LOG),
         np.zeros(n, dtype=np.bool_),
         np.zeros(n, dtype=np.int8),
+        np.zeros(n, dtype=np.bool_),
     )
     left = np.ones(n, dtype=np.bool_)
     incomplete = None
@@ -125,9 +128,9 @@ def score(
     if left.any() and incomplete is not None:
         full = model.scorers[FULL]
         rows = np.flatnonzero(left)
-        filled = incomplete[rows]
-        complete = full.fill(filled)
-        incomplete[rows] = filled
+        logs = incomplete[rows]
+        complete, scores.filled[rows] = full.fill(logs)
+        incomplete[rows] = logs
         _put(scores, full, FULL, rows[complete], incomplete, awake)
     return scores
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,12 +56,13 @@ class Estimate:
 
     ``row`` (p,) is the environment in log seconds per operation, in the order of the scorer's
     columns, and ``awake`` the share of time in which its neighbours keep a CPU awake, NaN without
-    any."""
+    any. ``filled`` says that a reading that the model uses was missing, and filled in."""
 
     interval: Interval
     row: Floats
     scorer: Scorer
     awake: float
+    filled: bool
     warnings: tuple[str, ...]
 
 
@@ -72,8 +73,8 @@ def estimate(
 
     Raises:
         IncompatibleError: the fingerprint is of another suite version than the model.
-        InputError: too many of the model's surrogates are missing, or a reading is not a finite
-            time above 0 s.
+        InputError: too many of the model's surrogates are missing, or all of a resource that it
+            depends on, or a reading is not a finite time above 0 s.
         UnknownNameError: no such model was trained.
     """
     warnings: list[str] = []
@@ -123,7 +124,7 @@ def estimate_row(
     """Estimate the slowdown of an environment given as ``rows``: log seconds per operation by the
     columns of each variant, NaN where there is no reading. Raises InputError as ``estimate``."""
     remarks = [*warnings]
-    scorer, row = choose(file, scorers, rows, options.variant, remarks)
+    scorer, row, filled = choose(file, scorers, rows, options.variant, remarks)
     scores = scorer.score(row[None, :], np.array([options.awake]))
     log_slowdown = float(scores.log_slowdown[0])
     interval = scorer.interval(
@@ -134,7 +135,10 @@ def estimate_row(
         limit=float(scores.limit[0]),
         at_least=bool(scores.at_least[0]),
     )
-    return Estimate(interval, row, scorer, options.awake, tuple(remarks))
+    if filled:
+        # Validation has seen no environment in which readings were missing.
+        interval = replace(interval, calibrated=False)
+    return Estimate(interval, row, scorer, options.awake, filled, tuple(remarks))
 
 
 def prediction(
@@ -182,7 +186,11 @@ def prediction_of(
         )
     notes = options.widening.at(options.level).notes()
     if not answer.interval.calibrated:
-        warnings.append(_uncalibrated(variant, frozen, options))
+        warnings.append(
+            "The interval is not calibrated: it rests on readings that were filled in."
+            if answer.filled
+            else _uncalibrated(variant, frozen, options)
+        )
     elif answer.interval.calibrated_by == "families":
         notes += (f"The interval is calibrated on {frozen.groups} families of left-out runs.",)
     if (remark := usefulness.remark(file.app, frozen.name, frozen.not_better_than)) is not None:

@@ -199,26 +199,34 @@ class Scorer:
         """The standard error of the solo runs that every slowdown is over."""
         return noise / math.sqrt(self.variant.solo_runs)
 
-    def fill(self, rows: Floats) -> NDArray[np.bool_]:
+    def fill(self, rows: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Fill the missing readings (NaN) of ``rows`` (n, p) in place: a column is taken to be
-        slowed as the median of the rest of its family, or not at all where none of it was read.
-        Rows that lack more than ``MISSING_SHARE`` of the columns stay as they are; (n,) says which
-        rows are complete afterwards."""
+        slowed as the median of the rest of its family, or, if none of that was read, not at all.
+
+        Rows stay as they are if they lack more than ``MISSING_SHARE`` of the columns, or a column
+        that the model uses with all of its family. Return which rows are complete afterwards, and
+        in which of these a column that the model uses was filled, (n,) each."""
         missing = np.isnan(rows)
         lacking = missing.sum(axis=1)
-        fillable = (lacking > 0) & (lacking <= MISSING_SHARE * rows.shape[1])
-        for i in np.flatnonzero(fillable):
+        families = np.array(self.variant.families)
+        complete, filled = lacking == 0, np.zeros(len(rows), dtype=np.bool_)
+        for i in np.flatnonzero(~complete & (lacking <= MISSING_SHARE * rows.shape[1])):
+            unread = self.unread(missing[i])
+            if (unread & self.used).any():
+                continue
             slowed = rows[i] - self.log_idle
             for j in np.flatnonzero(missing[i]):
-                family = self.variant.families[j]
-                relatives = [
-                    float(slowed[k])
-                    for k, other in enumerate(self.variant.families)
-                    if other == family and not missing[i, k]
-                ]
-                moved = float(np.median(relatives)) if relatives else 0.0
-                rows[i, j] = self.log_idle[j] + moved
-        return np.asarray((lacking == 0) | fillable)
+                relatives = slowed[(families == families[j]) & ~missing[i]]
+                rows[i, j] = self.log_idle[j] + (0.0 if unread[j] else np.median(relatives))
+            complete[i] = True
+            filled[i] = (missing[i] & self.used).any()
+        return complete, filled
+
+    def unread(self, missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return (p,): which of the ``missing`` columns (p,) are of a family that has no reading at
+        all."""
+        families = np.array(self.variant.families)
+        return np.asarray(missing & ~np.isin(families, families[~missing]), dtype=np.bool_)
 
 
 @lru_cache(maxsize=32)
@@ -253,8 +261,9 @@ def choose(
     rows: Mapping[VariantName, Floats],
     wanted: VariantName | None,
     warnings: list[str],
-) -> tuple[Scorer, Floats]:
-    """The scorer that serves an environment, and its row (p,) without a missing reading.
+) -> tuple[Scorer, Floats, bool]:
+    """The scorer that serves an environment, its row (p,) without a missing reading, and whether
+    one that the model uses was filled in.
 
     ``rows`` are the environment by the columns of each variant, NaN where there is no reading.
     It is the ``wanted`` variant; else the full one, or the quick one where readings for the full
@@ -262,7 +271,8 @@ def choose(
     to ``warnings``.
 
     Raises:
-        InputError: more than ``MISSING_SHARE`` of the columns are missing.
+        InputError: more than ``MISSING_SHARE`` of the columns are missing, or a column that the
+            model uses with all of its family.
     """
     name: VariantName = wanted or "full"
     lacking = int(np.isnan(rows[name]).sum())
@@ -272,21 +282,50 @@ def choose(
             f"Predicted from the {len(quick.variant.columns)} quick surrogates: the environment "
             f"has no reading of {lacking} others."
         )
-        return quick, rows["quick"]
+        return quick, rows["quick"], False
     scorer, row = scorers[name], rows[name]
     if not lacking:
-        return scorer, row
-    columns = scorer.variant.columns
-    missing = [columns[j] for j in np.flatnonzero(np.isnan(row))]
-    filled = row[None, :].copy()
-    if not scorer.fill(filled)[0]:
-        raise InputError(
-            f"The environment has no reading of {lacking} of the model's {len(columns)} "
-            f"surrogates ({', '.join(missing[:4])}{', ...' if len(missing) > 4 else ''}).",
-            hint="A fingerprint of a larger suite has them (kongming fingerprint --suite full); "
-            "the signature of a program has them when its iterations last long enough.",
+        return scorer, row, False
+    missing = np.isnan(row)
+    unread = scorer.unread(missing)
+    rows_to_fill = row[None, :].copy()
+    complete, filled = scorer.fill(rows_to_fill)
+    if not complete[0]:
+        raise _unreadable(file, scorer, missing, unread & scorer.used)
+    for which, how in (
+        (missing & ~unread, "slowed as the rest of the family"),
+        (unread, f"as on the idle node, since {scorer.frozen.name} hardly depends on that"),
+    ):
+        if which.any():
+            names = ", ".join(_names(scorer, which))
+            warnings.append(f"No reading of {names}: taken to be {how}.")
+    return scorer, np.asarray(rows_to_fill[0], dtype=np.float64), bool(filled[0])
+
+
+def _unreadable(
+    file: ModelFile, scorer: Scorer, missing: NDArray[np.bool_], needed: NDArray[np.bool_]
+) -> InputError:
+    """The error for an environment whose ``missing`` columns (p,) cannot be filled: ``needed`` are
+    those that the model uses and of whose family nothing was read, if any."""
+    signed = "the signature of a program has them when its iterations last long enough."
+    columns = len(scorer.variant.columns)
+    if missing.sum() <= MISSING_SHARE * columns:
+        return InputError(
+            f"The environment has no reading of {', '.join(_names(scorer, needed))}, on which the "
+            f"prediction of {file.app} by {scorer.frozen.name} depends, nor of any other surrogate "
+            "of the same resource.",
+            hint="A fingerprint says why they fail (kongming fingerprint --suite full), and needs "
+            f"a folder with room to write in (--dir); {signed}",
         )
-    warnings.append(
-        f"No reading of {', '.join(missing)}: taken to be slowed as the rest of the family."
+    names = _names(scorer, missing)
+    return InputError(
+        f"The environment has no reading of {len(names)} of the model's {columns} "
+        f"surrogates ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}).",
+        hint=f"A fingerprint of a larger suite has them (kongming fingerprint --suite full); "
+        f"{signed}",
     )
-    return scorer, np.asarray(filled[0], dtype=np.float64)
+
+
+def _names(scorer: Scorer, columns: NDArray[np.bool_]) -> list[str]:
+    """The names of ``columns`` (p,)."""
+    return [scorer.variant.columns[j] for j in np.flatnonzero(columns)]

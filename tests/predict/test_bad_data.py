@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kongming.learning import model_file as persist
 from kongming.learning import predict
+from kongming.learning.scorer import scorer_of
 from kongming.learning.training import train_application
 from kongming.records.errors import (
     IncompatibleError,
@@ -71,6 +72,16 @@ def test_whatever_is_missing_is_answered_or_refused_by_name(
             predict.predict_environment(file, times)
         assert any(name in str(caught.value) for name in missing)
         assert caught.value.hint
+        return
+    unread = {builders.family_of(name) for name in missing} - set(map(builders.family_of, times))
+    quick_is_complete = times.keys() >= set(file.variants["quick"].columns)
+    scorer = scorer_of(file.variants["full"])
+    used = {name for name, moves in zip(synthetic.IDLE, scorer.used, strict=True) if moves}
+    needed = [name for name in missing if name in used and builders.family_of(name) in unread]
+    if needed and not quick_is_complete:
+        with pytest.raises(InputError, match=f"no reading of {', '.join(needed)}, on which") as no:
+            predict.predict_environment(file, times)
+        assert no.value.hint
         return
     prediction = predict.predict_environment(file, times)
     assert prediction.slowdown.median == pytest.approx(1.0, abs=0.06)

@@ -46,10 +46,18 @@ LOADS = {
     "trainer": {"memory.random.8M": 0.9},
     "quick": {"stream.triad": 0.6},
     "beyond": {"stream.triad": 3.1},
+    "without-triad": {"memory.random.128M": 0.4},
+    "without-cache": {"stream.triad": 0.4},
 }
 """By node: the log slowdown of its surrogates in the newest fingerprint."""
 
 WITHOUT_FINGERPRINT = ("idle", "unread")
+NAMES = {
+    "quick": worlds.QUICK,
+    "without-triad": tuple(name for name in worlds.NAMES if name != "stream.triad"),
+    "without-cache": tuple(name for name in worlds.NAMES if name != "memory.random.8M"),
+}
+"""By node: the surrogates that its fingerprints have, where these are not all."""
 AGES_S = {"moving": 1500.0, "dozing": OLD_S}
 NODES = (*LOADS, *WITHOUT_FINGERPRINT)
 APPS = ("memory", "disk", "quiet", "bare", "stranger")
@@ -66,7 +74,7 @@ def put_node(store: Store, name: str, now: float) -> None:
         store.put_reference(name, SUITE, 0, idle, 3, worlds.iso(now - 9e5))
     if name in WITHOUT_FINGERPRINT:
         return
-    names = worlds.QUICK if name == "quick" else worlds.NAMES
+    names = NAMES.get(name, worlds.NAMES)
     purpose = "adhoc" if name == "by-hand" else "live"
     random = np.random.default_rng(3)
     steps = [*(random.normal(0.0, 0.2, 9).cumsum() if name == "moving" else ()), 0.0]

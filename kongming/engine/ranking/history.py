@@ -61,6 +61,7 @@ def from_history(
             float(scores.limit[i]),
             bool(scores.at_least[i]),
             int(scores.variant[i]),
+            bool(scores.filled[i]),
         )
 
 

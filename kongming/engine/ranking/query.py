@@ -41,6 +41,7 @@ class Reading:
     limit: float = 0.0
     at_least: bool = False
     variant: int = scoring.NEITHER
+    filled: bool = False
 
 
 def log_limit(ratio: float) -> float:

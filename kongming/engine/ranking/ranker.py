@@ -291,7 +291,8 @@ class Ranker:
             log_slowdown, error, query.request.level, widening, limit=limit, at_least=edge
         )
         borrowed = slots.lenders[slot] and self._fleet.is_carried(slot, query.model)
-        return replace(interval, calibrated=False) if borrowed else interval
+        filled = matrix.filled[row, slot] if history is None else history.filled
+        return replace(interval, calibrated=False) if borrowed or filled else interval
 
     def _ranked(
         self,

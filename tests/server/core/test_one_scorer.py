@@ -91,19 +91,37 @@ def test_many_rows_are_scored_as_each_alone(logs: list[list[float]]) -> None:
 
 
 def test_missing_readings_are_filled_by_their_family() -> None:
-    scorer = scorer_of(worlds.model().variants["full"])
+    scorer = scorer_of(worlds.model("app", {"stream.triad": 0.5}).variants["full"])
     families = np.array(scorer.variant.families)
-    missing = next(j for j, family in enumerate(families) if (families == family).sum() > 1)
-    slowed = np.where(families == families[missing], 0.4, 0.1)
-    rows = np.tile(np.log([IDLE[name] for name in NAMES]) + slowed, (3, 1))
-    rows[1, missing] = math.nan
-    rows[2, :3] = math.nan
+    used, unused = NAMES.index("stream.triad"), NAMES.index("memory.random.128M")
+    slowed = np.where(families == families[used], 0.4, 0.1)
+    rows = np.tile(np.log([IDLE[name] for name in NAMES]) + slowed, (4, 1))
+    rows[1, used] = math.nan
+    rows[2, unused] = math.nan
+    rows[3, :3] = math.nan
 
-    complete = scorer.fill(rows)
+    complete, filled = scorer.fill(rows)
 
-    assert complete.tolist() == [True, True, False]
+    assert complete.tolist() == [True, True, True, False]
+    assert filled.tolist() == [False, True, False, False]
     assert rows[1] == pytest.approx(rows[0])
-    assert np.isnan(rows[2]).sum() == 3
+    assert rows[2] == pytest.approx(rows[0])
+    assert np.isnan(rows[3]).sum() == 3
+
+
+def test_of_a_family_without_any_reading_nothing_is_filled_that_the_model_uses() -> None:
+    scorer = scorer_of(worlds.model("app", {"os.switch": 0.5}).variants["full"])
+    rows = np.tile(np.log([IDLE[name] for name in NAMES]) + 0.4, (2, 1))
+    for row, name in zip(rows, ("os.switch", "compute.int"), strict=True):
+        row[NAMES.index(name)] = math.nan
+
+    complete, filled = scorer.fill(rows)
+
+    assert complete.tolist() == [False, True]
+    assert filled.tolist() == [False, False]
+    assert math.isnan(rows[0, NAMES.index("os.switch")])
+    idle = IDLE["compute.int"]
+    assert rows[1, NAMES.index("compute.int")] == pytest.approx(math.log(idle))
 
 
 def test_margins_are_those_of_the_distance() -> None:
