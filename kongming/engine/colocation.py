@@ -67,11 +67,12 @@ class Companion:
         warnings: list[str] = []
         if node_id != model.file.node_id:
             notes.append(answering.carried_note(model, view))
-            if view is not None and base.slot is None and not self._has_reference(view, model):
-                warnings.append(
-                    f"{view.facts.name} has no idle reference: it is taken to be as the node of "
-                    "the training."
-                )
+        is_unknown = self._is_unknown(view, base, model)
+        if view is not None and is_unknown:
+            warnings.append(
+                f"{view.facts.name} has no idle reference: it is taken to be as the node of the "
+                "training, and the intervals are not calibrated."
+            )
         if not is_live:
             warnings += self._outdated(question.neighbours, model)
         prediction = self._application(model, question, base)
@@ -84,10 +85,14 @@ class Companion:
             its = replace(
                 question, app=name, neighbours=names, placement=placement, model=None, strict=False
             )
-            impacts[name] = self._neighbour(its, question.app, base, warnings)
+            impacts[name] = self._neighbour(its, question.app, view, base, warnings)
         forecast = answering.forecast_of(prediction, node_id, live or 0, placement, model)
         if view is not None and base.slot is not None and fleet.is_carried(base.slot, model):
             forecast = answering.borrowed(fleet, base.slot, view, forecast)
+        if view is not None:
+            forecast = answering.of_another_type(fleet, view, model, forecast)
+        if is_unknown:
+            forecast = answering.uncalibrated(forecast)
         forecast = replace(
             forecast,
             warnings=(*forecast.warnings, *warnings),
@@ -160,6 +165,7 @@ class Companion:
         self,
         question: ColocationQuestion,
         newcomer: str,
+        view: NodeView | None,
         base: _Base,
         warnings: list[str],
     ) -> NeighbourImpact:
@@ -182,8 +188,7 @@ class Companion:
                 warnings.append(sentence)
             return NeighbourImpact(name, None)
         try:
-            if base.slot is not None:
-                view = fleet.nodes.at(int(fleet.slots.node[base.slot]))
+            if view is not None and base.slot is not None:
                 answering.check_suite(fleet, base.slot, view, model)
                 answering.check_readable(fleet, base.slot, view, model)
             self._check_known(question.neighbours, model, is_live)
@@ -195,6 +200,8 @@ class Companion:
         if base.slot is not None and fleet.is_carried(base.slot, model):
             is_calibrated = slowdown.calibrated and not fleet.slots.lenders[base.slot]
             slowdown = replace(slowdown, calibrated=bool(is_calibrated))
+        if self._is_unknown(view, base, model):
+            slowdown = replace(slowdown, calibrated=False)
         return NeighbourImpact(name, slowdown)
 
     def _idle(self) -> _Base:
@@ -220,8 +227,11 @@ class Companion:
         awake = together((base.awake, *(pressure.awake for pressure in pressures)))
         return Met(logs, base.idle, is_carried, awake)
 
-    def _has_reference(self, view: NodeView, model: Served) -> bool:
-        return any(
-            self._fleet.slots.reference(slot, model.suite) is not None
-            for slot in view.slots.values()
+    def _is_unknown(self, view: NodeView | None, base: _Base, model: Served) -> bool:
+        """Return whether a node is taken idle, is not that of the training, and has no reference by
+        which the two could be told apart."""
+        if view is None or base.slot is not None or view.facts.id == model.file.node_id:
+            return False
+        return all(
+            self._fleet.slots.reference(slot, model.suite) is None for slot in view.slots.values()
         )

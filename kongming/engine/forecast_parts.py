@@ -101,12 +101,41 @@ def borrowed(fleet: FleetState, slot: int, view: NodeView, forecast: Forecast) -
         f"{view.facts.name} has no idle reference: {nodes} of the same CPU model and "
         "caches was taken for it."
     )
+    return replace(uncalibrated(forecast), warnings=(*forecast.warnings, warning))
+
+
+def uncalibrated(forecast: Forecast) -> Forecast:
+    """The forecast with both of its intervals calibrated no longer."""
+    runtime = forecast.runtime_s
     return replace(
         forecast,
         slowdown=replace(forecast.slowdown, calibrated=False),
-        runtime_s=None
-        if forecast.runtime_s is None
-        else replace(forecast.runtime_s, calibrated=False),
+        runtime_s=None if runtime is None else replace(runtime, calibrated=False),
+    )
+
+
+def of_another_type(
+    fleet: FleetState, view: NodeView, model: Served, forecast: Forecast
+) -> Forecast:
+    """A forecast for a node: with a warning, and without a calibrated runtime, unless the node is
+    of the type of the one that the solo runtime is of. Runs of one type say nothing of the solo
+    runtime on another."""
+    is_of_type = fleet.is_of_type(view, model)
+    if is_of_type or forecast.runtime_s is None:
+        return forecast
+    name, app = view.facts.name, model.file.app
+    its = (
+        f"It is not known whether {name} has the CPU model and caches of"
+        if is_of_type is None
+        else f"{name} has another CPU model or other caches than"
+    )
+    warning = (
+        f"{its} the node that {app} was profiled on: what {app} takes there alone may differ, so a "
+        "runtime from that node's solo runtime is not calibrated."
+    )
+    return replace(
+        forecast,
+        runtime_s=replace(forecast.runtime_s, calibrated=False),
         warnings=(*forecast.warnings, warning),
     )
 

@@ -125,6 +125,7 @@ class Forecaster:
             question.resident_id,
             question.strict,
             subject.history,
+            subject.model is None or self._fleet.is_of_type(subject.view, subject.model),
         )
         slots = self._fleet.slots
         # Late fingerprints join the history, and change nothing else.
@@ -272,6 +273,7 @@ class Forecaster:
         if is_carried:
             note = answering.carried_note(model, subject.view)
             forecast = replace(forecast, notes=(*forecast.notes, note))
+        forecast = answering.of_another_type(fleet, subject.view, model, forecast)
         return answering.borrowed(fleet, slot, subject.view, forecast) if is_carried else forecast
 
     def _node_only(self, question: Question, subject: Subject) -> Forecast:

@@ -19,7 +19,7 @@ from kongming.engine import scoring
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.lag import Lag
-from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView
+from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView, hardware
 from kongming.engine.references import References
 from kongming.engine.residents import Company, Residents, ResidentTable
 from kongming.engine.score_matrix import Environments, HarmTable, Matrix
@@ -204,6 +204,14 @@ class FleetState:
 
     def own_node(self, model: Served) -> int:
         return self.nodes.number_of(model.file.node_id)
+
+    def is_of_type(self, view: NodeView, model: Served) -> bool | None:
+        """Return whether a node has the CPU model and caches of the node that a model was trained
+        on; None where that one is not known."""
+        if view.facts.id == model.file.node_id:
+            return True
+        home = self.nodes.get(model.file.node_id)
+        return None if home is None else hardware(home.facts) == hardware(view.facts)
 
     def is_carried(self, slot: int, model: Served) -> bool:
         """Return whether the slot's environment counts by slowdowns over its own reference."""

@@ -48,6 +48,7 @@ LOADS = {
     "beyond": {"stream.triad": 3.1},
     "without-triad": {"memory.random.128M": 0.4},
     "without-cache": {"stream.triad": 0.4},
+    "another-type": {"stream.triad": 0.7},
 }
 """By node: the log slowdown of its surrogates in the newest fingerprint."""
 
@@ -66,7 +67,8 @@ LEVELS = (0.5, 0.9, 0.99)
 
 def put_node(store: Store, name: str, now: float) -> None:
     """A node as ``LOADS`` says; ``moving`` has a history from which its movement is learnt."""
-    facts = builders.node(id=name, name=f"name-{name}")
+    cpu_model = "Another CPU" if name == "another-type" else "Example CPU"
+    facts = builders.node(id=name, name=f"name-{name}", cpu_model=cpu_model)
     store.put_node(facts)
     factor = 1.0 if name == "trainer" else 1.3
     idle = {surrogate: seconds * factor for surrogate, seconds in IDLE.items()}
@@ -450,6 +452,7 @@ def test_sets_of_nodes(server: RemoteService, local: LocalService, clock: Clock)
         ColocationQuestion("memory", ("disk",)),
         ColocationQuestion("memory", ("disk", "quiet", "disk"), node="fresh", level=0.5),
         ColocationQuestion("disk", ("memory", "bare"), node="without-reference"),
+        ColocationQuestion("disk", ("memory",), node="another-type"),
     ],
 )
 def test_co_location(

@@ -119,6 +119,7 @@ def test_over_the_reference_of_a_like_node_nothing_is_calibrated_and_a_word_says
 
 
 def test_over_a_reference_of_its_own_it_is_calibrated(engine: Engine) -> None:
+    engine.put_node(worlds.fingerprint(IDLE, node_id="trainer").node, NOW)
     worlds.add_node(engine, logs={}, idle=TWICE)
 
     answer = engine.predict_colocation(QUESTION, 0)

@@ -178,6 +178,7 @@ def test_slowdowns_of_another_node_are_put_onto_the_idle_times_of_the_training(
 ) -> None:
     slower = {name: 3.0 * seconds for name, seconds in IDLE.items()}
     worlds.add_node(engine, logs={"stream.triad": 0.4}, idle=slower)
+    engine.put_node(worlds.fingerprint(IDLE, node_id="trainer").node, NOW)
 
     forecast = ask(engine)
 
@@ -621,6 +622,7 @@ class TestColocation:
 def test_signatures_taken_before_the_reference_came_are_known_once_it_does() -> None:
     engine = Engine()
     engine.put_model(worlds.model("memory", worlds.SENSITIVITY["memory"], node_id="elsewhere"), 1)
+    engine.put_node(worlds.fingerprint(IDLE, node_id="elsewhere").node, NOW)
     engine.put_signatures([worlds.signature("memory", PRESSURE["memory"])])
     worlds.add_node(engine, logs={})
     engine.put_assignment(bound("a", "memory", NOW - 1.0))
