@@ -11,6 +11,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.engine import forecast_parts as answering
+from kongming.engine import standing_in
 from kongming.engine.catalog import Pressure, untrained
 from kongming.engine.columns import fitted
 from kongming.engine.environment import Phase
@@ -56,9 +57,11 @@ class Subject:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Meeting:
-    """A resident whose model can say what it meets: ``now``, and ``then``, with the newcomer."""
+    """A resident whose model can say what it meets: ``now``, and ``then``, with the newcomer.
+    ``place`` is where it is in the company of the slot."""
 
     assignment_id: str
+    place: int
     model: Served
     now: Met
     then: Met
@@ -231,18 +234,15 @@ class Forecaster:
             answering.check_suite(self._fleet, subject.slot, subject.view, model)
             forecast = self._by_model(question, subject, model)
         warnings = list(forecast.warnings)
-        residents = {} if question.resident_id else self._impacts(question, subject)
-        standing_in = [
-            p.resident.app
-            for p in subject.company.present
-            if not p.known and p.phase in (Phase.ADDED, Phase.REMOVED)
-        ]
-        if residents and not self._arriving(question, subject).known:
-            standing_in.append(question.app)
-        if standing_in:
+        unknown = self._standing_in(question, subject)
+        if unknown:
+            forecast = answering.uncalibrated(forecast)
+        residents, unknown_to_them = self._impacts(question, subject)
+        if unknown | unknown_to_them:
             warnings.append(
-                f"No signature of {answering.listed(sorted(set(standing_in)))} is known: taken to "
-                "press as a typical application does."
+                f"No signature of {answering.listed(sorted(unknown | unknown_to_them))} is known: "
+                "taken to press as a typical application does, and what rests on that is not "
+                "calibrated."
             )
         own = (question.resident_id,)
         within = own if question.resident_id in subject.company.named(Phase.WITHIN) else ()
@@ -310,6 +310,15 @@ class Forecaster:
         )
         return answering.borrowed(self._fleet, subject.slot, subject.view, forecast)
 
+    @staticmethod
+    def _standing_in(question: Question, subject: Subject) -> frozenset[str]:
+        """Return the applications whose typical pressure is in what the application meets."""
+        company = subject.company
+        place = company.place(question.resident_id) if question.resident_id else None
+        if place is None:
+            return standing_in.for_newcomer(company)
+        return standing_in.for_each(company)[place]
+
     def _arriving(self, question: Question, subject: Subject) -> Pressure:
         """Return what the newcomer presses with on residents."""
         suite = int(self._fleet.slots.suite[subject.slot])
@@ -331,13 +340,24 @@ class Forecaster:
             is_carried = fleet.is_carried(slot, model)
             yield _Meeting(
                 member.resident.assignment_id,
+                i,
                 model,
                 Met(logs, idle, is_carried, awake),
                 Met(logs + pressure, idle, is_carried, together((awake, arriving.awake))),
             )
 
-    def _impacts(self, question: Question, subject: Subject) -> dict[str, ResidentImpact]:
-        impacts = {}
+    def _impacts(
+        self, question: Question, subject: Subject
+    ) -> tuple[dict[str, ResidentImpact], frozenset[str]]:
+        """Return the impacts on residents by assignment, and the applications whose typical
+        pressure is in what they meet: none where the question is about one of them."""
+        impacts: dict[str, ResidentImpact] = {}
+        unknown: frozenset[str] = frozenset()
+        if question.resident_id:
+            return impacts, unknown
+        is_known = self._arriving(question, subject).known
+        newcomer = frozenset() if is_known else frozenset((question.app,))
+        others = standing_in.for_each(subject.company)
         for meeting in self._meetings(question, subject):
             model = meeting.model
             widening = answering.widening_of(self._fleet, model)
@@ -352,8 +372,15 @@ class Forecaster:
                 continue
             if meeting.now.carried and self._fleet.slots.lenders[subject.slot]:
                 impact = _uncalibrated(impact)
+            theirs = others[meeting.place]
+            if theirs:
+                impact = _uncalibrated(impact)
+            elif newcomer:
+                then = replace(impact.slowdown_then, calibrated=False)
+                impact = replace(impact, slowdown_then=then)
             impacts[meeting.assignment_id] = impact
-        return impacts
+            unknown |= theirs | newcomer
+        return impacts, unknown
 
     def _aged_impacts(
         self,

@@ -33,7 +33,8 @@ class Slots:
 
     ``idle`` is NaN where there is no reference of the suite that the newest fingerprint is of;
     where ``lenders`` is above 0 it was taken from so many like nodes' references.
-    ``met`` is what a newcomer would meet, ``slowed`` the same over ``idle``. ``taken_at`` is NaN
+    ``met`` is what a newcomer would meet, ``slowed`` the same over ``idle``; ``guessed`` says
+    that pressures which merely stand in are in both. ``taken_at`` is NaN
     where ``latest`` is the idle reference itself. ``version`` counts every change.
     """
 
@@ -55,6 +56,7 @@ class Slots:
         self.ttl_s = np.full(rows, settings.ttl_s)
         self.general = np.full(rows, math.nan)
         self.awake = np.full(rows, math.nan)
+        self.guessed = np.zeros(rows, dtype=np.bool_)
         self.idle = np.full((rows, self.width), math.nan)
         self.latest = np.full((rows, self.width), math.nan)
         self.met = np.full((rows, self.width), math.nan)
@@ -81,7 +83,7 @@ class Slots:
     def drop(self, slot: int) -> None:
         self.node[slot] = -1
         self.suite[slot] = -1
-        self.ready[slot] = False
+        self.ready[slot] = self.guessed[slot] = False
         self.history_count[slot] = self.lenders[slot] = 0
         self.ttl_s[slot] = self._settings.ttl_s
         for array in (self.idle, self.latest, self.met, self.slowed, self.history, self.history_at):
@@ -176,11 +178,12 @@ class Slots:
             return None
         return self._median(list(self.history[slot, :n].astype(np.float64)))
 
-    def set_met(self, slot: int, met: Floats, awake: float) -> None:
-        """The environment that follows for a newcomer, (C,), and the share of time in which
-        residents keep a CPU awake, NaN without any."""
+    def set_met(self, slot: int, met: Floats, awake: float, *, guessed: bool) -> None:
+        """The environment that follows for a newcomer, (C,), the share of time in which residents
+        keep a CPU awake, NaN without any, and whether it is ``guessed``."""
         self.met[slot] = met
         self.awake[slot] = awake
+        self.guessed[slot] = guessed
         slowed = np.clip(met - self.idle[slot], -LARGEST_LOG, LARGEST_LOG)
         self.slowed[slot] = slowed
         known = slowed[~np.isnan(slowed)]
@@ -265,6 +268,7 @@ _FILLINGS: Sequence[tuple[str, float]] = (
     ("ttl_s", 0.0),
     ("general", math.nan),
     ("awake", math.nan),
+    ("guessed", 0),
     ("idle", math.nan),
     ("latest", math.nan),
     ("met", math.nan),

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.engine import scoring
+from kongming.engine import scoring, standing_in
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.lag import Lag
@@ -421,7 +421,8 @@ class FleetState:
             self.slots, slot, view.facts.id, self.catalog, self.columns
         )
         self._companies[slot] = company
-        self.slots.set_met(slot, company.met, company.awake)
+        guessed = bool(standing_in.for_newcomer(company))
+        self.slots.set_met(slot, company.met, company.awake, guessed=guessed)
         here = company.here
         models = []
         for i in here:

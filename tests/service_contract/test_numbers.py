@@ -155,6 +155,8 @@ def put_assignments(store: Store, now: float) -> None:
     put("unknown", "stranger", "resident", "bound", 900.0)
     put("after", "memory", "newcomer", "bound", 1.0)
     put("second", "bare", "newcomer", "bound", 1.0)
+    put("guest", "stranger", "another-type", "bound", 1.0)
+    put("host", "disk", "another-type", "bound", 900.0)
     put("gone", "memory", "left", "released", 1000.0)
 
 

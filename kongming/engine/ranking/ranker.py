@@ -292,7 +292,9 @@ class Ranker:
         )
         borrowed = slots.lenders[slot] and self._fleet.is_carried(slot, query.model)
         filled = matrix.filled[row, slot] if history is None else history.filled
-        return replace(interval, calibrated=False) if borrowed or filled else interval
+        if borrowed or filled or slots.guessed[slot]:
+            return replace(interval, calibrated=False)
+        return interval
 
     def _ranked(
         self,
