@@ -38,8 +38,8 @@ _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in mod
     default=AUTO,
     show_default=True,
     metavar="NAME",
-    help=f"The default model of predictions: {', '.join(model_names())}, or auto for the best of "
-    f"the validation. All of them are trained, but {' and '.join(_OPTIONAL)}, which are slow, "
+    help=f"The default model of predictions: {', '.join(model_names())}, or auto, the mean of the "
+    f"penalised models. All of them are trained, but {' and '.join(_OPTIONAL)}, which are slow, "
     "only if named here.",
 )
 @options.placement_filter
