@@ -316,7 +316,8 @@ def _reason(
 
 def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]], list[str]]:
     """Split one application's runs by (node id, placement), with a note for each group of left-out
-    runs.
+    runs. Those of a placement are in the order of their newest run, the node measured last at the
+    end.
 
     Spoiled campaigns that were measured again are left out (``without_spoiled``), and only the
     newest identity and suite version of each are kept: runs of a changed program, or with other
@@ -344,9 +345,11 @@ def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]]
         key: members for key, members in sets.items() if any(run.fingerprint for run in members)
     }
     sets = profiled or sets
+    measured_at = {}
     for (node_id, placement), members in sets.items():
         measured = [run for run in members if run.fingerprint is not None and run.ok]
         newest = max(measured or members, key=lambda run: run.started_at)
+        measured_at[node_id, placement] = newest.started_at
         version = None if newest.fingerprint is None else newest.fingerprint.suite_version
         matching = [
             run
@@ -360,7 +363,8 @@ def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]]
                 "runs of an earlier identity or suite version are left out"
             )
         sets[(node_id, placement)] = matching
-    return sets, notes
+    ordered = sorted(sets, key=lambda key: (key[1], measured_at[key], key[0]))
+    return {key: sets[key] for key in ordered}, notes
 
 
 def _now() -> str:

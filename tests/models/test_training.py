@@ -236,6 +236,19 @@ def test_sets_keep_the_newest_identity_and_suite_of_each_node_and_placement(
     assert "5 runs of an earlier identity" in notes[0]
 
 
+def test_the_set_of_the_node_that_was_measured_last_is_the_last(runs: list[Any]) -> None:
+    older = [
+        dataclasses.replace(
+            run, node_id=node_id, id=f"{run.id}-{node_id}", started_at="2020-01-01T00:00:00Z"
+        )
+        for run in runs
+        for node_id in ("aa", "zz")
+    ]
+    for given in ([*older, *runs], [*runs, *older]):
+        sets, _ = training_sets(given)
+        assert [node_id for node_id, _ in sets] == ["aa", "zz", "node-1"]
+
+
 def test_a_model_keeps_the_verdict_on_its_own_runs(runs: list[Any]) -> None:
     """With how many of them the negative control left out: those that are missing."""
     solo = next(run for run in runs if run.kind == "solo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -93,6 +94,32 @@ def train(
         return capsys.readouterr().out
 
     return call
+
+
+def test_of_several_nodes_the_one_measured_last_goes_into_service(
+    profiled: str, train: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open(profiled) as store:
+        store.put_node(builders.node(id="zz-old", name="old"))
+        store.add_all(
+            runs=[
+                dataclasses.replace(
+                    run, node_id="zz-old", id=f"{run.id}-old", started_at="2020-01-01T00:00:00Z"
+                )
+                for run in synthetic.campaign("chaser", {"memory.random.128M": 0.6}, solo_s=9.0)
+            ],
+            signatures=[],
+        )
+    document = json.loads(train("chaser", "--json"))
+    assert [model["node_id"] for model in document["models"]] == ["zz-old", "node-1"]
+    (note,) = document["notes"]
+    assert note.endswith("trained on 2 nodes; version 2 is in service, of node node-1")
+    with Store.open(profiled) as store:
+        served = store.model(
+            "chaser", "cross-core", version=store.in_service("chaser", "cross-core")
+        )
+        assert served is not None
+        assert served["node_id"] == "node-1"
 
 
 @pytest.mark.thorough

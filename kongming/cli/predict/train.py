@@ -86,7 +86,8 @@ def command(
     ignores the environment, and with the noise floor, the difference between repeats of the same
     run.
 
-    Runs of a profile that was spoiled are left out if it was measured again.
+    Runs of a profile that was spoiled are left out if it was measured again. Runs of several nodes
+    give a model for each; the last, which goes into service, is of the node with the newest runs.
 
     With --server (KONGMING_SERVER is not enough) the server trains on its own data; Ctrl-C does not
     stop it.
@@ -141,6 +142,7 @@ def command(
                 )
                 warnings = {"warnings": list(filter(None, remarks))}
                 trained.append(summary(answer, version) | warnings)
+        notes += _in_service(store, trained)
     failed.sort(key=lambda failure: names.index(failure["app"]))
     if not trained:
         raise UntrainedError(
@@ -238,8 +240,28 @@ def _tasks(
             way_out = f"kongming profile APPS.toml --app {app}{where}"
             error = f"{app} has no runs{at}. Profile it: {way_out}"
             failed.append({"app": app, "error": error})
-        for (node_id, where), runs in sorted(sets.items()):
+        # The newest version goes into service: that of the node that was measured last.
+        for (node_id, where), runs in sets.items():
             yield _Task(app, node_id, where, tuple(runs), model, seed)
+
+
+def _in_service(store: Store, trained: list[dict[str, Any]]) -> list[str]:
+    """Return a note for each application and placement that was trained on several nodes: which of
+    them the model in service is of."""
+    nodes: dict[tuple[str, str], set[str]] = {}
+    for entry in trained:
+        nodes.setdefault((entry["app"], entry["placement"]), set()).add(entry["node_id"])
+    notes = []
+    for (app, placement), node_ids in nodes.items():
+        if len(node_ids) > 1:
+            served = store.in_service(app, placement)
+            entries = store.models(app=app)
+            its = next(e for e in entries if (e.placement, e.version) == (placement, served))
+            notes.append(
+                f"{app} at {placement} was trained on {len(node_ids)} nodes; version {served} is "
+                f"in service, of node {its.node_id}"
+            )
+    return notes
 
 
 def _train(task: _Task) -> dict[str, Any] | str:
