@@ -23,7 +23,7 @@ from kongming.learning.presence import presence
 from kongming.learning.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
 from kongming.learning.repeat_noise import repeat_variance
 from kongming.learning.stacking import disagreement, posterior, stacked
-from kongming.learning.usefulness import not_better_than
+from kongming.learning.usefulness import MEAN, NO_SLOWDOWN, not_better_than
 from kongming.learning.validation import (
     LEAST_NOISE,
     Validation,
@@ -252,7 +252,7 @@ def _judged(
 
 def _scores(validation: Validation, mean: Validation) -> dict[str, Any]:
     """Return the scores over the runs of a validation, and the trivial answers that the model is
-    not clearly better than on these (null without scores).
+    not clearly better than on these: both without scores, since nothing shows that it is.
     """
     percent = validation.percent()
     scores = {}
@@ -265,7 +265,7 @@ def _scores(validation: Validation, mean: Validation) -> dict[str, Any]:
         }
     return {
         "scores": scores,
-        "not_better_than": not_better_than(validation, mean) if scores else None,
+        "not_better_than": not_better_than(validation, mean) if scores else [MEAN, NO_SLOWDOWN],
     }
 
 

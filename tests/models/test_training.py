@@ -15,6 +15,7 @@ import pytest
 
 from kongming.learning import dataset, model_names
 from kongming.learning import model_file as persist
+from kongming.learning.predict import predict_environment
 from kongming.learning.registry import KINDS
 from kongming.learning.training import train_application, training_sets
 from kongming.learning.usefulness import not_better_than
@@ -206,6 +207,19 @@ def test_failed_runs_and_coruns_are_not_trained_on(runs: list[Any]) -> None:
     again = train_application([*runs, corun, failed], models=few)
     assert again["variants"] == train_application(runs, models=few)["variants"]
     assert again["runs"]["dropped"] == [{"name": failed.id, "reason": "failed: exit status 1"}]
+
+
+def test_a_model_that_was_not_validated_is_not_called_better_than_anything() -> None:
+    runs = synthetic.campaign("chaser", {"memory.random.128M": 0.6})
+    few = [run for kind in ("solo", "induced") for run in runs if run.kind == kind]
+    few = [*few[:2], *few[-2:]]
+    document = train_application(few, models=("RIDGE",))
+    for name, model in document["variants"]["full"]["models"].items():
+        assert model["scores"] == {}, name
+        assert model["not_better_than"] == ["MEAN", "1"], name
+    prediction = predict_environment(document, synthetic.IDLE)
+    assert prediction.not_better_than == ("MEAN", "1")
+    assert any("is not clearly better than" in text for text in prediction.warnings)
 
 
 def test_too_few_runs_are_refused(runs: list[Any]) -> None:
