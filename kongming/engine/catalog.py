@@ -87,7 +87,7 @@ class Catalog:
         self._pressure_rows = RowNumbers()
         self._suites: dict[str, int] = {}
         self._widenings: dict[Key, Widening] = {}
-        self._typical: dict[int, Pressure] = {}
+        self._typical: dict[tuple[str, int], Pressure] = {}
         self._placement_of: dict[str, str] = {}
         self.generation = 0
         self.moves = 0
@@ -273,7 +273,7 @@ class Catalog:
         """Return what it inflicts, over the idle node, by the newest signature of this suite of
         which that is known; a typical application's where it is not."""
         pressure = _of_suite(self._pressures.get((app, placement), {}), suite)
-        return self.typical(suite) if pressure is None else pressure
+        return self.typical(placement, suite) if pressure is None else pressure
 
     def pressure_at_home(self, app: str, placement: str, model: Served) -> Pressure | None:
         """Return what it inflicts on a program next to it on the idle node of ``model``, by
@@ -299,16 +299,38 @@ class Catalog:
         """The known ones, by the code of the suite, those of the newest signatures first."""
         return self._pressures
 
-    def typical(self, suite: int) -> Pressure:
-        """The mean over the known signatures, by column; without any the same on all columns.
+    def typical(self, placement: str, suite: int) -> Pressure:
+        """The mean over the signatures that are known at this placement, by column; without any the
+        ``flat`` one.
 
-        Not the median: most programs press on few resources, and the median of them on none.
+        Not the median: most programs press on few resources, and the median of them on none. Not
+        over other placements: on a shared core a signature has the loss of the processor itself.
         """
-        pressure = self._typical.get(suite)
+        pressure = self._typical.get((placement, suite))
         if pressure is None or len(pressure.slowed) < len(self._columns):
-            pressure = Pressure(0, self._mean_pressure(suite), self._mean_awake(suite), known=False)
-            self._typical[suite] = pressure
+            known = self._known(placement, suite)
+            if not known:
+                return self.flat()
+            row = self._pressure_rows.take((placement, suite))
+            slowed, awake = self._mean_pressure(known), _mean_awake(known)
+            pressure = Pressure(row, slowed, awake, known=False)
+            self._typical[placement, suite] = pressure
         return pressure
+
+    def flat(self) -> Pressure:
+        """Pressure of an application at a placement where no signature is known: the same on all
+        columns. Awake it is never: with no evidence nobody makes others faster, or slower by
+        presence."""
+        return Pressure(0, np.full(len(self._columns), self._unknown_pressure), known=False)
+
+    def typicals(self) -> list[Pressure]:
+        """The typical ones of every placement and suite that signatures are known of."""
+        places = {
+            (placement, suite)
+            for (_, placement), pressures in self._pressures.items()
+            for suite in pressures
+        }
+        return [self.typical(placement, suite) for placement, suite in sorted(places)]
 
     def put_widening(self, app: str, placement: str, widening: Widening) -> None:
         """Put what intervals of this application have to be widened by
@@ -319,26 +341,20 @@ class Catalog:
     def widening(self, app: str, placement: str) -> Widening:
         return self._widenings.get((app, placement), UNWIDENED)
 
-    def _mean_pressure(self, suite: int) -> Floats:
-        width = len(self._columns)
-        known = [fitted(pressure.slowed, width) for pressure in self._known(suite)]
-        flat = np.full(width, self._unknown_pressure)
-        if not known:
-            return flat
-        stacked = np.array(known)
+    def _mean_pressure(self, known: Sequence[Pressure]) -> Floats:
+        slowed = self.flat().slowed
+        stacked = np.array([fitted(pressure.slowed, len(slowed)) for pressure in known])
         there = ~np.isnan(stacked).all(axis=0)
-        flat[there] = np.nanmean(stacked[:, there], axis=0)
-        return flat
+        slowed[there] = np.nanmean(stacked[:, there], axis=0)
+        return slowed
 
-    def _mean_awake(self, suite: int) -> float:
-        """0 where no signature is known: without evidence nobody makes others faster, or slower by
-        presence."""
-        known = [pressure.awake for pressure in self._known(suite)]
-        return math.fsum(known) / len(known) if known else 0.0
-
-    def _known(self, suite: int) -> list[Pressure]:
-        """One of each application whose signature by this suite is known."""
-        known = [_of_suite(pressures, suite) for pressures in self._pressures.values()]
+    def _known(self, placement: str, suite: int) -> list[Pressure]:
+        """One of each application whose signature at this placement by this suite is known."""
+        known = [
+            _of_suite(pressures, suite)
+            for (_, at), pressures in self._pressures.items()
+            if at == placement
+        ]
         return [pressure for pressure in known if pressure is not None]
 
     def _model_changed(self, key: Key, node_ids: Collection[str]) -> None:
@@ -454,6 +470,10 @@ class Catalog:
 def _of_suite(pressures: Mapping[int, Pressure], suite: int) -> Pressure | None:
     """Return the pressure by this suite; of any suite the newest."""
     return next(iter(pressures.values()), None) if suite == ANY_SUITE else pressures.get(suite)
+
+
+def _mean_awake(known: Sequence[Pressure]) -> float:
+    return math.fsum(pressure.awake for pressure in known) / len(known)
 
 
 def _same(before: Mapping[int, Pressure], after: Mapping[int, Pressure]) -> bool:

@@ -138,9 +138,10 @@ def carried(chosen: NDArray[np.intp], slots: Slots, own_node: int) -> NDArray[np
 class HarmTable:
     """Log slowdown that each application adds to that of each other one on an idle node.
 
-    Row 0 is a typical newcomer, whose signature is not known; column 0 a resident without a
-    model, which is taken to be slowed as its surrogates are on average. On a loaded node it is
-    an estimate, with which the few places are found that are then worked out in full.
+    A newcomer whose signature is not known has the row of a typical one of its placement, or row 0
+    where nobody was profiled there; column 0 is a resident without a model, which is taken to be
+    slowed as its surrogates are on average. On a loaded node it is an estimate, with which the few
+    places are found that are then worked out in full.
     """
 
     def __init__(self) -> None:
@@ -170,18 +171,14 @@ class HarmTable:
         self._columns[model.row] = model
 
     def _restart(self, catalog: Catalog) -> None:
-        by_suite = catalog.pressures().values()
-        known = [pressure for pressures in by_suite for pressure in pressures.values()]
+        known = [p for by_suite in catalog.pressures().values() for p in by_suite.values()]
+        known += [catalog.flat(), *catalog.typicals()]
         models = list(catalog.all_served())
-        rows = 1 + max((pressure.row for pressure in known), default=0)
+        rows = 1 + max(pressure.row for pressure in known)
         columns = 1 + max((m.row for m in models), default=0)
-        suites = [next(iter(pressures)) for pressures in by_suite]
-        typical = catalog.typical(max(set(suites), key=suites.count) if suites else 0)
-        width = max([len(typical.slowed), 1, *(len(pressure.slowed) for pressure in known)])
+        width = max(1, *(len(pressure.slowed) for pressure in known))
         pressures = np.zeros((rows, width))
-        pressures[0] = fitted(typical.slowed, width)
         awake = np.zeros(rows)
-        awake[0] = typical.awake
         for pressure in known:
             pressures[pressure.row] = fitted(pressure.slowed, width)
             awake[pressure.row] = pressure.awake

@@ -28,7 +28,7 @@ class Settings:
     hour. ``silent_after_s`` without a heartbeat makes a node silent. ``tie_share`` of the first
     one's interval (its half, in logs) is what scores may differ by and still be tied.
     ``unknown_pressure`` is the log slowdown that a resident without a signature is taken to inflict
-    while no signature is known at all. ``history`` fingerprints are kept for each domain, and
+    while none is known at its placement. ``history`` fingerprints are kept for each domain, and
     ``answers`` predictions are remembered.
     """
 

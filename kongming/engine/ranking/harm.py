@@ -20,8 +20,7 @@ AT_ONCE = 128
 def estimate(fleet: FleetState, query: Query) -> Floats:
     """Return, (rows of the matrix,), what the newcomer adds to the log slowdown of a resident by
     the resident's model."""
-    row = query.pressure.row if query.pressure.known else 0
-    added = fleet.harm.of(row).astype(np.float64)
+    added = fleet.harm.of(query.pressure.row).astype(np.float64)
     rows = fleet.matrix.done.shape[0]
     if len(added) < rows:
         general = mean_log(query.pressure.slowed)

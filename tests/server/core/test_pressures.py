@@ -14,6 +14,7 @@ from kongming.arrays import Floats
 from kongming.engine.catalog import Catalog
 from kongming.engine.columns import Columns
 from kongming.engine.engine import Engine
+from kongming.engine.score_matrix import HarmTable
 from kongming.engine.slots import ANY_SUITE
 from kongming.records.questions import Question
 from tests import builders
@@ -177,8 +178,56 @@ def test_where_a_node_reads_another_suite_the_newest_of_that_suite_counts() -> N
         newest = known.pressure("memory", "cross-core", ANY_SUITE)
         assert newest is known.pressure("memory", "cross-core", known.suite(NEXT_SUITE))
         assert newest.row != known.pressure("memory", "cross-core", known.suite(SUITE)).row
-    assert known.typical(known.suite(SUITE)).slowed.max() == pytest.approx(0.6)
-    assert known.typical(ANY_SUITE).slowed.max() == pytest.approx(0.9)
+    assert known.typical("cross-core", known.suite(SUITE)).slowed.max() == pytest.approx(0.6)
+    assert known.typical("cross-core", ANY_SUITE).slowed.max() == pytest.approx(0.9)
+
+
+def test_a_typical_application_is_of_one_placement() -> None:
+    """On a shared core an application takes the processor itself from its neighbour."""
+    known, references = catalog()
+    references["trainer", known.suite(SUITE)] = np.log(list(IDLE.values()))
+    known.put_signatures([signature("memory", 0.5, NOW), signature("other", 0.1, NOW)])
+
+    def stranger(placement: str) -> Floats:
+        return known.pressure("stranger", placement, known.suite(SUITE)).slowed
+
+    before = stranger("cross-core").copy()
+    flat = np.full(len(IDLE), 0.1)
+    np.testing.assert_array_equal(stranger("same-core"), flat)
+
+    same_core = [signature(name, 1.3, NOW, placement="same-core") for name in ("a", "b", "memory")]
+    known.put_signatures(same_core)
+
+    assert before.max() == pytest.approx(0.3)
+    np.testing.assert_array_equal(stranger("cross-core"), before)
+    assert stranger("same-core").max() == pytest.approx(1.3)
+    np.testing.assert_array_equal(stranger("cross-socket"), flat)
+    for name in ("a", "b", "memory"):
+        known.drop_signatures(name, "same-core")
+    np.testing.assert_array_equal(stranger("same-core"), flat)
+
+
+def test_the_harm_by_an_unknown_newcomer_is_that_of_its_placement() -> None:
+    known, references = catalog()
+    code = known.suite(SUITE)
+    references["trainer", code] = np.log(list(IDLE.values()))
+    model = known.put_model(trained_on_slower("memory", 1.0), 1, in_service=True)
+    assert model is not None
+    known.put_signatures([signature("memory", 0.2, NOW)])
+    known.put_signatures(
+        [signature(name, 0.6, NOW, placement="same-core") for name in ("a", "b", "c")]
+    )
+    table = HarmTable()
+    for wanting in table.wanting(known):
+        table.update(wanting)
+
+    for placement, log_slowdown in (
+        ("cross-core", 0.1),
+        ("same-core", 0.3),
+        ("cross-socket", 0.08),
+    ):
+        newcomer = known.pressure("stranger", placement, code)
+        assert table.of(newcomer.row)[model.row] == pytest.approx(log_slowdown, abs=1e-6)
 
 
 def test_a_training_elsewhere_leaves_a_signature_over_the_reference_of_its_time() -> None:
