@@ -52,6 +52,11 @@ APP_CPUS = "app_cpus"
 """Name in ``config`` of how many CPUs an application uses where that is not 1."""
 
 
+NEIGHBOUR_IDENTITIES = "neighbour_identities"
+"""Name in ``config`` of a co-run of the identities of its neighbours, by application; older
+co-runs do not say them."""
+
+
 MOST_COPIES = 256
 """Worker processes of one inducer at the most."""
 

@@ -15,11 +15,12 @@ from kongming.learning import model_file as persist
 from kongming.learning import predict
 from kongming.learning.calibration import Calibration, CoRun, Score, calibrate, coruns_of
 from kongming.learning.intervals import UNWIDENED, Widening, score
+from kongming.learning.neighbour_identities import as_signed
 from kongming.learning.repeat_noise import Variance
 from kongming.learning.training import train_application
 from kongming.local_service import LocalService
 from kongming.records.questions import ColocationQuestion
-from kongming.records.run import Run, Signature
+from kongming.records.run import NEIGHBOUR_IDENTITIES, Run, Signature
 from kongming.store import Store
 from tests import builders
 from tests.models import synthetic
@@ -334,3 +335,69 @@ def test_co_runs_are_scored_next_to_the_repeats_that_predictions_average(corun: 
             file, {"writer": repeats}, widening=files.calibration(site_of(file)).widening("chaser")
         )
         assert answer.slowdown == theirs
+
+
+def test_co_runs_of_a_program_that_changed_since_are_not_scored_with_its_new_signature(
+    corun: str,
+) -> None:
+    with Store.open(corun) as store:
+        file = ModelFiles(store).serving("chaser", "cross-core")
+        assert file is not None
+        before = ModelFiles(store).calibration(site_of(file))
+        changed = synthetic.signature("writer", {"memory": 0.8}, identity="its next version")
+        store.add_all(runs=[], signatures=[changed])
+
+        after = ModelFiles(store).calibration(site_of(file))
+
+        assert len(before.scores) == 16
+        for had, left in (
+            (before.scores, after.scores),
+            (before.expected, after.expected),
+            (before.expected_at_most, after.expected_at_most),
+        ):
+            assert left == tuple(each for each in had if each.neighbours != ("writer",))
+        # Those that were measured next to the new one count.
+        store.add_all(
+            runs=[
+                builders.run("writer", 3.0, identity="its next version", campaign="again"),
+                a_corun("chaser", 3.3, neighbours=("writer",), campaign="again"),
+            ],
+            signatures=[],
+        )
+        again = ModelFiles(store).calibration(site_of(file))
+        (new,) = [each for each in again.scores if each.neighbours == ("writer",)]
+        assert new.app == "chaser"
+
+
+NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("records", "changes", "scored"),
+    [
+        ([], {}, True),
+        ([("old", "c1", NOON)], {}, False),
+        ([("new", "c1", NOON)], {}, True),
+        ([("old", "c1", NOON), ("new", "c1", LATER)], {}, False),
+        # What came later says nothing, unless it is of the same campaign.
+        ([("old", "c1", LATER)], {}, True),
+        ([("new", "c1", NOON), ("old", "c9", LATER)], {}, False),
+        ([("old", "c1", NOON), ("new", "c9", LATER)], {}, True),
+        ([("old", "c9", NOON), ("new", "c9", LATER)], {}, False),
+        # A co-run that says it itself is believed.
+        ([("old", "c9", NOON)], {"config": {NEIGHBOUR_IDENTITIES: {"program01": "new"}}}, True),
+        ([("new", "c9", NOON)], {"config": {NEIGHBOUR_IDENTITIES: {"program01": "old"}}}, False),
+        ([("old", "c9", NOON)], {"config": {NEIGHBOUR_IDENTITIES: "of no use"}}, False),
+    ],
+)
+def test_the_identity_of_a_neighbour_is_the_newest_that_was_known_by_then(
+    records: list[tuple[str, str, str]], changes: dict[str, Any], scored: bool
+) -> None:
+    run = a_corun("program00", 3.0, started_at="2026-01-01T12:30:00Z", **changes)
+    signed = {"program01": [builders.signature("program01", {}, identity="new")]}
+    known = [
+        builders.run("program01", 3.0, identity=identity, campaign=campaign, started_at=moment)
+        for identity, campaign, moment in records
+    ]
+    assert as_signed([run], signed, known) == ([run] if scored else [])
+    assert as_signed([run], {"program01": []}, known) == [run]

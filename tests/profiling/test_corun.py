@@ -15,7 +15,7 @@ from kongming.profiling.runs import corun as module
 from kongming.profiling.runs.corun import corun
 from kongming.records.application import Application
 from kongming.records.errors import ProbeError
-from kongming.records.run import Run
+from kongming.records.run import NEIGHBOUR_IDENTITIES, Run
 from tests import builders
 from tests.profiling.scripted import Runner
 
@@ -122,3 +122,13 @@ def test_a_neighbour_of_several_cpus_is_seated_on_one_with_a_warning(
         ("b", ()): False,
     }
     assert [text.partition(",")[0] for text in cautions(apps)] == ["b uses 2 CPUs"]
+
+
+def test_a_co_run_says_which_program_its_neighbour_was(scripted: pytest.MonkeyPatch) -> None:
+    apps = {name: Application(name=name, command=("true", name)) for name in ("a", "b")}
+    runs = measured(apps, repeats=1, fingerprints=False)
+    identities = {run.app: run.identity for run in runs}
+    assert identities["a"] != identities["b"]
+    for run in runs:
+        named = {name: identities[name] for name in run.neighbours}
+        assert run.config == ({NEIGHBOUR_IDENTITIES: named} if named else {})

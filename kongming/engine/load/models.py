@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kongming.learning.calibration import Calibration, calibrate, coruns_of
 from kongming.learning.colocation import newest_repeats
 from kongming.learning.intervals import Widening
 from kongming.learning.model_file import ModelFile, read
+from kongming.learning.neighbour_identities import as_signed
 from kongming.learning.repeat_noise import Variance
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.run import Run, Signature, trained_on
@@ -173,9 +174,14 @@ def calibration(
         for run in runs_of("induced")
         if run.app in files and run.identity == files[run.app].identity
     )
+    every_corun = runs
     runs = [run for run in runs if seen.isdisjoint((run.app, other) for other in run.neighbours)]
     neighbours = sorted({name for run in runs for name in run.neighbours})
-    signatures = {name: newest_signatures(store, name, site) for name in neighbours}
+    signed = {name: _signatures(store, name, site) for name in neighbours}
+    signatures = {name: _newest_at(site, signed[name]) for name in neighbours}
+    runs = as_signed(
+        runs, signatures, chain(every_solo, every_corun, chain.from_iterable(signed.values()))
+    )
     campaigns = {run.campaign for run in runs}
     solos = [run for run in every_solo if run.campaign in campaigns]
     coruns = coruns_of([*solos, *runs], files)
@@ -202,9 +208,15 @@ def solo_repeats(solos: Iterable[Run]) -> dict[str, Variance]:
 
 def newest_signatures(store: Store, app: str, site: Site) -> list[Signature]:
     """The signatures at a site that predictions there average, newest first; empty without any."""
-    signatures = store.signatures(
-        app=app, node_id=site.node_id, placement=site.placement, requested=True
-    )
+    return _newest_at(site, _signatures(store, app, site))
+
+
+def _signatures(store: Store, app: str, site: Site) -> list[Signature]:
+    """Those of a node and placement, by any suite."""
+    return store.signatures(app=app, node_id=site.node_id, placement=site.placement, requested=True)
+
+
+def _newest_at(site: Site, signatures: Iterable[Signature]) -> list[Signature]:
     at_site = [s for s in signatures if s.fingerprint.suite_version == site.suite_version]
     return list(reversed(newest_repeats(at_site)))
 

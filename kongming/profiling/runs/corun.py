@@ -26,7 +26,7 @@ from kongming.records import control
 from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError, ProbeError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
-from kongming.records.run import Run
+from kongming.records.run import NEIGHBOUR_IDENTITIES, Run
 
 LASTING_FAILURES = 3
 """Runs in a row for which the probes fail, with which a campaign ends."""
@@ -120,6 +120,9 @@ def corun(
                     _take,
                     *(subject, neighbour, site, phase, with_fingerprints, coupling, failures),
                     identity=identities[app],
+                    config={}
+                    if other is None
+                    else {NEIGHBOUR_IDENTITIES: {other: identities[other]}},
                     campaign=campaign,
                     step=step,
                 )
