@@ -38,8 +38,8 @@ class Present:
 class Company:
     """Everyone who matters to one slot. ``met`` (C,) is what a newcomer meets; ``each`` (n, C)
     what each of ``present`` meets itself: all of it but its own pressure. ``awake`` and
-    ``each_awake`` (n,) are the shares of time in which a CPU is kept awake next to them; ``awake``
-    is NaN without residents."""
+    ``each_awake`` (n,) are the shares of time in which a CPU of this domain is kept awake next to
+    them: in others it was not measured what that does. ``awake`` is NaN without residents."""
 
     present: tuple[Present, ...]
     met: Floats
@@ -132,7 +132,7 @@ class Residents:
             )
             present.append(Present(resident, its, placement, pressure.known, here))
             pressures.append(fitted(pressure.slowed, slots.width))
-            awake.append(0.0 if its is Phase.REMOVED else pressure.awake)
+            awake.append(pressure.awake if here and its is not Phase.REMOVED else 0.0)
         if not present:
             return Company((), read.copy(), np.empty((0, slots.width)))
         newcomer, each = environment.met(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Purpose
 from kongming.learning import predict as library
+from kongming.learning.model_file import FrozenModel
 from kongming.records.answers import Forecast
 from kongming.records.errors import (
     CannotAnswerError,
@@ -427,6 +428,26 @@ def test_a_domain_that_was_read_with_another_suite_is_passed_over(engine: Engine
     engine.put_fingerprint("node-1", 0, other, now=NOW)
 
     assert ask(engine, model="LM").domain == ask(engine).domain == 1
+
+
+def test_presence_is_of_neighbours_in_the_same_domain(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Next to other domains it was not measured, whatever was of the neighbour's pressure."""
+    monkeypatch.setattr(FrozenModel, "presence", property(lambda _: 0.02))
+    worlds.add_node(engine, logs={}, cpus=(0, 1), llc_cpus=((0,), (1,)))
+    alone = log_slowdown(ask(engine, domain=0))
+    engine.put_assignment(bound("q", "quiet", NOW - 100.0, domain=1))
+    assert log_slowdown(ask(engine, domain=0)) == alone
+
+    engine.put_signatures([worlds.signature("quiet", {}, placement="cross-socket")])
+
+    assert log_slowdown(ask(engine, domain=0)) == alone
+    assert log_slowdown(ask(engine, domain=1)) == pytest.approx(alone + 0.02, abs=1e-6)
+    engine.put_assignment(bound("r", "memory", NOW - 100.0, domain=0))
+    assert log_slowdown(ask(engine, domain=0)) == pytest.approx(alone + 0.02, abs=1e-6)
+    resident = ask(engine, "memory", domain=0, resident_id="r")
+    assert log_slowdown(resident) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_neighbour_in_another_domain_presses_on_what_the_domains_share(engine: Engine) -> None:
