@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,12 +56,14 @@ class Basis:
 @dataclass(frozen=True, eq=False, slots=True)
 class Pressure:
     """Effect of an application on a neighbour: ``slowed`` (C,), log slowdown of each surrogate
-    over the idle node, 0 or more, NaN where its signature has no reading. ``row`` is its place
-    in the table of harm; ``awake`` the share of time in which it keeps a CPU awake; ``known`` is
-    False for what merely stands in, which has no ``basis``."""
+    over the idle node, 0 or more, NaN where its signature has no reading; ``spread`` (C,), in logs,
+    that of readings on the idle node by a training there, 0 where none says it. ``row`` is its
+    place in the table of harm; ``awake`` the share of time in which it keeps a CPU awake; ``known``
+    is False for what merely stands in, which has no ``basis``."""
 
     row: int
     slowed: Floats
+    spread: Floats
     awake: float = 0.0
     known: bool = True
     basis: Basis | None = None
@@ -282,7 +284,8 @@ class Catalog:
         signatures = self.signatures_at_home(app, placement, model)
         if not signatures:
             return None
-        return self._pressure(Basis(signatures, model.file), self._model_idle(model), 0)
+        basis = Basis(signatures, model.file)
+        return self._pressure(basis, self._model_idle(model), self._model_spread(model), 0)
 
     def signatures_at_home(self, app: str, placement: str, model: Served) -> tuple[Signature, ...]:
         """The signatures of an application that were taken on a model's node with its suite."""
@@ -312,8 +315,7 @@ class Catalog:
             if not known:
                 return self.flat()
             row = self._pressure_rows.take((placement, suite))
-            slowed, awake = self._mean_pressure(known), _mean_awake(known)
-            pressure = Pressure(row, slowed, awake, known=False)
+            pressure = self._mean(row, known)
             self._typical[placement, suite] = pressure
         return pressure
 
@@ -321,7 +323,9 @@ class Catalog:
         """Pressure of an application at a placement where no signature is known: the same on all
         columns. Awake it is never: with no evidence nobody makes others faster, or slower by
         presence."""
-        return Pressure(0, np.full(len(self._columns), self._unknown_pressure), known=False)
+        width = len(self._columns)
+        slowed = np.full(width, self._unknown_pressure)
+        return Pressure(0, slowed, np.zeros(width), known=False)
 
     def typicals(self) -> list[Pressure]:
         """The typical ones of every placement and suite that signatures are known of."""
@@ -341,12 +345,16 @@ class Catalog:
     def widening(self, app: str, placement: str) -> Widening:
         return self._widenings.get((app, placement), UNWIDENED)
 
-    def _mean_pressure(self, known: Sequence[Pressure]) -> Floats:
-        slowed = self.flat().slowed
-        stacked = np.array([fitted(pressure.slowed, len(slowed)) for pressure in known])
-        there = ~np.isnan(stacked).all(axis=0)
-        slowed[there] = np.nanmean(stacked[:, there], axis=0)
-        return slowed
+    def _mean(self, row: int, known: Sequence[Pressure]) -> Pressure:
+        """The mean of ``known``, by column; where none of them has a reading, as ``flat``."""
+        mean = self.flat()
+        width = len(mean.slowed)
+        slowed = np.array([fitted(pressure.slowed, width) for pressure in known])
+        spreads = np.array([fitted(pressure.spread, width) for pressure in known])
+        there = ~np.isnan(slowed).all(axis=0)
+        mean.slowed[there] = np.nanmean(slowed[:, there], axis=0)
+        mean.spread[there] = np.nanmean(spreads[:, there], axis=0)
+        return Pressure(row, mean.slowed, mean.spread, _mean_awake(known), known=False)
 
     def _known(self, placement: str, suite: int) -> list[Pressure]:
         """One of each application whose signature at this placement by this suite is known."""
@@ -404,20 +412,26 @@ class Catalog:
             suite = self.suite(suite_version)
             if suite in pressures:
                 continue
-            idle, file, is_near = self._idle(key, node_id, suite)
-            if not is_near:
+            idle, trained, is_near = self._idle(key, node_id, suite)
+            if not is_near or trained is None:
+                # Without a training of its own there, the spread of readings is another's too.
                 self._unsettled.add(key)
             if idle is None:
                 continue
-            basis, known = Basis(signatures, file), before.get(suite)
-            if known is not None and basis.equals(known.basis):
+            source = trained or self._trained_at(node_id, suite)
+            spread = np.zeros(len(idle)) if source is None else self._model_spread(source)
+            basis = Basis(signatures, None if trained is None else trained.file)
+            known = before.get(suite)
+            if known is None or not basis.equals(known.basis):
+                row = self._pressure_rows.take((*key, suite))
+                pressures[suite] = self._pressure(basis, idle, spread, row)
+            elif np.array_equal(known.spread, fitted(spread, len(known.spread))):
                 pressures[suite] = known
             else:
-                row = self._pressure_rows.take((*key, suite))
-                pressures[suite] = self._pressure(basis, idle, row)
+                pressures[suite] = replace(known, spread=fitted(spread, len(known.spread)))
         return pressures
 
-    def _pressure(self, basis: Basis, idle: Floats, row: int) -> Pressure:
+    def _pressure(self, basis: Basis, idle: Floats, spread: Floats, row: int) -> Pressure:
         """The pressure of repeated signatures over log idle times (C,)."""
         first = basis.signatures[0]
         surrogates = first.fingerprint.surrogates
@@ -425,36 +439,46 @@ class Catalog:
         times = colocation.mean_signature(basis.signatures)
         logs = self._columns.signature(times, families, first.node_id)
         slowed = np.clip(logs - fitted(idle, len(logs)), 0.0, LARGEST_LOG)
-        return Pressure(row, slowed, awake_share(basis.signatures), basis=basis)
+        spread = np.nan_to_num(fitted(spread, len(logs)))
+        return Pressure(row, slowed, spread, awake_share(basis.signatures), basis=basis)
 
     def _idle(
         self, key: Key, node_id: str, suite: int
-    ) -> tuple[Floats | None, ModelFile | None, bool]:
+    ) -> tuple[Floats | None, Served | None, bool]:
         """The idle reference that a signature is over, the training that it is of, if it is of one,
         and whether it is near: that of the application's own training runs, which were of the same
         days; else the node's; else, and then it is not near, of another's training there (of
         several the first by name, in whatever order they came)."""
         own = self._served.get(key)
         if own is not None and own.file.node_id == node_id and own.suite == suite:
-            return self._model_idle(own), own.file, True
+            return self._model_idle(own), own, True
         idle = self._idle_of(node_id, suite)
         if idle is not None:
             return idle, None, True
+        other = self._trained_at(node_id, suite)
+        return (None if other is None else self._model_idle(other)), other, False
+
+    def _trained_at(self, node_id: str, suite: int) -> Served | None:
+        """The first by name of the models of a node by a suite; None without any."""
         others = [
             other
             for other in self._served.values()
             if other.file.node_id == node_id and other.suite == suite
         ]
-        if not others:
-            return None, None, False
-        other = min(others, key=lambda other: other.key)
-        return self._model_idle(other), other.file, False
+        return min(others, key=lambda other: other.key, default=None)
 
     def _model_idle(self, model: Served) -> Floats:
         idle = np.full(len(self._columns), math.nan)
         for code in sorted(model.scorers, reverse=True):
             idle[model.scorers[code].places] = model.scorers[code].log_idle
         return idle
+
+    def _model_spread(self, model: Served) -> Floats:
+        """(C,) of the readings on the idle node of a model, 0 where it has no column."""
+        spread = np.zeros(len(self._columns))
+        for code in sorted(model.scorers, reverse=True):
+            spread[model.scorers[code].places] = model.scorers[code].variant.spread
+        return spread
 
     def _changed(self) -> None:
         self.generation += 1
@@ -479,7 +503,11 @@ def _mean_awake(known: Sequence[Pressure]) -> float:
 def _same(before: Mapping[int, Pressure], after: Mapping[int, Pressure]) -> bool:
     return list(before) == list(after) and all(
         old is new
-        or (old.awake == new.awake and np.array_equal(old.slowed, new.slowed, equal_nan=True))
+        or (
+            old.awake == new.awake
+            and np.array_equal(old.slowed, new.slowed, equal_nan=True)
+            and np.array_equal(old.spread, new.spread)
+        )
         for old, new in zip(before.values(), after.values(), strict=True)
     )
 

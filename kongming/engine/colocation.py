@@ -13,7 +13,6 @@ from kongming.engine import environment
 from kongming.engine import forecast_parts as answering
 from kongming.engine.catalog import Pressure
 from kongming.engine.columns import fitted
-from kongming.engine.environment import Phase
 from kongming.engine.forecast_parts import Met
 from kongming.engine.nodes import NodeView
 from kongming.engine.scoring import Served
@@ -33,12 +32,14 @@ from kongming.records.questions import ColocationQuestion
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Base:
-    """Load by the neighbours: ``logs`` and ``idle`` (C,) in log seconds per operation, and the
-    share of time in which those who run there keep a CPU awake. ``slot`` None is an idle node, of
-    which only slowdowns matter."""
+    """Load by the neighbours: ``logs`` and ``idle`` (C,) in log seconds per operation, the
+    ``noise`` (C,) of those who were added to it (``environment.Environments``), and the share of
+    time in which those who run there keep a CPU awake. ``slot`` None is an idle node, of which only
+    slowdowns matter."""
 
     logs: Floats
     idle: Floats
+    noise: Floats
     awake: float = 0.0
     slot: int | None = None
 
@@ -206,7 +207,7 @@ class Companion:
 
     def _idle(self) -> _Base:
         idle = np.zeros(len(self._fleet.columns))
-        return _Base(idle, idle)
+        return _Base(idle, idle, idle)
 
     def _live(self, view: NodeView, domain: int) -> _Base:
         slots = self._fleet.slots
@@ -216,13 +217,18 @@ class Companion:
         company = self._fleet.company(slot)
         width = slots.width
         awake = 0.0 if math.isnan(company.awake) else company.awake
-        return _Base(fitted(company.met, width), slots.idle[slot], awake, slot)
+        # Columns may have come since, of which nothing was read.
+        noise = np.nan_to_num(fitted(company.noise, width))
+        return _Base(fitted(company.met, width), slots.idle[slot], noise, awake, slot)
 
     def _met(self, model: Served, base: _Base, pressures: Sequence[Pressure]) -> Met:
         """Return what a program meets where these neighbours have come to ``base``."""
-        stacked = np.array([fitted(pressure.slowed, len(base.idle)) for pressure in pressures])
-        stacked = stacked.reshape(len(pressures), len(base.idle))
-        logs, _ = environment.met(base.logs, base.idle, [Phase.ADDED] * len(pressures), stacked)
+        width = len(base.idle)
+        slowed, spreads = (
+            np.array([fitted(vector, width) for vector in vectors]).reshape(len(pressures), width)
+            for vectors in ([p.slowed for p in pressures], [p.spread for p in pressures])
+        )
+        logs = base.logs + environment.added_up(slowed, spreads, base.noise)
         is_carried = base.slot is None or self._fleet.is_carried(base.slot, model)
         awake = together((base.awake, *(pressure.awake for pressure in pressures)))
         return Met(logs, base.idle, is_carried, awake)

@@ -11,12 +11,18 @@ added to it that it has seen:
 A signature enters as the log slowdown over the idle reference of the node that it was taken on:
 so it carries to other nodes. It is never negative, and taking one out never leaves a surrogate
 faster than on the idle node (or than it was read, where that was faster still).
+
+What of it is within the spread of readings on that idle node may be noise. Of several that are
+added, or taken out, together only the greatest of these parts counts: they would add up to
+something though nobody presses on anything (``learning.colocation.compose``). One alone counts as
+it was measured.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -57,36 +63,85 @@ def phase(resident: Resident, taken_at: float | None) -> Phase:
     return Phase.REMOVED if seen else Phase.ABSENT
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Environments:
+    """Environments that a ``newcomer`` meets, (C,), and ``each`` of n assignments itself, (n, C);
+    ``noise`` (C,) and ``each_noise`` (n, C) are the parts of what was added to these that may be
+    noise, by which whoever is added then adds less (``added``)."""
+
+    newcomer: Floats
+    each: Floats
+    noise: Floats
+    each_noise: Floats
+
+
+def added(pressure: Floats, spread: Floats, noise: Floats) -> Floats:
+    """Return what one more neighbour adds, in the shape of these arrays: all of its ``pressure``
+    but what it has within its ``spread`` and is among the ``noise`` of those before it."""
+    return np.asarray(pressure - np.minimum(np.minimum(pressure, spread), noise))
+
+
+def added_up(pressures: Floats, spreads: Floats, noise: Floats) -> Floats:
+    """Return, (C,), what n neighbours add together, of ``pressures`` and ``spreads`` (n, C), to
+    whom added ``noise`` (C,) before; it is at most ``LARGEST_LOG``, however many there are."""
+    noises = np.minimum(pressures, spreads)
+    most = np.maximum(noises.max(axis=0, initial=0.0), noise)
+    total = pressures.sum(axis=0) - ((noises.sum(axis=0) + noise) - most)
+    return np.asarray(np.minimum(total, LARGEST_LOG))
+
+
 def met(
-    fingerprint: Floats, idle: Floats, phases: Sequence[Phase], pressures: Floats
-) -> tuple[Floats, Floats]:
-    """Return what a newcomer meets, (C,), and what each of n assignments meets itself, (n, C).
+    fingerprint: Floats,
+    idle: Floats,
+    phases: Sequence[Phase],
+    pressures: Floats,
+    spreads: Floats,
+) -> Environments:
+    """Return what a newcomer, and what each of n assignments meets.
 
     ``fingerprint`` and ``idle`` (C,) are log seconds per operation; NaN in ``idle`` is no
     reference, and then nothing bounds what is taken out. ``pressures`` (n, C) are the assignments'
-    log slowdowns over idle, 0 or more. A column that the pressure of one who began lacks (NaN) is
-    unknown to all but itself; one that the pressure of one who ended lacks stays as it was read.
-    With a newcomer, what an assignment would meet is its row plus the newcomer's pressure.
+    log slowdowns over idle, 0 or more, and ``spreads`` (n, C) those of readings on that idle node.
+    A column that the pressure of one who began lacks (NaN) is unknown to all but itself; one that
+    the pressure of one who ended lacks stays as it was read. With a newcomer, what an assignment
+    would meet is its row plus what the newcomer has ``added``.
     """
     unknown = np.isnan(pressures)
     known = np.where(unknown, 0.0, pressures)
-    added, removed, within = (
+    noises = np.minimum(known, np.nan_to_num(spreads))
+    began, ended, within = (
         np.array([phase is its for phase in phases], dtype=np.float64)[:, None]
         for its in (Phase.ADDED, Phase.REMOVED, Phase.WITHIN)
     )
-    plus, minus = (added * known).sum(axis=0), (removed * known).sum(axis=0)
-    # However many residents there are.
-    plus = np.minimum(plus, LARGEST_LOG)
-    hidden = (added * unknown).sum(axis=0)
-    return (
+    nothing = np.zeros(len(fingerprint))
+    plus = added_up(began * known, noises, nothing)
+    minus = added_up(ended * known, noises, nothing)
+    noise = (began * noises).max(axis=0, initial=0.0)
+    of_others = _of_others(began * noises)
+    others = (began * known).sum(axis=0) - began * known
+    repeated = (began * noises).sum(axis=0) - began * noises - of_others
+    each_plus = np.minimum(np.maximum(others - np.maximum(repeated, 0.0), 0.0), LARGEST_LOG)
+    own = within * added(known, noises, (ended * noises).max(axis=0, initial=0.0))
+    hidden = (began * unknown).sum(axis=0)
+    return Environments(
         _corrected(fingerprint, idle, np.where(hidden > 0.0, np.nan, plus), minus),
         _corrected(
             fingerprint,
             idle,
-            np.where(hidden - added * unknown > 0.0, np.nan, np.maximum(plus - added * known, 0.0)),
-            minus + within * known,
+            np.where(hidden - began * unknown > 0.0, np.nan, each_plus),
+            minus + own,
         ),
+        noise,
+        of_others,
     )
+
+
+def _of_others(noises: Floats) -> Floats:
+    """Return, of ``noises`` (n, C), the greatest of all others."""
+    if len(noises) < 2:
+        return np.zeros_like(noises)
+    second, first = np.partition(noises, -2, axis=0)[-2:]
+    return np.asarray(np.where(noises >= first, second, first), dtype=np.float64)
 
 
 def _corrected(fingerprint: Floats, idle: Floats, plus: Floats, minus: Floats) -> Floats:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.engine import environment, standing_in
 from kongming.engine import forecast_parts as answering
-from kongming.engine import standing_in
 from kongming.engine.catalog import Pressure, untrained
 from kongming.engine.columns import fitted
 from kongming.engine.environment import Phase
@@ -329,13 +329,15 @@ class Forecaster:
         fleet, slot = self._fleet, subject.slot
         width, idle = fleet.slots.width, fleet.slots.idle[slot]
         arriving = self._arriving(question, subject)
-        pressure = fitted(arriving.slowed, width)
+        pressure, spread = fitted(arriving.slowed, width), fitted(arriving.spread, width)
         for i in subject.company.here:
             member = subject.company.present[i]
             model = fleet.catalog.served(member.resident.app, member.placement)
             if model is None or not fleet.is_judged(slot, model):
                 continue
             logs = fitted(subject.company.each[i], width)
+            noise = fitted(subject.company.each_noise[i], width)
+            joined = logs + environment.added(pressure, spread, noise)
             awake = float(subject.company.each_awake[i])
             is_carried = fleet.is_carried(slot, model)
             yield _Meeting(
@@ -343,7 +345,7 @@ class Forecaster:
                 i,
                 model,
                 Met(logs, idle, is_carried, awake),
-                Met(logs + pressure, idle, is_carried, together((awake, arriving.awake))),
+                Met(joined, idle, is_carried, together((awake, arriving.awake))),
             )
 
     def _impacts(

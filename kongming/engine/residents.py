@@ -39,11 +39,14 @@ class Company:
     """Everyone who matters to one slot. ``met`` (C,) is what a newcomer meets; ``each`` (n, C)
     what each of ``present`` meets itself: all of it but its own pressure. ``awake`` and
     ``each_awake`` (n,) are the shares of time in which a CPU of this domain is kept awake next to
-    them: in others it was not measured what that does. ``awake`` is NaN without residents."""
+    them: in others it was not measured what that does. ``awake`` is NaN without residents.
+    ``noise`` (C,) and ``each_noise`` (n, C) are as in ``environment.Environments``."""
 
     present: tuple[Present, ...]
     met: Floats
     each: Floats
+    noise: Floats
+    each_noise: Floats
     awake: float = math.nan
     each_awake: Floats = field(default_factory=lambda: np.empty(0))
 
@@ -120,7 +123,7 @@ class Residents:
         residents = self._by_node.get(node_id)
         when = float(slots.taken_at[slot])
         taken_at = None if math.isnan(when) else when
-        present, pressures, awake = [], [], []
+        present, pressures, spreads, awake = [], [], [], []
         for resident in (residents or {}).values():
             its = environment.phase(resident, taken_at)
             if its is Phase.ABSENT:
@@ -132,16 +135,28 @@ class Residents:
             )
             present.append(Present(resident, its, placement, pressure.known, here))
             pressures.append(fitted(pressure.slowed, slots.width))
+            spreads.append(fitted(pressure.spread, slots.width))
             awake.append(pressure.awake if here and its is not Phase.REMOVED else 0.0)
         if not present:
-            return Company((), read.copy(), np.empty((0, slots.width)))
-        newcomer, each = environment.met(
-            read, slots.idle[slot], [member.phase for member in present], np.array(pressures)
+            nobody = np.empty((0, slots.width))
+            return Company((), read.copy(), nobody, np.zeros(slots.width), nobody)
+        meet = environment.met(
+            read,
+            slots.idle[slot],
+            [member.phase for member in present],
+            np.array(pressures),
+            np.array(spreads),
         )
         each_awake = np.array([together(awake[:i] + awake[i + 1 :]) for i in range(len(awake))])
         alone = all(member.phase is Phase.REMOVED for member in present)
         return Company(
-            tuple(present), newcomer, each, math.nan if alone else together(awake), each_awake
+            tuple(present),
+            meet.newcomer,
+            meet.each,
+            meet.noise,
+            meet.each_noise,
+            math.nan if alone else together(awake),
+            each_awake,
         )
 
     def _drop(self, assignment_id: str) -> None:
@@ -163,7 +178,7 @@ def _pressure(
     if across.known:
         return across
     shared = columns.devices()[: len(own.slowed)]
-    return Pressure(own.row, np.where(shared, own.slowed, 0.0), known=own.known)
+    return Pressure(own.row, np.where(shared, own.slowed, 0.0), own.spread, known=own.known)
 
 
 class ResidentTable:
@@ -171,8 +186,9 @@ class ResidentTable:
 
     ``slot`` (m,) is where each is (-1 for a free row), ``model`` its row in the matrix (0 where
     it has no model in service), ``met`` (m, C) the log seconds per operation that it meets,
-    ``awake`` the share of time in which others there keep a CPU awake,
-    ``now`` its log slowdown there (NaN until worked out).
+    ``noise`` (m, C) the part of these that may be noise (``environment.Environments``), ``awake``
+    the share of time in which others there keep a CPU awake, ``now`` its log slowdown there (NaN
+    until worked out).
     """
 
     def __init__(self, width: int) -> None:
@@ -182,12 +198,16 @@ class ResidentTable:
         self.now = np.full(64, math.nan)
         self.awake = np.zeros(64)
         self.met = np.zeros((64, width))
+        self.noise = np.zeros((64, width))
         self._rows: dict[int, list[int]] = {}
         self._free: list[int] = []
         self._counts = np.zeros(64, dtype=np.int64)
 
-    def replace(self, slot: int, met: Floats, awake: Floats, models: Sequence[int]) -> None:
-        """Those of one slot, ``met`` (n, C), ``awake`` (n,) and ``models`` of each."""
+    def replace(
+        self, slot: int, met: Floats, noise: Floats, awake: Floats, models: Sequence[int]
+    ) -> None:
+        """Those of one slot, ``met`` and ``noise`` (n, C), ``awake`` (n,) and ``models`` of
+        each."""
         rows = self._rows.pop(slot, [])
         self._count_up_to(slot + 1)
         self._counts[slot] = len(models)
@@ -201,13 +221,13 @@ class ResidentTable:
         if not rows:
             return
         if met.shape[1] > self.met.shape[1]:
-            wider = np.full((len(self.slot), met.shape[1]), math.nan)
-            wider[:, : self.met.shape[1]] = self.met
-            self.met = wider
+            self.met = _widened(self.met, met.shape[1], math.nan)
+            self.noise = _widened(self.noise, met.shape[1], 0.0)
         self._rows[slot] = rows
         self.slot[rows] = slot
         self.model[rows] = models
         self.met[rows] = met
+        self.noise[rows] = noise
         self.awake[rows] = awake
         self.now[rows] = math.nan
 
@@ -263,6 +283,15 @@ class ResidentTable:
             self.model = np.concatenate([self.model, np.zeros(more, dtype=np.int64)])
             self.now = np.concatenate([self.now, np.full(more, math.nan)])
             self.awake = np.concatenate([self.awake, np.zeros(more)])
-            self.met = np.concatenate([self.met, np.zeros((more, self.met.shape[1]))])
+            room = np.zeros((more, self.met.shape[1]))
+            self.met = np.concatenate([self.met, room])
+            self.noise = np.concatenate([self.noise, room])
         self.count += 1
         return self.count - 1
+
+
+def _widened(rows: Floats, width: int, filling: float) -> Floats:
+    """Return ``rows`` (n, C) with ``filling`` up to ``width`` columns."""
+    wider = np.full((len(rows), width), filling)
+    wider[:, : rows.shape[1]] = rows
+    return wider

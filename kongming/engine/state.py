@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.engine import scoring, standing_in
+from kongming.engine import environment, scoring, standing_in
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.lag import Lag
@@ -93,7 +93,8 @@ class FleetState:
             self.slots.drop(slot)
             self._companies.pop(slot, None)
             self._references.drop(slot)
-            self.table.replace(slot, np.empty((0, self.slots.width)), np.empty(0), [])
+            nobody = np.empty((0, self.slots.width))
+            self.table.replace(slot, nobody, nobody, np.empty(0), [])
             self._lag.drop(slot)
 
     def put_reference(
@@ -362,7 +363,9 @@ class FleetState:
         met = fitted_rows(met, width)
         awake = table.awake[rows] if awake is None else awake[order]
         if newcomer is not None:
-            met = met + fitted(newcomer.slowed, width)
+            noise = fitted_rows(table.noise[rows, :width], width)
+            pressure, spread = fitted(newcomer.slowed, width), fitted(newcomer.spread, width)
+            met = met + environment.added(pressure, spread, noise)
             awake = together((awake, np.asarray(newcomer.awake)))
         slowed = met - slots.idle[where, :width]
         starts = np.flatnonzero(np.diff(kinds, prepend=-1))
@@ -429,7 +432,9 @@ class FleetState:
             member = company.present[i]
             served = self.catalog.served(member.resident.app, member.placement)
             models.append(0 if served is None else served.row)
-        self.table.replace(slot, company.each[here], company.each_awake[here], models)
+        self.table.replace(
+            slot, company.each[here], company.each_noise[here], company.each_awake[here], models
+        )
         self._impacts_lag = True
 
     def _fit(self) -> None:

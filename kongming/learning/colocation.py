@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from kongming.records import control
 from kongming.records.errors import IncompatibleError, InputError
@@ -20,11 +21,24 @@ MOST_REPEATS = 8
 """Repeated signatures that are averaged at the most: the newest."""
 
 
-def compose(base: Times, signatures: Iterable[Times], idle: Times) -> dict[str, float]:
+NO_SPREAD: Mapping[str, float] = MappingProxyType({})
+
+
+def compose(
+    base: Times,
+    signatures: Iterable[Times],
+    idle: Times,
+    spread: Mapping[str, float] = NO_SPREAD,
+) -> dict[str, float]:
     """Return the base environment with each neighbour's log slowdown over ``idle`` added to it. A
     neighbour never makes a surrogate faster: its part is 0 or more. The result has the surrogates
     that all of them have. Nothing may be counted twice: a live ``base`` already contains the
     residents of the node, so ``signatures`` are of newcomers only.
+
+    ``spread``, in logs, is that of readings on the idle node (0 where it is not named). What of a
+    slowdown is within it may be noise, which is never below 0 here and would add up: of several
+    neighbours only the greatest of these parts counts. So models, which take the spread off once,
+    get the sum of what they would get of each neighbour alone.
 
     Raises:
         InputError: a time is not finite and above 0 s.
@@ -38,21 +52,26 @@ def compose(base: Times, signatures: Iterable[Times], idle: Times) -> dict[str, 
     composed = {}
     for name in sorted(names):
         log_time = _log(name, base[name])
+        noises = []
         for key, neighbour in distinct.items():
             pressure = max(_log(name, neighbour[name]) - _log(name, idle[name]), 0.0)
-            log_time += copies[key] * pressure
-        composed[name] = math.exp(log_time)
+            noise = min(pressure, spread.get(name, 0.0))
+            log_time += copies[key] * (pressure - noise)
+            noises.append(noise)
+        composed[name] = math.exp(log_time + max(noises, default=0.0))
     return composed
 
 
-def environment(signatures: Sequence[Times], idle: Times) -> dict[str, float]:
+def environment(
+    signatures: Sequence[Times], idle: Times, spread: Mapping[str, float] = NO_SPREAD
+) -> dict[str, float]:
     """Return the environment next to these neighbours on an otherwise idle node. The signature of a
     single neighbour is that environment, as measured; several are composed over ``idle``; without
     neighbours it is ``idle``.
     """
     if len(signatures) == 1:
         return dict(signatures[0])
-    return compose(idle, signatures, idle)
+    return compose(idle, signatures, idle, spread)
 
 
 def newest_repeats(signatures: Iterable[Signature]) -> tuple[Signature, ...]:

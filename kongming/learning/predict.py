@@ -156,7 +156,9 @@ def _company(file: ModelFile, neighbours: Neighbours) -> Times:
         if (name, id(repeats)) not in averages:
             averages[name, id(repeats)] = _signature(file, name, repeats)
     signatures = [averages[name, id(repeats)] for name, repeats in pairs]
-    return colocation.environment(signatures, idle_times(file.variants["full"]))
+    full = file.variants["full"]
+    spread = dict(zip(full.columns, full.spread.tolist(), strict=True))
+    return colocation.environment(signatures, idle_times(full), spread)
 
 
 def _signature(file: ModelFile, name: str, signatures: Sequence[Signature]) -> dict[str, float]:

@@ -23,6 +23,22 @@ def test_log_slowdowns_over_idle_are_added() -> None:
     assert composed == pytest.approx({"stream.triad": 12e-9, "os.switch": 3e-6})
 
 
+def test_what_may_be_noise_counts_once_however_many_neighbours_there_are() -> None:
+    spread = {"stream.triad": math.log(1.1)}
+    quiet = {"stream.triad": 2e-9 * 1.05, "os.switch": 2e-6}
+    strong = {"stream.triad": 4e-9, "os.switch": 2e-6}
+
+    def triad(*neighbours: colocation.Times) -> float:
+        return colocation.environment(neighbours, IDLE, spread)["stream.triad"] / 2e-9
+
+    assert triad(quiet) == pytest.approx(1.05)
+    assert triad(*[quiet] * 16) == pytest.approx(1.05)
+    assert triad(*[dict(quiet) for _ in range(16)]) == pytest.approx(1.05)
+    assert triad(strong, quiet) == triad(quiet, strong) == pytest.approx(2.0)
+    # As much beyond the spread as each has by itself.
+    assert triad(strong, strong) / 1.1 == pytest.approx((2.0 / 1.1) ** 2)
+
+
 def test_a_neighbour_never_makes_a_surrogate_faster() -> None:
     composed = colocation.compose(IDLE, [{"stream.triad": 1e-9, "os.switch": 2e-6}], IDLE)
     assert composed == pytest.approx(IDLE)
@@ -42,11 +58,13 @@ def test_only_what_all_have_is_in_the_result() -> None:
 @given(
     factors=st.lists(st.floats(0.2, 20.0), min_size=1, max_size=5),
     more=st.floats(1.0, 5.0),
+    spread=st.floats(0.0, 2.0),
 )
-def test_more_pressure_never_gives_less(factors: list[float], more: float) -> None:
+def test_more_pressure_never_gives_less(factors: list[float], more: float, spread: float) -> None:
     def triad(values: list[float]) -> float:
         neighbours = [{"stream.triad": 2e-9 * value} for value in values]
-        return colocation.compose(IDLE, neighbours, IDLE)["stream.triad"]
+        composed = colocation.compose(IDLE, neighbours, IDLE, {"stream.triad": spread})
+        return composed["stream.triad"]
 
     assert triad([factors[0] * more, *factors[1:]]) >= triad(factors) * (1 - 1e-12)
     assert triad([*factors, more]) >= triad(factors) * (1 - 1e-12)

@@ -47,17 +47,21 @@ def truth(stays: list[Stay], ago: float, without: Stay | None = None) -> np.ndar
     return logs
 
 
-def met(stays: list[Stay], fingerprint: np.ndarray, ago: float) -> tuple[np.ndarray, np.ndarray]:
+def met(
+    stays: list[Stay], fingerprint: np.ndarray, ago: float, spread: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
     residents = []
     for n, stay in enumerate(stays):
         resident = bound(str(n), "app", NOW - stay.began)
         residents.append(resident if stay.ended is None else released(resident, NOW - stay.ended))
-    return environment.met(
+    meet = environment.met(
         fingerprint,
         IDLE,
         [phase(resident, NOW - ago) for resident in residents],
         np.array([stay.pressure for stay in stays]).reshape(len(stays), COLUMNS),
+        np.full((len(stays), COLUMNS), spread),
     )
+    return meet.newcomer, meet.each
 
 
 @given(st.lists(stays, max_size=6), st.integers(0, 110))
@@ -124,8 +128,10 @@ def test_of_an_idle_reference_all_who_are_active_are_added_and_none_taken_out() 
 def test_a_column_that_an_added_signature_lacks_is_unknown_to_all_but_itself() -> None:
     pressures = np.array([[0.5, np.nan, 0.0, 0.0], [0.1, 0.1, 0.1, 0.1]])
 
-    newcomer, each = environment.met(IDLE, IDLE, [Phase.ADDED, Phase.WITHIN], pressures)
+    phases = [Phase.ADDED, Phase.WITHIN]
+    meet = environment.met(IDLE, IDLE, phases, pressures, np.full_like(pressures, 0.2))
 
+    newcomer, each = meet.newcomer, meet.each
     assert np.isnan(newcomer).tolist() == [False, True, False, False]
     assert not np.isnan(each[0]).any()
     assert np.isnan(each[1]).tolist() == [False, True, False, False]
@@ -134,9 +140,60 @@ def test_a_column_that_an_added_signature_lacks_is_unknown_to_all_but_itself() -
 def test_without_a_reference_nothing_bounds_what_is_taken_out() -> None:
     unknown = np.full(COLUMNS, np.nan)
 
-    newcomer, _ = environment.met(IDLE, unknown, [Phase.REMOVED], np.full((1, COLUMNS), 0.3))
+    pressures = np.full((1, COLUMNS), 0.3)
+    meet = environment.met(IDLE, unknown, [Phase.REMOVED], pressures, np.zeros_like(pressures))
 
-    np.testing.assert_allclose(newcomer, IDLE - 0.3)
+    np.testing.assert_allclose(meet.newcomer, IDLE - 0.3)
+
+
+# Below what is bounded, as above.
+pressures_of_columns = st.lists(st.tuples(*[st.floats(0.0, 1.0)] * COLUMNS), max_size=6)
+
+
+def meeting(pressures: list[tuple[float, ...]], spread: float) -> environment.Environments:
+    """What those meet who came to the idle node."""
+    stacked = np.array(pressures).reshape(len(pressures), COLUMNS)
+    phases = [Phase.ADDED] * len(pressures)
+    return environment.met(IDLE, IDLE, phases, stacked, np.full_like(stacked, spread))
+
+
+@given(pressures_of_columns, st.floats(0.0, 0.5))
+def test_of_what_may_be_noise_only_the_greatest_part_counts(
+    pressures: list[tuple[float, ...]], spread: float
+) -> None:
+    newcomer = meeting(pressures, spread).newcomer - IDLE
+
+    beyond = sum(np.maximum(np.array(own) - spread, 0.0) for own in pressures)
+    most = np.array(pressures).reshape(-1, COLUMNS).max(axis=0, initial=0.0)
+    np.testing.assert_allclose(newcomer, beyond + np.minimum(most, spread), atol=1e-12)
+    np.testing.assert_allclose(meeting(pressures[::-1], spread).newcomer - IDLE, newcomer)
+    if len(pressures) == 1:
+        np.testing.assert_array_equal(newcomer, IDLE + pressures[0] - IDLE)
+
+
+@given(pressures_of_columns, st.tuples(*[st.floats(0.0, 1.0)] * COLUMNS), st.floats(0.0, 0.5))
+def test_each_meets_what_a_newcomer_would_without_it_and_what_joins_adds_as_if_it_were_there(
+    pressures: list[tuple[float, ...]], joins: tuple[float, ...], spread: float
+) -> None:
+    meet, joined = meeting(pressures, spread), meeting([*pressures, joins], spread)
+
+    for n in range(len(pressures)):
+        others = meeting([*pressures[:n], *pressures[n + 1 :]], spread)
+        np.testing.assert_allclose(meet.each[n], others.newcomer, atol=1e-12)
+        np.testing.assert_allclose(meet.each_noise[n], others.noise)
+        more = environment.added(np.array(joins), np.full(COLUMNS, spread), meet.each_noise[n])
+        np.testing.assert_allclose(meet.each[n] + more, joined.each[n], atol=1e-12)
+    more = environment.added_up(np.array([joins]), np.full((1, COLUMNS), spread), meet.noise)
+    np.testing.assert_allclose(meet.newcomer + more, joined.newcomer, atol=1e-12)
+
+
+def test_of_programs_that_went_noise_is_taken_out_once() -> None:
+    pressures = np.full((4, COLUMNS), 0.1)
+    phases = [Phase.REMOVED, Phase.REMOVED, Phase.REMOVED, Phase.WITHIN]
+    meet = environment.met(IDLE + 1.0, IDLE, phases, pressures, np.full_like(pressures, 0.1))
+
+    np.testing.assert_allclose(meet.newcomer, IDLE + 0.9)
+    np.testing.assert_allclose(meet.each[3], IDLE + 0.9)
 
 
 def test_worlds_here_are_as_the_engine_reads_them() -> None:

@@ -18,7 +18,8 @@ def test_counts_and_sums(steps: list[tuple[int, list[int]]]) -> None:
     table = ResidentTable(2)
     there: dict[int, list[int]] = {}
     for slot, models in steps:
-        table.replace(slot, np.zeros((len(models), 2)), np.zeros(len(models)), models)
+        met = np.zeros((len(models), 2))
+        table.replace(slot, met, met, np.zeros(len(models)), models)
         there[slot] = models
     values = np.array([0.5, 1.0, 2.0, 4.0])
     counts, sums = table.counts(200), table.sums(200, values)
