@@ -5,18 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import grpc
 
 from kongming.engine.settings import Purpose
-from kongming.records.errors import (
-    ImplausibleError,
-    InputError,
-    KongmingError,
-    UnavailableError,
-    UnknownNameError,
-)
+from kongming.records.errors import ImplausibleError, InputError, UnavailableError
 from kongming.records.run import Run, Signature
 from kongming.rpc import record_codec as records
 from kongming.rpc import value_codec as values
@@ -38,6 +32,7 @@ from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.running.turns import Turns
 from kongming_server.security.admission import current_call
 from kongming_server.services.assignments import AssignmentsService
+from kongming_server.services.finished_runs import FinishedRun, follow_up
 from kongming_server.services.node_access import NodeAccess
 from kongming_server.services.node_messages import node_message
 from kongming_server.state import SharedState
@@ -64,13 +59,6 @@ take 4 MiB unless set otherwise."""
 
 _CLOCK_SKEW_S = 5.0
 """A reported time further ahead than this is replaced by the server's own."""
-
-
-class FinishedRun(NamedTuple):
-    """A run that is on disk, and the assignment whose end it is; empty for none."""
-
-    run: Run
-    assignment_id: str
 
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
@@ -266,7 +254,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 # One caller has one thread of those that all share.
                 async with self._turns.of(by):
                     for finished_run in ended:
-                        await self._finish(finished_run)
+                        await follow_up(finished_run, self._assignments, self._loop)
         return answer
 
     async def _refuse(
@@ -276,19 +264,6 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         if isinstance(error, ImplausibleError):
             log.warning("%s reported an implausible value: %s", agent.facts.name, error.message)
             await self._state.quarantine(agent, error.message)
-
-    async def _finish(self, finished: FinishedRun) -> None:
-        """Act on a run that is on disk; a repeated delivery does it once more."""
-        try:
-            await self._loop.run_finished(finished)
-            if finished.assignment_id:
-                await self._assignments.end(
-                    finished.assignment_id, finished.run.node_id, reports.ended_at(finished.run)
-                )
-        except UnknownNameError:
-            log.info("A run ended the assignment %s: unknown.", finished.assignment_id)
-        except KongmingError as error:
-            log.warning("The run %s was kept but not followed up: %s", finished.run.id, error)
 
     async def _heard(self, request: fleet_pb2.ReportRequest) -> fleet_pb2.Instructions:
         """Keep the agent's state; what the server asks of it."""
