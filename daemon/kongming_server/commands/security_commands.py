@@ -404,13 +404,20 @@ def _validity(token: StoredToken, now: float) -> str:
     state = _state(token, now)
     if state == "revoked":
         return f"revoked {_iso(token.revoked_at)}"
-    if token.expires_at is None:
-        return "valid without an end"
-    return f"{'expired' if state == 'expired' else 'valid until'} {_iso(token.expires_at)}"
+    end = _iso(token.expires_at)
+    if state == "expired":
+        return f"expired {end}"
+    return "valid without an end" if end is None else f"valid until {end}"
 
 
 def _iso(moment: float | None) -> str | None:
-    return None if moment is None else moments.format(moment, "seconds")
+    """None also for what lies beyond the year 9999, as the end of a token of an earlier version
+    may: all tokens are listed, whatever one of them has."""
+    if moment is None:
+        return None
+    with suppress(InputError):
+        return moments.format(moment, "seconds")
+    return None
 
 
 def _print_json(document: dict[str, Any]) -> None:

@@ -40,6 +40,9 @@ _FORM = re.compile(rf"{_PREFIX}_([0-9a-f]{{12}})_([A-Za-z0-9_-]{{43}})", re.ASCI
 _GLOB = re.compile(r"[*?\[]")
 _SECRET_BYTES = 32
 _NOBODY = hashlib.sha256(b"").hexdigest()
+_LONGEST_S = 100 * 365 * 86400.0
+"""A token lives no longer, in seconds: its end must be a date that can be shown."""
+
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
@@ -76,7 +79,7 @@ def duration_s(text: str) -> float:
     """Seconds of ``90s``, ``15m``, ``12h``, ``30d`` or ``4w``.
 
     Raises:
-        InputError: it is no such text, or no time at all.
+        InputError: it is no such text, no time at all, or more than 100 years.
     """
     match = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip(), re.ASCII)
     if match is None or int(match[1]) == 0:
@@ -86,7 +89,15 @@ def duration_s(text: str) -> float:
             value=text,
             allowed="a whole number with s, m, h, d or w, as 30d",
         )
-    return int(match[1]) * _UNITS_S[match[2]]
+    seconds = int(match[1]) * _UNITS_S[match[2]]
+    if seconds > _LONGEST_S:
+        raise InputError(
+            "is too long.",
+            field="expires",
+            value=text,
+            allowed="up to 100 years, as 5200w; without it a token never expires",
+        )
+    return seconds
 
 
 class TokenBook:

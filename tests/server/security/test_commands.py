@@ -15,7 +15,7 @@ from kongming_server.security import TokenBook
 from kongming_server.security.roles import Role
 
 from kongming.records.errors import AccessError, InputError, UnknownNameError
-from kongming.store import Store
+from kongming.store import Store, StoredToken
 
 
 def run(*args: str | Path) -> Result:
@@ -102,6 +102,7 @@ def test_a_token_that_could_not_be_kept_is_not_written(tmp_path: Path) -> None:
     ("args", "field"),
     [
         (("--role", "agent", "--expires", "soon"), "expires"),
+        (("--role", "agent", "--expires", "999999w"), "expires"),
         (("--role", "agent", "--name", "a\nb"), "name"),
     ],
 )
@@ -109,6 +110,21 @@ def test_wrong_options_are_named(store_url: str, args: tuple[str, ...], field: s
     result = run("token", "add", *args, "--store", store_url)
     assert isinstance(result.exception, InputError)
     assert result.exception.field == field
+    with Store.open(store_url) as store:
+        assert store.tokens() == []
+
+
+def test_a_token_whose_end_is_no_date_is_listed_with_the_others(store_url: str) -> None:
+    far = StoredToken("far", "monitor", "0" * 64, created_at=1.0, expires_at=606595428321.0)
+    with Store.open(store_url) as store:
+        store.add_token(far)
+    created = document("token", "add", "--role", "agent", "--store", store_url)
+    listed = document("token", "list", "--store", store_url)["tokens"]
+    assert [(entry["id"], entry["expires_at"]) for entry in listed] == [
+        ("far", None),
+        (created["id"], None),
+    ]
+    assert run("token", "list", "--store", store_url).stdout.count("valid without an end") == 2
 
 
 def test_a_role_that_is_none_is_refused(store_url: str) -> None:
