@@ -172,7 +172,9 @@ class ClosedLoop:
 
     async def realised(self, app: str) -> Realised | None:
         """Read it from the store as it is now, whichever server the runs were reported to."""
-        await self._look_at(await asyncio.to_thread(self._tests.placements, app))
+        placements = await asyncio.to_thread(self._tests.placements, app)
+        # Also those whose model may be gone by now.
+        await self._look_at(placements | {key for key in self._states if key[0] == app})
         return self.realised_lately(app)
 
     def realised_lately(self, app: str) -> Realised | None:
@@ -252,6 +254,7 @@ class ClosedLoop:
         with self._working("Looking at finished runs"):
             state = await asyncio.to_thread(self._tests.state, key)
         if state is None:
+            self._forget(key)
             return
         before = self._states.get(key)
         self._states[key] = state
@@ -266,6 +269,13 @@ class ClosedLoop:
             self.on_drift(*key, state.reason)
         await self._profile_again(key, state)
         await self._train_again(key, state)
+
+    def _forget(self, key: Key) -> None:
+        """Say nothing more of a model that is gone, or whose finished runs are."""
+        for known in (self._tried_at, self._tried_with, self._requested_at):
+            known.pop(key, None)
+        if self._states.pop(key, None) is not None:
+            self._export(key[0])
 
     def _may_ask(self, key: Key, state: State) -> bool:
         settings = self._settings
@@ -362,10 +372,24 @@ class ClosedLoop:
         return row if self._store.add_realised(row) else None
 
     def _export(self, app: str) -> None:
-        realised = self.realised_lately(app)
-        if self._metrics is None or realised is None:
+        if self._metrics is None:
             return
-        self._metrics.realised_runs.labels(app).set(realised.runs)
-        self._metrics.realised_error.labels(app).set(realised.median_error_pct / 100.0)
-        self._metrics.realised_coverage.labels(app).set(realised.coverage)
-        self._metrics.drifted.labels(app).set(float(realised.drifted))
+        metrics, realised = self._metrics, self.realised_lately(app)
+        gauges = (
+            metrics.realised_runs,
+            metrics.realised_error,
+            metrics.realised_coverage,
+            metrics.drifted,
+        )
+        if realised is None:
+            for gauge in gauges:
+                gauge.remove(app)
+            return
+        values = (
+            realised.runs,
+            realised.median_error_pct / 100.0,
+            realised.coverage,
+            realised.drifted,
+        )
+        for gauge, value in zip(gauges, values, strict=True):
+            gauge.labels(app).set(float(value))

@@ -57,16 +57,20 @@ class ModelTests:
         self._tested: dict[Key, _Tested] = {}
 
     def changed(self, states: Mapping[Key, State]) -> set[Key]:
-        """Return the keys with other runs or another version than when they were last looked at."""
-        keys = set()
-        for key, version in self._store.models_in_service().items():
+        """Return the keys with other runs or another version than when they were last looked at, or
+        with none of them any more."""
+        in_service = self._store.models_in_service()
+        keys = set(states.keys() - in_service.keys())
+        for key, version in in_service.items():
             newest = self._store.realised(*key, limit=1)
             state = states.get(key)
-            if newest and (
-                state is None
-                or state.version != version
-                or state.runs[-1].run_id != newest[0].run_id
-            ):
+            if state is None:
+                changed = bool(newest)
+            else:
+                changed = state.version != version or [row.run_id for row in newest] != [
+                    state.runs[-1].run_id
+                ]
+            if changed:
                 keys.add(key)
         return keys
 

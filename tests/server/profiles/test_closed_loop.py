@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from kongming_server.configuration.settings import ClosedLoop as Settings
+from kongming_server.monitoring.metrics import Metrics
 from kongming_server.operations.operation import Operation
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.quality.model_tests import ModelTests
@@ -78,8 +79,15 @@ class World:
         self.now = time.time() + 10.0
         self.trainer = Trainer()
         self.agents = Agents()
+        self.metrics = Metrics()
         self.loop = ClosedLoop(
-            store, None, Settings(**settings), self.trainer, self.agents, now=lambda: self.now
+            store,
+            None,
+            Settings(**settings),
+            self.trainer,
+            self.agents,
+            metrics=self.metrics,
+            now=lambda: self.now,
         )
         self.count = 0
 
@@ -443,6 +451,31 @@ def test_the_next_change_is_trained_on_as_many_runs_as_the_one_before(store: Sto
         world.loop.runs_imported("prog")
         await world.loop.check()
         assert world.trainer.requested == [KEY, KEY]
+
+    run(World(store), body)
+
+
+def exported(world: World, name: str) -> float | None:
+    """A gauge of the program; None where it has none."""
+    return world.metrics.registry.get_sample_value(f"kongming_server_{name}", {"app": "prog"})
+
+
+@pytest.mark.parametrize("swept", [True, False], ids=["swept", "queried"])
+def test_nothing_is_reported_of_a_model_that_was_deleted(store: Store, swept: bool) -> None:
+    async def body(world: World) -> None:
+        for number in range(30):
+            await world.finish(3.0 if number < 10 else 4.5)
+        await world.loop.check()
+        assert exported(world, "model_drifted") == 1.0
+        store.delete_model(*KEY)
+        if swept:
+            await world.loop._guarded(sweep=True)
+            assert exported(world, "model_drifted") is None
+            assert exported(world, "realised_runs") is None
+        else:
+            assert await world.loop.realised("prog") is None
+        assert world.loop.changed("prog") == {}
+        assert world.loop.realised_lately("prog") is None
 
     run(World(store), body)
 
