@@ -48,21 +48,25 @@ class ServiceHistory(Feed):
         Raises:
             InputError: a value that is not plausible.
         """
-        for name in ("predicted", "measured"):
-            value = getattr(realised, name)
-            if value <= 0.0 or not is_quantity(value):
-                raise InputError(
-                    "is implausible.",
-                    field=name,
-                    value=value,
-                    allowed=f"{1 / LARGEST:g} to {LARGEST:g}",
-                )
+        _check_plausible(realised)
         with self._writing() as connection:
-            key = row_id(realised.node_id, realised.run_id)
-            values = asdict(realised) | {"run_id": key}
-            statement = insert(connection, tables.realised).values(**values)
-            new = statement.on_conflict_do_nothing(index_elements=["run_id"])
-            return wrote(connection, new, tables.realised.c.run_id)
+            return _add_realised(connection, realised)
+
+    def realise(self, realised: StoredRealised) -> bool:
+        """Store a finished run with the prediction of its assignment, whose forecast is used up by
+        that; return False if it was before, so that there is one comparison for each assignment.
+
+        Raises:
+            InputError: a value that is not plausible.
+        """
+        _check_plausible(realised)
+        forecast = tables.forecast
+        mine = forecast.c.assignment_id == realised.assignment_id
+        with self._writing() as connection:
+            # First, for its lock: of two runs at once, the later one waits and finds nothing.
+            if not connection.execute(sa.delete(forecast).where(mine)).rowcount:
+                return False
+            return _add_realised(connection, realised)
 
     def realised(
         self, app: str | None = None, placement: str | None = None, limit: int | None = None
@@ -184,6 +188,26 @@ class ServiceHistory(Feed):
                     set_={name: statement.excluded[name] for name in values if name != key},
                 )
             )
+
+
+def _check_plausible(realised: StoredRealised) -> None:
+    for name in ("predicted", "measured"):
+        value = getattr(realised, name)
+        if value <= 0.0 or not is_quantity(value):
+            raise InputError(
+                "is implausible.",
+                field=name,
+                value=value,
+                allowed=f"{1 / LARGEST:g} to {LARGEST:g}",
+            )
+
+
+def _add_realised(connection: sa.Connection, realised: StoredRealised) -> bool:
+    key = row_id(realised.node_id, realised.run_id)
+    values = asdict(realised) | {"run_id": key}
+    statement = insert(connection, tables.realised).values(**values)
+    new = statement.on_conflict_do_nothing(index_elements=["run_id"])
+    return wrote(connection, new, tables.realised.c.run_id)
 
 
 def _token(row: sa.Row[Any]) -> StoredToken:

@@ -226,6 +226,13 @@ def test_forecasts_and_what_came_of_them(store: Store) -> None:
     assert store.realised("sort", "cross-core") == [later, realised]
     assert store.realised(limit=1) == [other]
     assert store.realised_by_node("sort", "cross-core", limit=1) == [later]
+    compared = replace(realised, run_id="run-5", ended_at=180.0)
+    assert store.realise(compared)
+    # The forecast is used up, by whichever run.
+    assert store.forecast("job-1") is None
+    assert not store.realise(compared)
+    assert not store.realise(replace(compared, run_id="run-6"))
+    assert store.realised("sort", limit=2) == [compared, later]
     assert not later.covered
     with pytest.raises(InputError, match="measured"):
         store.add_realised(replace(realised, run_id="run-4", measured=0.0))

@@ -151,7 +151,8 @@ class ClosedLoop:
     async def run_finished(self, reported: Finished) -> bool:
         """Compare a finished run with what was predicted for it; whether there was anything new.
 
-        A run that is known already changes nothing, nor does one that failed.
+        A run that is known already changes nothing, nor does one that failed, nor a further one of
+        the same assignment: what was predicted was predicted for one start.
         """
         self.runs_imported(reported.run.app)
         if not reported.assignment_id or not reported.run.ok:
@@ -369,7 +370,7 @@ class ClosedLoop:
             measured=run.metric,
             metric_unit=run.metric_unit,
         )
-        return row if self._store.add_realised(row) else None
+        return row if self._store.realise(row) else None
 
     def _export(self, app: str) -> None:
         if self._metrics is None:

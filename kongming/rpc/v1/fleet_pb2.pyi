@@ -450,7 +450,9 @@ class ReportedRun(_message.Message):
     sequence: _builtins.int
     """Counts up by one for everything that the agent spools, fingerprints included."""
     assignment_id: _builtins.str
-    """The assignment whose end this run is; empty for none."""
+    """The assignment whose end this run is; empty for none. The first run of an assignment that did
+    not fail is compared with what was predicted at its start; further ones are stored only.
+    """
     @_builtins.property
     def run(self) -> _records_pb2.Run:
         """What was measured."""

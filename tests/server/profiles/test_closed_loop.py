@@ -336,6 +336,19 @@ def test_what_nobody_asked_for_trains_nothing(store: Store) -> None:
     run(World(store), body)
 
 
+def test_an_assignment_is_compared_with_its_first_run_alone(store: Store) -> None:
+    async def body(world: World) -> None:
+        assert await world.finish(3.0)
+        for number in range(3):
+            again = builders.run("prog", 9.0, id=f"again-{number}", started_at=iso(world.now))
+            assert not await world.loop.run_finished(Reported(again, "job-1"))
+        realised = await world.loop.realised("prog")
+        assert realised is not None
+        assert (realised.runs, realised.coverage) == (1, 1.0)
+
+    run(World(store), body)
+
+
 def test_what_cannot_be_compared_is_left_out(store: Store) -> None:
     async def body(world: World) -> None:
         unknown = world.forecast(basis="node-only", runtime_s=None, solo_s=None, model_version=0)
