@@ -361,8 +361,7 @@ class ClosedLoop:
             placement=forecast.placement,
             node_id=forecast.node_id,
             model_version=forecast.model_version,
-            # A node whose clock is ahead must not put its runs after all others.
-            ended_at=min(unix(run.started_at) + run.wall_s, self._now()),
+            ended_at=self._ended_at(run, forecast, assignment),
             predicted=float(runtime["median"]),
             lower=lower,
             upper=upper,
@@ -371,6 +370,17 @@ class ClosedLoop:
             metric_unit=run.metric_unit,
         )
         return row if self._store.realise(row) else None
+
+    def _ended_at(self, run: Run, forecast: StoredForecast, assignment: Resident | None) -> float:
+        """Unix seconds. A node whose clock is ahead must not put its runs after all others, and
+        those of one whose clock is behind must not be deleted as old ones: what ended before its
+        assignment began has ended now."""
+        now, ended = self._now(), unix(run.started_at) + run.wall_s
+        begun = forecast.made_at
+        if assignment is not None and assignment.bound_at is not None:
+            # Schedulers may say that it began before they said so.
+            begun = min(begun, assignment.bound_at)
+        return ended if begun <= ended <= now else now
 
     def _export(self, app: str) -> None:
         if self._metrics is None:

@@ -349,6 +349,35 @@ def test_an_assignment_is_compared_with_its_first_run_alone(store: Store) -> Non
     run(World(store), body)
 
 
+@pytest.mark.parametrize(
+    ("bound_ago_s", "clock_off_s", "ended_ago_s"),
+    [
+        pytest.param(100.0, 0.0, 50.0, id="right"),
+        pytest.param(100.0, 1e6, 0.0, id="ahead"),
+        pytest.param(100.0, -1.7e9, 0.0, id="behind"),
+        # Its scheduler reported it late.
+        pytest.param(100.0, -30.0, 80.0, id="bound late"),
+    ],
+)
+def test_a_clock_that_is_wrong_leaves_a_comparison_its_time(
+    store: Store, bound_ago_s: float, clock_off_s: float, ended_ago_s: float
+) -> None:
+    async def body(world: World) -> None:
+        began_at = world.now - bound_ago_s
+        job = Resident("job", "prog", "node-1", 0, "cross-core", "bound", bound_at=began_at)
+        store.put_assignment(job)
+        world.now -= 60.0
+        await world.loop.placed(job, world.forecast())
+        world.now += 60.0
+        started = iso(world.now - 53.0 + clock_off_s)
+        ended = builders.run("prog", 3.0, started_at=started)
+        assert await world.loop.run_finished(Reported(ended, "job"))
+        (row,) = store.realised("prog")
+        assert row.ended_at == pytest.approx(world.now - ended_ago_s, abs=1.0)
+
+    run(World(store), body)
+
+
 def test_what_cannot_be_compared_is_left_out(store: Store) -> None:
     async def body(world: World) -> None:
         unknown = world.forecast(basis="node-only", runtime_s=None, solo_s=None, model_version=0)
