@@ -54,9 +54,7 @@ class AssignmentBook:
             for resident in self._by_id.values()
             if (node_id is None or resident.node_id == node_id) and (ended or resident.active)
         ]
-        return sorted(
-            residents, key=lambda resident: (resident.reserved_at or 0.0, resident.assignment_id)
-        )
+        return oldest_first(residents)
 
     def put(self, resident: Resident) -> None:
         """Replace what was known of an assignment by what the store or another server says."""
@@ -199,6 +197,13 @@ class AssignmentBook:
                     hint="Give each assignment an id of its own.",
                 )
         return known
+
+
+def oldest_first(residents: Iterable[Resident]) -> list[Resident]:
+    """Sort them by their reservation, or their start where they were never reserved."""
+    return sorted(
+        residents, key=lambda resident: (resident.reserved_at or 0.0, resident.assignment_id)
+    )
 
 
 def _check_names(assignment_id: str, app: str) -> None:

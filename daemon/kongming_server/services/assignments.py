@@ -22,6 +22,7 @@ from kongming_server.nodes.ownership import calling_agent
 from kongming_server.nodes.registry import Agent, aliases
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.running.turns import Turns
+from kongming_server.services.assignment_list import list_assignments
 from kongming_server.services.node_access import NodeAccess
 from kongming_server.state import SharedState
 
@@ -115,9 +116,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         state = self._state
         node_id = state.agents.named(request.node).facts.id if request.node else None
         if request.ended:
-            residents = await state.stored(
-                lambda: state.store.assignments(node_id=node_id, limit=_MOST)
-            )
+            residents = await state.stored(lambda: list_assignments(state.store, node_id))
         else:
             residents = state.book.all(node_id=node_id)
         return assignments_pb2.ListAssignmentsResponse(assignments=map(_message, residents))
@@ -221,10 +220,6 @@ def _not_here(assignment_id: str) -> AccessError:
         hint="An agent binds what was reserved on its node, or under an id that ends with a "
         "colon and the node's name.",
     )
-
-
-_MOST = 10_000
-"""Assignments in one answer where ended ones are asked for as well."""
 
 
 def _domain(domain: int, domains: int) -> int:

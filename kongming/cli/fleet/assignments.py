@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.option("--node", metavar="NODE", help="Only assignments of this node (id or name).")
-@click.option("--ended", is_flag=True, help="Also show assignments that have ended.")
+@click.option("--ended", is_flag=True, help="Also show the newest 10,000 that have ended.")
 @server_options
 @options.wide_option
 @options.json_option

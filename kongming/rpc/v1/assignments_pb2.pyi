@@ -299,7 +299,7 @@ class ListAssignmentsRequest(_message.Message):
     node: _builtins.str
     """Id or name of a node; empty for all."""
     ended: _builtins.bool
-    """Those that have ended as well."""
+    """Those that have ended as well: the 10,000 that began last."""
     def __init__(
         self,
         *,
@@ -321,7 +321,7 @@ class ListAssignmentsResponse(_message.Message):
     ASSIGNMENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Assignment]:
-        """Oldest first."""
+        """All that are active, and the ended ones where requested; oldest first."""
 
     def __init__(
         self,
