@@ -13,9 +13,11 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.known_nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
 from kongming.cli.trained import placement_of_model
-from kongming.records.errors import KongmingError, UnknownNameError
+from kongming.records.errors import ConflictError, KongmingError, UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kongming.records.answers import Assignment
     from kongming.rpc.client import RemoteService
 
@@ -108,7 +110,10 @@ def reserve(
     server: Server,
     as_json: bool,
 ) -> None:
-    """Reserve a place for APP on NODE, under an ID of your choice."""
+    """Reserve a place for APP on NODE, under an ID of your choice.
+
+    An ID whose assignment has ended reserves nothing: the exit status is 2.
+    """
     with remote(server) as service:
         assignment = service.reserve(
             assignment_id,
@@ -122,6 +127,7 @@ def reserve(
         remarks = _of_unknown(service, app)
     output.print_warnings(remarks)
     _tell(assignment, as_json, node)
+    _check_state(assignment, ("reserved", "bound"), "no place is reserved")
 
 
 @command.command("bind", epilog=examples("kongming assignments bind job-1"))
@@ -132,7 +138,10 @@ def reserve(
 @options.wide_option
 @options.json_option
 def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool) -> None:
-    """Report that the application of ID has started."""
+    """Report that the application of ID has started.
+
+    An ID that was released stays so: the exit status is 2.
+    """
     with remote(server) as service:
         assignment = service.bind(assignment_id, app=app, node=node)
         remarks = _of_unknown(service, app) if app else []
@@ -140,6 +149,7 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
             node = _name_of(service, assignment.node_id)
     output.print_warnings(remarks)
     _tell(assignment, as_json, node)
+    _check_state(assignment, ("bound",), "nothing is bound")
 
 
 @command.command("release", epilog=examples("kongming assignments release job-1"))
@@ -197,6 +207,16 @@ def _tell(assignment: Assignment, as_json: bool, node: str) -> None:
         f"{assignment.assignment_id}: {assignment.app} is {assignment.state} on {node}{until}",
         markup=False,
     )
+
+
+def _check_state(assignment: Assignment, states: Collection[str], otherwise: str) -> None:
+    """Raises ConflictError for an assignment in none of the ``states``: the server answers a known
+    id with what it is, so that requests may be repeated, and a script goes by the exit status."""
+    if assignment.state not in states:
+        raise ConflictError(
+            f"The assignment {assignment.assignment_id} is {assignment.state}: {otherwise}.",
+            hint="Give each assignment an id of its own.",
+        )
 
 
 def _since(assignment: Assignment) -> float | None:
