@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run, Signature
 from kongming.store.row_ids import row_id
+
+SILENT_AFTER_S = 60.0
+"""An operation whose server has reported nothing of it for so long has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ class StoredRealised:
 class StoredOperation:
     """Long-running operation, such as training; ``progress`` 0 to 1.
 
-    ``owner`` is the server that executes it; ``document`` holds the request and the result.
+    ``owner`` is the server that executes it; ``document`` holds the request, the result, and as
+    ``told_at`` when the owner last reported anything of it.
     """
 
     id: str
@@ -113,6 +117,15 @@ class StoredOperation:
     started_at: float | None = None
     ended_at: float | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
+
+    def or_abandoned(self, now: float) -> StoredOperation:
+        """Return it as failed if its owner has reported nothing of it for ``SILENT_AFTER_S``: it
+        died, and no server of its machine has started since, which would say so in the store."""
+        told_at = float(self.document.get("told_at", self.created_at))
+        if self.state not in ("queued", "running") or now - told_at <= SILENT_AFTER_S:
+            return self
+        message = "The server that worked on it has ended."
+        return replace(self, state="failed", message=message, ended_at=now)
 
 
 @dataclass(frozen=True, slots=True)

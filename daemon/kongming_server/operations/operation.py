@@ -71,12 +71,6 @@ class Operation:
             self, state=state, message=message, progress=progress, ended_at=now, told_at=now
         )
 
-    def abandoned(self, now: float, silent_after_s: float) -> Operation:
-        """Return it as failed if its server has reported nothing of it for ``silent_after_s``."""
-        if self.ended or now - self.told_at <= silent_after_s:
-            return self
-        return self.finished(FAILED, "The server that worked on it has ended.", now)
-
     def to_stored(self) -> StoredOperation:
         return StoredOperation(
             id=self.id,

@@ -28,7 +28,7 @@ from kongming.records.errors import (
 )
 from kongming.store import Store
 from kongming.store.connection import NOT_READABLE
-from kongming.store.service_entries import StoredOperation
+from kongming.store.service_entries import SILENT_AFTER_S, StoredOperation
 from kongming_server.configuration.settings import Training as Settings
 from kongming_server.operations.operation import (
     CANCELLED,
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 TOLD_EVERY_S = 0.5
 """How often the store is given how far an operation is, and asked whether it shall be cancelled."""
 
-_SILENT_AFTER_S = 60.0
-"""A training whose server has reported nothing of it for so long has failed."""
+WAITING_TOLD_EVERY_S = SILENT_AFTER_S / 4.0
+"""How often the store is given that a training still waits for its turn."""
 
 _CANCEL = "cancel"
 """The kind of a row that asks the server that works on an operation to cancel it."""
@@ -97,6 +97,7 @@ class Training:
         self._free = self._settings.workers
         self._at_work: dict[str, asyncio.Task[None]] = {}
         self._store_: Store | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._writing = threading.Lock()
         self._ends: dict[str, Operation] = {}
         self._stopping: dict[str, str] = {}
@@ -119,9 +120,13 @@ class Training:
                 reason = "The server that worked on it has ended."
                 ended = operation.finished(FAILED, reason, self._now())
                 await asyncio.to_thread(self._store.put_operation, ended.to_stored())
+        self._telling = asyncio.create_task(self._tell_of_waiting())
 
     async def close(self) -> None:
         """End every worker; what they did is cancelled."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
         waiting, self._waiting = self._waiting, deque()
         for operation_id, _ in waiting:
             await self._end(operation_id, CANCELLED, "The server ended.")
@@ -275,7 +280,7 @@ class Training:
 
     def _seen(self, row: StoredOperation) -> Operation:
         """Return what the store says of another server's, or of one of long ago."""
-        return Operation.from_stored(row).abandoned(self._now(), _SILENT_AFTER_S)
+        return Operation.from_stored(row.or_abandoned(self._now()))
 
     def _begin_next(self) -> None:
         while self._waiting and self._free > 0:
@@ -410,6 +415,18 @@ class Training:
                 if await asyncio.to_thread(self._cancel_requested, operation_id):
                     self._stop(operation_id, "It was cancelled.")
             await asyncio.sleep(TOLD_EVERY_S)
+
+    async def _tell_of_waiting(self) -> None:
+        """Keep on telling that those that wait have not been abandoned: a training before them may
+        take hours."""
+        while True:
+            await asyncio.sleep(WAITING_TOLD_EVERY_S)
+            for operation_id in [waiting for waiting, _ in self._waiting]:
+                operation = self._operations.get(operation_id)
+                if operation is not None and operation.state == QUEUED:
+                    self._operations.put(replace(operation, told_at=self._now()))
+                    with contextlib.suppress(StoreError):
+                        await asyncio.to_thread(self._write, operation_id)
 
     def _cancel_requested(self, operation_id: str) -> bool:
         """Return whether another server was asked to cancel it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,8 +102,13 @@ def _stored(store_url: str | None, ended: bool, limit: int) -> tuple[list[dict[s
 
     states = None if ended else ("queued", "running")
     with Store.open(store_url, create=False) as store:
-        rows = store.operations(kind="train", states=states, limit=limit)
+        # That one was abandoned shows once it is read: it shall not count for the limit.
+        rows = store.operations(kind="train", states=states, limit=limit if ended else None)
         url = store.url
+    now = time.time()
+    rows = [row.or_abandoned(now) for row in rows]
+    if states is not None:
+        rows = [row for row in rows if row.state in states][:limit]
     trainings = [
         {
             "id": row.id,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kongming_server.operations.operation import ENDS, Operation
 from kongming_server.operations.tasks import Outcome
 from kongming_server.services.profiles import _operation
+
+from kongming.cli.main import run
+from kongming.store import Store
 
 
 def queued() -> Operation:
@@ -61,9 +68,29 @@ def test_a_verdict_of_a_newer_server_keeps_no_operation_from_being_listed() -> N
 
 def test_one_that_nobody_reports_has_failed() -> None:
     running = queued().begun(11.0)
-    assert running.abandoned(70.0, 60.0) == running
-    seen = running.abandoned(72.0, 60.0)
-    assert seen.state == "failed"
+    stored = running.to_stored()
+    assert stored.or_abandoned(70.0) == stored
+    seen = Operation.from_stored(stored.or_abandoned(72.0))
+    assert (seen.state, seen.ended_at) == ("failed", 72.0)
     assert "ended" in seen.message
-    done = running.finished("done", "", 12.0)
-    assert done.abandoned(1e6, 60.0) == done
+    done = running.finished("done", "", 12.0).to_stored()
+    assert done.or_abandoned(1e6) == done
+
+
+def test_the_store_lists_what_was_abandoned_as_failed(
+    store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = time.time()
+    with Store.open(store_url) as store:
+        for id_, told_at in (("told", now), ("silent", now - 100.0)):
+            operation = Operation(id_, "elsewhere/1/a", now - 200.0, told_at).begun(told_at)
+            store.put_operation(operation.to_stored())
+
+    def listed(*options: str) -> list[tuple[str, str]]:
+        arguments = ["operations", "--store", store_url, "--json", *options]
+        assert run(arguments) == 0
+        operations = json.loads(capsys.readouterr().out)["operations"]
+        return sorted((operation["id"], operation["state"]) for operation in operations)
+
+    assert listed("--limit", "1") == [("told", "running")]
+    assert listed("--ended") == [("silent", "failed"), ("told", "running")]

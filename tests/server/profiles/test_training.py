@@ -19,6 +19,7 @@ import pytest
 from kongming_server.configuration.settings import Training as Settings
 from kongming_server.operations.operation import Operation
 from kongming_server.operations.tasks import Outcome, Task
+from kongming_server.training import queue
 from kongming_server.training.process import NICE, TrainingProcess, WorkerDiedError
 from kongming_server.training.queue import KIND, Training
 
@@ -398,6 +399,29 @@ def test_another_server_sees_it_cancels_it_and_sees_that_it_died(
             assert (await training.get(operation.id)).state == "cancelled"
         finally:
             await other.close()
+
+    run(store_url, body, SLOW)
+
+
+def test_one_that_waits_for_long_is_not_taken_for_abandoned(
+    store_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "WAITING_TOLD_EVERY_S", 0.02)
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        first = await training.submit(["prog"])
+        waiting = await training.submit(["prog"])
+
+        def heard_of() -> bool:
+            row = store.operation(waiting.id)
+            return row is not None and row.document["told_at"] > waiting.told_at
+
+        await eventually(heard_of)
+        seen = await training.get(waiting.id)
+        assert (seen.state, seen.ended_at) == ("queued", None)
+        await training.cancel(waiting.id)
+        await training.cancel(first.id)
 
     run(store_url, body, SLOW)
 
