@@ -58,6 +58,9 @@ def test_a_whole_number_stands_for_a_number() -> None:
             "[assignments]\nreservation_ttl_s = 10\nreservation_ttl_max_s = 5",
             "assignments.reservation_ttl_s",
         ),
+        ('[training]\nmodels = ","', "training.models"),
+        ('[otel]\nendpoint = "x"', "otel.endpoint"),
+        ('[otel]\nendpoint = "http://[x"', "otel.endpoint"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(tmp_path: Path, text: str, field: str) -> None:
@@ -67,6 +70,14 @@ def test_a_wrong_value_is_refused_by_its_name(tmp_path: Path, text: str, field: 
         config.load(path)
     assert refused.value.field == field
     assert refused.value.allowed
+
+
+def test_a_model_that_is_none_is_refused_before_anything_is_opened() -> None:
+    with pytest.raises(UnknownNameError, match="CART") as refused:
+        config.load(options={"training.models": "LM, CARTT"})
+    assert refused.value.field == "training.models"
+    known = {"training.models": "LM, CART", "otel.endpoint": "http://[::1]:4317"}
+    assert config.load(options=known).training.models == "LM, CART"
 
 
 @pytest.mark.parametrize("text", ["[flet]\nwatchers = 1", "[fleet]\nwatcher = 1"])

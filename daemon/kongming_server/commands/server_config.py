@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from kongming import settings as declared
 from kongming.records.errors import InputError
 from kongming_server.configuration.settings import Config
 from kongming_server.training.dask_cluster import check_cluster
+from kongming_server.training.model_names import model_names
 
 
 def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:
@@ -56,4 +58,21 @@ def _check_together(config: Config) -> None:
         )
     if security.client_ca and not security.certificate:
         raise InputError("needs TLS: give certificate and key as well.", field="security.client_ca")
+    model_names(config.training.models)
+    _check_receiver(config.otel.endpoint)
     check_cluster(config.training)
+
+
+def _check_receiver(endpoint: str) -> None:
+    try:
+        parts = urlsplit(endpoint)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_url = False
+    if endpoint and not is_url:
+        raise InputError(
+            "is not a URL.",
+            field="otel.endpoint",
+            value=endpoint,
+            allowed="http://HOST:PORT or https://HOST:PORT",
+        )

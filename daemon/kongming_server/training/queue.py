@@ -42,6 +42,7 @@ from kongming_server.operations.operation import (
 )
 from kongming_server.operations.tasks import Outcome, Task
 from kongming_server.training.dask_cluster import cluster_of
+from kongming_server.training.model_names import model_names
 from kongming_server.training.process import Event, TrainingProcess
 from kongming_server.training.task_progress import TaskProgress
 
@@ -89,7 +90,7 @@ class Training:
         self._store_url = store_url
         self._engine = engine
         self._settings = settings or Settings()
-        self._models = _names(self._settings.models)
+        self._models = model_names(self._settings.models)
         self._metrics = metrics
         self._now = now
         self._operations = Operations()
@@ -488,14 +489,6 @@ class Training:
         if host != socket.gethostname() or not pid.isdigit() or owner == self.owner:
             return False
         return int(pid) == os.getpid() or not psutil.pid_exists(int(pid))
-
-
-def _names(text: str) -> tuple[str, ...] | None:
-    """The models of the setting; raises UnknownNameError."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    for name in names:
-        model_kind(name)
-    return names or None
 
 
 def _summary(operation: Operation | None) -> str:
