@@ -130,15 +130,19 @@ class ServiceHistory(Feed):
         *,
         kind: str | None = None,
         states: Collection[str] | None = None,
+        ids: Collection[str] | None = None,
         limit: int | None = None,
     ) -> list[StoredOperation]:
-        """Return operations, newest first; optionally of one ``kind`` and in given ``states``."""
+        """Return operations, newest first; optionally of one ``kind``, in given ``states``, of
+        these ``ids``."""
         table = tables.operation
         query = sa.select(table).order_by(table.c.created_at.desc(), table.c.id).limit(limit)
         if kind is not None:
             query = query.where(table.c.kind == kind)
         if states is not None:
             query = query.where(table.c.state.in_(list(states)))
+        if ids is not None:
+            query = query.where(table.c.id.in_(list(ids)))
         with self._reading() as connection:
             return [StoredOperation(**row._mapping) for row in connection.execute(query)]
 

@@ -283,6 +283,8 @@ def test_operations_are_kept_as_they_are_now(store: Store) -> None:
     assert store.operations(limit=1) == [other]
     store.put_operation(replace(queued, id="op-1/cancel", kind="cancel", created_at=5.0))
     assert store.operations(kind="train") == [other, running]
+    assert store.operations(ids=["op-1", "op-9"]) == [running]
+    assert store.operations(ids=[]) == []
 
 
 def test_tokens_are_revoked_once(store: Store) -> None:

@@ -256,8 +256,11 @@ class Training:
             return operation
         task = self._at_work.get(operation_id)
         if task is None:
-            self._waiting = deque(entry for entry in self._waiting if entry[0] != operation_id)
-            await self._end(operation_id, CANCELLED, "It was cancelled.")
+            await self._cancel_waiting(operation_id)
+            # Another request may be ending it.
+            async for operation in self.watch(operation_id):
+                if operation.ended:
+                    return operation
         else:
             self._stop(operation_id, "It was cancelled.")
             await asyncio.wait([task])
@@ -418,16 +421,38 @@ class Training:
             await asyncio.sleep(TOLD_EVERY_S)
 
     async def _tell_of_waiting(self) -> None:
-        """Keep on telling that those that wait have not been abandoned: a training before them may
-        take hours."""
+        """Keep on telling that those that wait have not been abandoned, for a training before them
+        may take hours, and hear whether another server was asked to cancel them."""
+        told_at = time.monotonic()
         while True:
-            await asyncio.sleep(WAITING_TOLD_EVERY_S)
+            await asyncio.sleep(TOLD_EVERY_S)
+            with contextlib.suppress(StoreError):
+                for operation_id in await self._waiting_to_cancel():
+                    await self._cancel_waiting(operation_id)
+            if time.monotonic() - told_at < WAITING_TOLD_EVERY_S:
+                continue
+            told_at = time.monotonic()
             for operation_id in [waiting for waiting, _ in self._waiting]:
                 operation = self._operations.get(operation_id)
                 if operation is not None and operation.state == QUEUED:
                     self._operations.put(replace(operation, told_at=self._now()))
                     with contextlib.suppress(StoreError):
                         await asyncio.to_thread(self._write, operation_id)
+
+    async def _waiting_to_cancel(self) -> list[str]:
+        """Those that wait and that another server was asked to cancel."""
+        requests = {f"{waiting}/{_CANCEL}": waiting for waiting, _ in self._waiting}
+        if not requests:
+            return []
+        rows = await asyncio.to_thread(lambda: self._store.operations(ids=requests.keys()))
+        return [requests[row.id] for row in rows]
+
+    async def _cancel_waiting(self, operation_id: str) -> None:
+        """End one that waits for its turn; nothing if it waits no more."""
+        others = deque(entry for entry in self._waiting if entry[0] != operation_id)
+        if len(others) < len(self._waiting):
+            self._waiting = others
+            await self._end(operation_id, CANCELLED, "It was cancelled.")
 
     def _cancel_requested(self, operation_id: str) -> bool:
         """Return whether another server was asked to cancel it."""

@@ -403,6 +403,30 @@ def test_another_server_sees_it_cancels_it_and_sees_that_it_died(
     run(store_url, body, SLOW)
 
 
+def test_another_server_cancels_one_that_waits(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        other = Training(store_url, Engine(), SLOW)
+        await other.start()
+        try:
+            first = await training.submit(["prog"])
+            waiting = [await training.submit(["prog"]) for _ in range(3)]
+            await other.cancel(waiting[1].id)
+            seen = await asyncio.wait_for(ended(other, waiting[1]), 100.0)
+            assert (seen.state, seen.message) == ("cancelled", "It was cancelled.")
+            assert await training.get(waiting[1].id) == seen
+            # Those next to it go on as they were.
+            states = [(await other.get(each.id)).state for each in (first, *waiting)]
+            assert states == ["running", "queued", "cancelled", "queued"]
+            answers = await asyncio.gather(*(training.cancel(waiting[0].id) for _ in range(3)))
+            assert {answer.state for answer in answers} == {"cancelled"}
+        finally:
+            await other.close()
+
+    run(store_url, body, SLOW)
+
+
 def test_one_that_waits_for_long_is_not_taken_for_abandoned(
     store_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
