@@ -41,6 +41,20 @@ def test_a_receiver_that_is_away_is_told_of_once(
     assert not caplog.records
 
 
+@pytest.mark.parametrize("endpoint", ["grpc://{}", "{}", "ipv4:{}"])
+def test_a_receiver_need_not_be_an_http_url(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
+
+    async def push(endpoint: str) -> None:
+        pusher = Pusher(Otel(endpoint), Metrics(), _nothing)
+        await pusher.push()
+        await pusher.close()
+
+    with receiving() as receiver:
+        asyncio.run(push(endpoint.format(receiver.address)))
+        assert receiver.metrics["kongming_server_build_info"].gauge.data_points
+
+
 def test_without_its_packages_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -61,6 +61,9 @@ def test_a_whole_number_stands_for_a_number() -> None:
         ('[training]\nmodels = ","', "training.models"),
         ('[otel]\nendpoint = "x"', "otel.endpoint"),
         ('[otel]\nendpoint = "http://[x"', "otel.endpoint"),
+        ('[otel]\nendpoint = "http:///x"', "otel.endpoint"),
+        ('[otel]\nendpoint = "collector:otlp"', "otel.endpoint"),
+        ('[otel]\nendpoint = "unix://run/otel.sock"', "otel.endpoint"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(tmp_path: Path, text: str, field: str) -> None:
@@ -72,12 +75,28 @@ def test_a_wrong_value_is_refused_by_its_name(tmp_path: Path, text: str, field: 
     assert refused.value.allowed
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://[::1]:4317",
+        "https://collector",
+        "grpc://collector:4317",
+        "collector:4317",
+        "[::1]:4317",
+        "dns:///collector:4317",
+        "unix:///run/otel.sock",
+        "unix:run/otel.sock",
+    ],
+)
+def test_a_receiver_of_metrics_is_a_url_an_address_or_a_target_of_grpc(endpoint: str) -> None:
+    assert config.load(options={"otel.endpoint": endpoint}).otel.endpoint == endpoint
+
+
 def test_a_model_that_is_none_is_refused_before_anything_is_opened() -> None:
     with pytest.raises(UnknownNameError, match="CART") as refused:
         config.load(options={"training.models": "LM, CARTT"})
     assert refused.value.field == "training.models"
-    known = {"training.models": "LM, CART", "otel.endpoint": "http://[::1]:4317"}
-    assert config.load(options=known).training.models == "LM, CART"
+    assert config.load(options={"training.models": "LM, CART"}).training.models == "LM, CART"
 
 
 @pytest.mark.parametrize("text", ["[flet]\nwatchers = 1", "[fleet]\nwatcher = 1"])

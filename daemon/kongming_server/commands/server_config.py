@@ -8,10 +8,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kongming import settings as declared
+from kongming.addresses import is_address
 from kongming.records.errors import InputError
 from kongming_server.configuration.settings import Config
 from kongming_server.training.dask_cluster import check_cluster
 from kongming_server.training.model_names import model_names
+
+_TARGETS = ("dns", "unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds")
+"""Schemes of the targets that gRPC itself resolves."""
 
 
 def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:
@@ -66,13 +70,18 @@ def _check_together(config: Config) -> None:
 def _check_receiver(endpoint: str) -> None:
     try:
         parts = urlsplit(endpoint)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
+        if parts.scheme in _TARGETS:
+            # OpenTelemetry's exporter would take the authority for the target.
+            is_receiver = bool(parts.path) and not parts.netloc
+        else:
+            is_receiver = bool(parts.scheme and parts.hostname)
     except ValueError:
-        is_url = False
-    if endpoint and not is_url:
+        is_receiver = False
+    if endpoint and not is_receiver and not is_address(endpoint):
         raise InputError(
-            "is not a URL.",
+            "is not a receiver.",
             field="otel.endpoint",
             value=endpoint,
-            allowed="http://HOST:PORT or https://HOST:PORT",
+            allowed="http://HOST:PORT, https://HOST:PORT, HOST:PORT or a target of gRPC, "
+            "as dns:///HOST:PORT or unix:///PATH",
         )

@@ -426,9 +426,9 @@ class Otel:
 
     endpoint: str = setting(
         "",
-        unit="URL",
-        help="Push all metrics to this OTLP receiver over gRPC, as http://HOST:4317; empty for "
-        "nowhere. It needs the extra 'otel'.",
+        unit="URL or target",
+        help="Push all metrics to this OTLP receiver over gRPC: http://HOST:4317, or with TLS "
+        "https://HOST:4317 or HOST:4317; empty for nowhere. It needs the extra 'otel'.",
     )
     period_s: float = setting(
         60.0, unit="s", minimum=0.1, maximum=3600, help="Time between two pushes of the metrics."
