@@ -8,6 +8,9 @@ RESERVED, BOUND, RELEASED, EXPIRED = "reserved", "bound", "released", "expired"
 ACTIVE = (RESERVED, BOUND)
 STATES = (RESERVED, BOUND, RELEASED, EXPIRED)
 
+LONGEST_BIND_DELAY_S = 3600.0
+"""How long after a start an agent still reports it; it drops what it could not report by then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resident:

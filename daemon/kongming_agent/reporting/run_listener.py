@@ -17,6 +17,7 @@ from kongming.backoff import Backoff
 from kongming.records import moments
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import Fingerprint
+from kongming.records.resident import LONGEST_BIND_DELAY_S
 from kongming.records.run import Run
 from kongming.rpc import handover
 from kongming.rpc.errors import from_rpc_error
@@ -29,8 +30,6 @@ _log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
 """Seconds between scans of the folder."""
-_LONGEST_WAIT_S = 3600.0
-"""Seconds after which an undeliverable assignment is dropped."""
 _MOST_HELD = 4096
 _HOPELESS = (
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -139,7 +138,7 @@ class Intake:
         answer = self._bind_once(report)
         if answer is None:
             self._retry_at = time.monotonic() + self._backoff.after_failure()
-            return time.time() - report.at > _LONGEST_WAIT_S
+            return time.time() - report.at > LONGEST_BIND_DELAY_S
         self._backoff.after_success()
         self._retry_at = 0.0
         return True

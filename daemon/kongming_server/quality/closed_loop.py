@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kongming.records.answers import Forecast, Realised
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.moments import unix
-from kongming.records.resident import Resident
+from kongming.records.resident import LONGEST_BIND_DELAY_S, Resident
 from kongming.records.run import Run
 from kongming.store import Store
 from kongming.store.service_entries import StoredForecast, StoredRealised
@@ -361,7 +361,7 @@ class ClosedLoop:
             placement=forecast.placement,
             node_id=forecast.node_id,
             model_version=forecast.model_version,
-            ended_at=self._ended_at(run, forecast, assignment),
+            ended_at=self._ended_at(run, forecast),
             predicted=float(runtime["median"]),
             lower=lower,
             upper=upper,
@@ -371,16 +371,13 @@ class ClosedLoop:
         )
         return row if self._store.realise(row) else None
 
-    def _ended_at(self, run: Run, forecast: StoredForecast, assignment: Resident | None) -> float:
+    def _ended_at(self, run: Run, forecast: StoredForecast) -> float:
         """Unix seconds. A node whose clock is ahead must not put its runs after all others, and
-        those of one whose clock is behind must not be deleted as old ones: what ended before its
-        assignment began has ended now."""
+        those of one whose clock is behind must not be deleted as old ones: what ended longer before
+        its prediction than a start is reported late has ended now."""
+        # When it was bound is no bound: an agent reports that by the same clock as the run.
         now, ended = self._now(), unix(run.started_at) + run.wall_s
-        begun = forecast.made_at
-        if assignment is not None and assignment.bound_at is not None:
-            # Schedulers may say that it began before they said so.
-            begun = min(begun, assignment.bound_at)
-        return ended if begun <= ended <= now else now
+        return ended if forecast.made_at - LONGEST_BIND_DELAY_S <= ended <= now else now
 
     def _export(self, app: str) -> None:
         if self._metrics is None:
