@@ -351,7 +351,7 @@ class Bridge:
         possible = [*places.excluded, *places.remaining] if overdue else places.remaining
         new = None
         # What is predicted is the time on one node.
-        if all(rankings.cpus[place] >= job.note.total for place in possible):
+        if all(places.usable_cpus[place] >= job.note.total for place in possible):
             new = time_limits.time_min([seconds[place] for place in possible], job.limit_min)
         return time_limits.changed_time_min(job.time_min, new)
 

@@ -27,9 +27,9 @@ def excluded(
     """Select, of the places that can serve the job, those whose slowdown is above the limit, or is
     no more than the ``least`` that it may be.
 
-    The least slow of them stay in where fewer than ``nodes`` places, or ``total`` CPUs, would be
-    left. A place of unknown slowdown (None) is never excluded. None where all places together are
-    too few.
+    ``cpus`` are those that the job can use of each place. The least slow of them stay in where
+    fewer than ``nodes`` places, or ``total`` CPUs, would be left. A place whose slowdown is unknown
+    (None) is never excluded. None where all places together are too few.
     """
     if len(places) < nodes or sum(cpus[place] for place in places) < total:
         return None
@@ -49,13 +49,27 @@ def excluded(
     return frozenset(place for _, place in over[first:])
 
 
+def usable_cpus(cpus: int, memory_mb: int, note: Note) -> int:
+    """Return how many CPUs of a node a job can use: those of complete tasks."""
+    if note.node_cpus:
+        cpus = min(cpus, note.node_cpus)
+    if note.memory_per_cpu_mb:
+        cpus = min(cpus, memory_mb // note.memory_per_cpu_mb)
+    tasks = cpus // note.task_cpus
+    if note.node_tasks:
+        tasks = min(tasks, note.node_tasks)
+    return note.task_cpus * tasks
+
+
 class Division(NamedTuple):
     """The places to exclude for a pending job, with their ``names``, and the ``remaining`` ones,
-    which it may get; all in the order of the rankings."""
+    which it may get; all in the order of the rankings. ``usable_cpus`` are those of each place of
+    the rankings."""
 
     names: tuple[str, ...]
     excluded: list[int]
     remaining: list[int]
+    usable_cpus: list[int]
 
 
 def divided(
@@ -72,6 +86,10 @@ def divided(
     excluded_places: set[int] = set()
     kept_places: set[int] = set()
     own_names = frozenset(own)
+    usable = [
+        usable_cpus(cpus, memory_mb, note)
+        for cpus, memory_mb in zip(rankings.cpus, rankings.memory_mb, strict=True)
+    ]
     for partition in partitions:
         if partition not in rankings.partitions:
             return None
@@ -79,14 +97,14 @@ def divided(
             place
             for place in rankings.partitions[partition]
             if rankings.up[place]
-            and rankings.cpus[place] >= note.cpus
+            and usable[place] >= note.cpus
             and rankings.memory_mb[place] >= note.memory_mb
             and rankings.nodes[place] not in own_names
         ]
         slow_places = excluded(
             places,
             slowdowns,
-            rankings.cpus,
+            usable,
             limit=note.limit,
             nodes=note.nodes,
             total=note.total,
@@ -98,7 +116,8 @@ def divided(
         excluded_places |= slow_places
         kept_places |= set(places) - slow_places
     over = sorted(excluded_places - kept_places)
-    return Division(tuple(rankings.nodes[place] for place in over), over, sorted(kept_places))
+    names = tuple(rankings.nodes[place] for place in over)
+    return Division(names, over, sorted(kept_places), usable)
 
 
 def weight(current: int, slowdown: float | None, *, span: int, step: float) -> int:

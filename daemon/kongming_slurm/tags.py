@@ -27,6 +27,10 @@ class Note:
     ``nodes`` is how many nodes the job needs at least, ``cpus`` and ``memory_mb`` what it needs of
     each, ``total`` how many CPUs it needs together, and ``own`` the nodes that its user excluded.
     ``limit_min`` is its user's time limit in minutes; 0 where its times must not be changed.
+
+    What bounds the CPUs that it can use of a node: each task takes ``task_cpus``, and each CPU
+    ``memory_per_cpu_mb``; there are no more than ``node_tasks`` tasks and ``node_cpus`` CPUs on a
+    node (0 for no limit).
     """
 
     app: str
@@ -37,6 +41,10 @@ class Note:
     total: int = 1
     own: str = ""
     limit_min: int = 0
+    task_cpus: int = 1
+    node_tasks: int = 0
+    node_cpus: int = 0
+    memory_per_cpu_mb: int = 0
 
 
 def is_name(text: str) -> bool:
@@ -100,5 +108,9 @@ def note(admin_comment: str) -> Note | None:
             total=integers["total"],
             own=own,
             limit_min=integers.get("time", 0),
+            task_cpus=max(1, integers.get("task-cpus", 1)),
+            node_tasks=integers.get("node-tasks", 0),
+            node_cpus=integers.get("node-cpus", 0),
+            memory_per_cpu_mb=integers.get("memory-per-cpu", 0),
         )
     return None

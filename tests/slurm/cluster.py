@@ -25,6 +25,7 @@ DEPLOYED = ROOT / "daemon/deploy/slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sinfo", "squeue", "sbatch", "scancel")
 OWNER = "KONGMING_TEST_SLURM_OWNER"
 """In the environment of all that a cluster starts: which process of the tests it belongs to."""
+SMALL = "CPUs=1 RealMemory=1000"
 _PR_SET_PDEATHSIG = 1
 _PLUGINS = ("/usr/lib/x86_64-linux-gnu/slurm-wlm", "/usr/lib/slurm-wlm", "/usr/lib/slurm")
 
@@ -49,7 +50,7 @@ AccountingStorageType=accounting_storage/none
 SwitchType=switch/none
 MpiDefault=none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
+SelectTypeParameters={select}
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
 JobSubmitPlugins=lua
 PrologSlurmctld={folder}/restore-limit.sh
@@ -85,11 +86,20 @@ class SlurmCluster:
     """``start()`` it, then ``command("sinfo")`` and so on; ``close()`` ends every process.
 
     ``cpus`` gives for each node the CPU that it is on. ``hooks`` is the settings file of prolog
-    and epilog, and ``others`` the CPU of what is no node.
+    and epilog, and ``others`` the CPU of what is no node. ``hardware`` is what each node is in
+    slurm.conf to have, and ``select`` what of it jobs are given.
     """
 
     def __init__(
-        self, folder: Path, cpus: Mapping[str, int], rankings: Path, hooks: Path, others: int
+        self,
+        folder: Path,
+        cpus: Mapping[str, int],
+        rankings: Path,
+        hooks: Path,
+        others: int,
+        *,
+        hardware: str = SMALL,
+        select: str = "CR_CPU",
     ) -> None:
         self.folder, self.cpus, self.others = folder, dict(cpus), others
         self.rankings = rankings
@@ -111,13 +121,12 @@ class SlurmCluster:
         key.chmod(0o400)
         port, *ports = free_ports(len(cpus) + 1)
         text = CONFIGURATION.format(
-            cluster=self.name, port=port, folder=folder, names=",".join(cpus)
+            cluster=self.name, port=port, folder=folder, names=",".join(cpus), select=select
         )
         for name, own in zip(cpus, ports, strict=True):
             (folder / "spool" / name).mkdir()
             text += (
-                f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={own} CPUs=1 "
-                "RealMemory=1000\n"
+                f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={own} {hardware}\n"
             )
         self._configuration.write_text(text)
         shutil.copy(DEPLOYED / "job_submit.lua", folder / "job_submit.lua")
@@ -272,7 +281,14 @@ class SlurmCluster:
 
 
 @contextlib.contextmanager
-def running(folder: Path, nodes: Sequence[str], settings: str) -> Iterator[SlurmCluster]:
+def running(
+    folder: Path,
+    nodes: Sequence[str],
+    settings: str,
+    *,
+    hardware: str = SMALL,
+    select: str = "CR_CPU",
+) -> Iterator[SlurmCluster]:
     """A cluster of nodes on the first CPU of this process, with these settings of its hooks; it
     leaves nothing behind. Skips the test where Slurm is missing."""
     why = missing()
@@ -282,7 +298,10 @@ def running(folder: Path, nodes: Sequence[str], settings: str) -> Iterator[Slurm
     hooks.write_text(settings)
     cpu = min(os.sched_getaffinity(0))
     rankings = folder / "rankings" / "rankings"
-    cluster = SlurmCluster(folder, dict.fromkeys(nodes, cpu), rankings, hooks, others=cpu)
+    cpus = dict.fromkeys(nodes, cpu)
+    cluster = SlurmCluster(
+        folder, cpus, rankings, hooks, others=cpu, hardware=hardware, select=select
+    )
     try:
         cluster.start()
         yield cluster

@@ -82,12 +82,27 @@ def script(request: pytest.FixtureRequest, file: Path) -> Iterator[Script]:
         ({"name": "xz", "num_tasks": 4, "cpus_per_task": 4}, None),
         ({"name": "xz", "min_mem_per_node": 1500}, None),
         ({"name": "xz", "cpus_per_task": 2, "min_mem_per_cpu": 500}, "n1"),
+        # n1 is needed, since not all CPUs of n2 and n3 can be used.
+        ({"name": "xz", "num_tasks": 12}, "n1"),
+        ({"name": "xz", "num_tasks": 12, "ntasks_per_node": 4}, None),
+        ({"name": "xz", "num_tasks": 4, "cpus_per_task": 3}, None),
+        ({"name": "xz", "num_tasks": 3, "cpus_per_task": 3}, "n1"),
+        ({"name": "xz", "num_tasks": 9, "min_mem_per_cpu": 500}, None),
+        ({"comment": "kongming:app=xz,limit=1.2", "num_tasks": 8, "max_nodes": 2}, "n1"),
+        # Of one node only n3 has as many.
+        ({"comment": "kongming:app=xz,limit=1.2", "num_tasks": 8, "max_nodes": 1}, None),
         # Jobs whose nodes cannot be determined here are unchanged.
         ({"name": "xz", "features": "gpu"}, None),
         ({"name": "xz", "req_nodes": "n1"}, None),
         ({"name": "xz", "tres_per_node": "gres:gpu:1"}, None),
         ({"name": "xz", "reservation": "night"}, None),
         ({"name": "xz", "contiguous": 1}, None),
+        ({"name": "xz", "threads_per_core": 1}, None),
+        ({"name": "xz", "ntasks_per_core": 1}, None),
+        ({"name": "xz", "ntasks_per_socket": 2}, None),
+        ({"name": "xz", "sockets_per_node": 1}, None),
+        ({"name": "xz", "cores_per_socket": 2}, None),
+        ({"name": "xz", "boards_per_node": 0, "ntasks_per_core": 65535}, "n1"),
     ],
 )
 def test_exclusions_of_a_new_job(
@@ -112,13 +127,34 @@ def test_a_partition_that_asks_for_more_nodes_keeps_them(script: Script) -> None
     assert script.submit(now=NOW, name="xz", partitions=partitions).excluded is None
 
 
+@pytest.mark.parametrize(
+    ("partition", "job", "excluded"),
+    [
+        ({"max_cpus_per_node": 8}, {"num_tasks": 12}, "n1"),
+        ({"max_cpus_per_node": 4}, {"num_tasks": 12}, None),
+        ({"def_mem_per_cpu": 500}, {"num_tasks": 6}, "n1"),
+        ({"def_mem_per_cpu": 500}, {"num_tasks": 9}, None),
+        ({"def_mem_per_cpu": 500}, {"num_tasks": 9, "min_mem_per_node": 100}, "n1"),
+        ({"def_mem_per_cpu": 500}, {"num_tasks": 9, "min_mem_per_cpu": 100}, "n1"),
+        ({"max_mem_per_cpu": 400}, {"min_mem_per_cpu": 300}, "n1"),
+        ({"max_mem_per_cpu": 400}, {"min_mem_per_cpu": 500}, None),
+    ],
+)
+def test_what_a_partition_leaves_of_a_node(
+    script: Script, partition: dict[str, int], job: dict[str, int], excluded: str | None
+) -> None:
+    partitions = {"main": {"flag_default": 1, "min_nodes": 0, "max_cpus_per_node": 4294967295}}
+    partitions["main"] |= partition
+    assert script.submit(now=NOW, name="xz", partitions=partitions, **job).excluded == excluded
+
+
 def test_prolog_and_bridge_can_read_the_note_of_a_job(script: Script) -> None:
     job = script.submit(now=NOW, name="xz", comment="nightly", exc_nodes="n2", cpus_per_task=2)
     assert job.comment is not None
     assert tags.tag(job.comment) == tags.Tag("xz")
     assert job.comment.startswith("nightly ")
     assert job.note is not None
-    assert tags.note(job.note) == tags.Note("xz", 1.5, 1, 2, 0, 2, "n2")
+    assert tags.note(job.note) == tags.Note("xz", 1.5, 1, 2, 0, 2, "n2", task_cpus=2)
     assert tags.note(f"seen by ops {job.note}") == tags.note(job.note)
     assert script.submit(now=NOW, name="another").note is None
 
@@ -268,7 +304,12 @@ def questions(draw: st.DrawFn) -> tuple[RankingFile, dict[str, object]]:
         "min_nodes": draw(st.integers(1, 4)),
         "min_cpus": draw(st.integers(1, 20)),
         "pn_min_cpus": draw(st.sampled_from([65534, 1, 4])),
-        "min_mem_per_node": draw(st.sampled_from([None, 1500])),
+        "num_tasks": draw(st.sampled_from([4294967294, 3, 8])),
+        "cpus_per_task": draw(st.sampled_from([65534, 2, 3])),
+        "ntasks_per_node": draw(st.sampled_from([65534, 65534, 1, 2])),
+        "max_nodes": draw(st.sampled_from([4294967294, 4294967294, 2])),
+        "min_mem_per_node": draw(st.sampled_from([None, None, 1500])),
+        "min_mem_per_cpu": draw(st.sampled_from([None, None, 400])),
         "exc_nodes": ",".join(own) or None,
     }
     return file, job

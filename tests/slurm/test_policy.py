@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -45,6 +46,52 @@ def test_a_job_always_keeps_enough_to_run(
         worst = max(remaining, key=lambda place: (by_place[place] or 0.0, place))
         less = remaining - {worst}
         assert len(less) < nodes or sum(cpus[place] for place in less) < total
+
+
+@given(
+    st.lists(st.tuples(slowdowns, st.integers(1, 8), st.integers(1, 16)), min_size=1, max_size=8),
+    st.builds(
+        Note,
+        app=st.just("xz"),
+        limit=st.just(1.5),
+        task_cpus=st.integers(1, 3),
+        node_tasks=st.integers(0, 3),
+        node_cpus=st.integers(0, 5),
+        memory_per_cpu_mb=st.sampled_from([0, 0, 2]),
+    ),
+    st.integers(1, 20),
+)
+def test_all_tasks_find_a_place_on_what_remains(
+    cluster: list[tuple[float | None, int, int]], job: Note, tasks: int
+) -> None:
+    nodes = tuple(f"n{place}" for place in range(len(cluster)))
+    job = dataclasses.replace(job, cpus=job.task_cpus, total=tasks * job.task_cpus)
+    file = rankings(
+        nodes=nodes,
+        up=(True,) * len(nodes),
+        cpus=tuple(cpus for _, cpus, _ in cluster),
+        memory_mb=tuple(memory for _, _, memory in cluster),
+        partitions={"main": tuple(range(len(nodes)))},
+        apps={"xz": tuple(slowdown for slowdown, _, _ in cluster)},
+    )
+
+    def fits(place: int) -> int:
+        """Tasks of the job that the place holds, counted out."""
+        _, cpus, memory = cluster[place]
+        count = 0
+        while (
+            (count + 1) * job.task_cpus <= min(cpus, job.node_cpus or cpus)
+            and (count + 1) * job.task_cpus * job.memory_per_cpu_mb <= memory
+            and count < (job.node_tasks or tasks)
+        ):
+            count += 1
+        return count
+
+    division = policy.divided(file, job, ["main"], [])
+    if division is None:
+        assert sum(map(fits, range(len(nodes)))) < tasks
+    else:
+        assert sum(map(fits, division.remaining)) >= tasks
 
 
 def test_the_least_slow_remain_where_all_are_slow() -> None:

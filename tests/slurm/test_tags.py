@@ -43,6 +43,10 @@ def test_notes() -> None:
     text = "kongming:app=xz,limit=1.5,nodes=2,cpus=3,memory=4,total=5,own=n[1-2],m"
     assert tags.note(text) == Note("xz", 1.5, 2, 3, 4, 5, "n[1-2],m")
     assert tags.note(f"of the operator {text}") == tags.note(text)
+    bounds = "task-cpus=2,node-tasks=3,node-cpus=7,memory-per-cpu=500,time=9,own="
+    assert tags.note(text.replace("own=", bounds)) == Note(
+        "xz", 1.5, 2, 3, 4, 5, "n[1-2],m", 9, 2, 3, 7, 500
+    )
     # A tag of a user's is no note.
     assert tags.note("kongming:app=xz,limit=1.5") is None
     assert tags.note(text.replace("nodes=2", "nodes=two")) is None

@@ -19,6 +19,8 @@ local MOST_STEPS = 20000000 -- Lua instructions for one job: a fraction of a sec
 local HEAD_BYTES = 64
 local CLOCK_SKEW_S = 60
 local NO_VAL16, NO_VAL = 65534, 4294967294
+local NO_LIMIT = 0 -- of CPUs or tasks on a node
+local BOUNDS = { "task_cpus", "node_tasks", "node_cpus", "memory_per_cpu" }
 local NEVER = 1e300 -- the slowdown of a node whose residents would suffer too much
 
 local SIGNATURE = "kongming%-slurm%-rankings"
@@ -34,6 +36,11 @@ local ADVISED_FROM = 2 -- a user is told whose --time is so many times the predi
 local CONSTRAINTS = {
    "req_nodes", "features", "batch_features", "reservation", "clusters",
    "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
+}
+-- How many of a node's CPUs a job can use with these depends on its sockets, cores and threads.
+local SHAPES = {
+   "threads_per_core", "cores_per_socket", "sockets_per_node", "sockets_per_board",
+   "boards_per_node", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_board",
 }
 
 -- What it has of the file: kept until another one is there.
@@ -266,29 +273,86 @@ local function application(job, r)
    return nil
 end
 
+local function partitions_of(job, partitions)
+   local found = {}
+   for name in (text_of(job.partition) or ""):gmatch("[^,]+") do
+      found[#found + 1] = name
+   end
+   if #found == 0 then
+      for name, partition in pairs(partitions) do
+         if partition.flag_default == 1 then
+            found[1] = name
+         end
+      end
+   end
+   return found
+end
+
+local function bounded(count, limit)
+   return limit == NO_LIMIT and count or math.min(count, limit)
+end
+
 -- What the job needs, on each node and together; nil where that cannot be told here.
-local function needs(job)
+local function needs(job, partitions)
    for _, field in ipairs(CONSTRAINTS) do
       if text_of(job[field]) then
+         return nil
+      end
+   end
+   for _, field in ipairs(SHAPES) do
+      if below(job[field], NO_VAL16, nil) then
          return nil
       end
    end
    if job.contiguous == 1 or below(job.pn_min_tmp_disk, NO_VAL, 0) > 0 then
       return nil
    end
-   local each = below(job.cpus_per_task, NO_VAL16, 1)
-   local cpus = math.max(
-      below(job.pn_min_cpus, NO_VAL16, 1), each * below(job.ntasks_per_node, NO_VAL16, 1))
-   local memory = below(job.min_mem_per_node, NO_VAL, nil)
-   if not memory then
-      memory = below(job.min_mem_per_cpu, NO_VAL, 0) * cpus
-   end
-   return {
+   local need = {
       nodes = below(job.min_nodes, NO_VAL, 1),
-      cpus = cpus,
-      memory = memory,
-      total = math.max(below(job.min_cpus, NO_VAL, 1), each * below(job.num_tasks, NO_VAL, 1)),
+      task_cpus = below(job.cpus_per_task, NO_VAL16, 1),
+      node_tasks = below(job.ntasks_per_node, NO_VAL16, NO_LIMIT),
+      node_cpus = NO_LIMIT,
+      memory_per_cpu = below(job.min_mem_per_cpu, NO_VAL, 0),
    }
+   local memory = below(job.min_mem_per_node, NO_VAL, nil)
+   for _, name in ipairs(partitions_of(job, partitions)) do
+      local partition = partitions[name] or {}
+      need.nodes = math.max(need.nodes, below(partition.min_nodes, NO_VAL, 1))
+      local most = below(partition.max_cpus_per_node, NO_VAL, need.node_cpus)
+      need.node_cpus = bounded(most, need.node_cpus)
+      if not memory and job.min_mem_per_cpu == nil then
+         local default = below(partition.def_mem_per_cpu, NO_VAL, 0)
+         need.memory_per_cpu = math.max(need.memory_per_cpu, default)
+      elseif need.memory_per_cpu > below(partition.max_mem_per_cpu, NO_VAL, math.huge) then
+         return nil -- Slurm gives each task more CPUs, so that it gets its memory
+      end
+   end
+   if memory then
+      need.memory_per_cpu = 0
+   end
+   need.total = math.max(
+      below(job.min_cpus, NO_VAL, 1), need.task_cpus * below(job.num_tasks, NO_VAL, 1))
+   -- No more than its greatest number of nodes together: each has its share.
+   local most = below(job.max_nodes, NO_VAL, nil)
+   need.cpus = math.max(
+      below(job.pn_min_cpus, NO_VAL16, 1),
+      need.task_cpus * math.max(need.node_tasks, 1),
+      most and math.ceil(need.total / most) or 1)
+   need.memory = memory or need.memory_per_cpu * need.cpus
+   return need
+end
+
+-- How many CPUs of each place the job can use, those of complete tasks: policy.py has it, too.
+local function usable_cpus(r, need)
+   local usable = {}
+   for place in ipairs(r.nodes) do
+      local cpus = bounded(r.cpus[place], need.node_cpus)
+      if need.memory_per_cpu > 0 then
+         cpus = math.min(cpus, math.floor(r.memory[place] / need.memory_per_cpu))
+      end
+      usable[place] = need.task_cpus * bounded(math.floor(cpus / need.task_cpus), need.node_tasks)
+   end
+   return usable
 end
 
 -- "n[1-3,07],m" as a set of names. nil where it is not understood, or too large.
@@ -373,10 +437,10 @@ function kongming.excluded(places, slow, cpus, limit, nodes, total, least)
 end
 
 -- The places of a partition that are up, large enough, and not excluded by the job itself.
-local function serving(r, members_, need, own)
+local function serving(r, members_, need, usable, own)
    local found = {}
    for _, place in ipairs(members_) do
-      if r.up[place] == 1 and r.cpus[place] >= need.cpus and r.memory[place] >= need.memory
+      if r.up[place] == 1 and usable[place] >= need.cpus and r.memory[place] >= need.memory
          and not own[r.nodes[place]] then
          found[#found + 1] = place
       end
@@ -384,24 +448,9 @@ local function serving(r, members_, need, own)
    return found
 end
 
-local function partitions_of(job, partitions)
-   local found = {}
-   for name in (text_of(job.partition) or ""):gmatch("[^,]+") do
-      found[#found + 1] = name
-   end
-   if #found == 0 then
-      for name, partition in pairs(partitions) do
-         if partition.flag_default == 1 then
-            found[1] = name
-         end
-      end
-   end
-   return found
-end
-
 -- Names of the nodes to exclude, in their order, and the places that stay; nil where nothing is to
 -- be said.
-local function exclusions(r, job, partitions, app, limit, need, own)
+local function exclusions(r, names, app, limit, need, usable, own)
    local slow = numbers(r.apps[app], #r.nodes)
    if not slow then
       return nil
@@ -414,17 +463,12 @@ local function exclusions(r, job, partitions, app, limit, need, own)
       least[place] = true
    end
    local out, stays = {}, {}
-   local names = partitions_of(job, partitions)
    for _, name in ipairs(names) do
       if not r.partitions[name] then
          return nil
       end
-      local least = partitions[name] and below(partitions[name].min_nodes, NO_VAL, 1) or 1
-      need.nodes = math.max(need.nodes, least)
-   end
-   for _, name in ipairs(names) do
-      local places = serving(r, r.partitions[name], need, own)
-      local over = kongming.excluded(places, slow, r.cpus, limit, need.nodes, need.total, least)
+      local places = serving(r, r.partitions[name], need, usable, own)
+      local over = kongming.excluded(places, slow, usable, limit, need.nodes, need.total, least)
       if not over then
          return nil
       end
@@ -495,9 +539,9 @@ local function own_limit(job, r, partitions, need)
 end
 
 -- Whether each of these places holds all of the job: what is predicted is the time on one node.
-local function fits_one(r, places, need)
+local function fits_one(places, usable, need)
    for place in pairs(places) do
-      if r.cpus[place] < need.total then
+      if usable[place] < need.total then
          return false
       end
    end
@@ -544,15 +588,17 @@ local function decide(job, partitions)
       end
    end
    local own_text = text_of(job.exc_nodes)
-   local need, own = needs(job), expanded(own_text or "")
+   local need, own = needs(job, partitions), expanded(own_text or "")
    if not need or not own then
       return
    end
-   local found, stays = exclusions(r, job, partitions, app, limit, need, own)
+   local usable = usable_cpus(r, need)
+   local names = partitions_of(job, partitions)
+   local found, stays = exclusions(r, names, app, limit, need, usable, own)
    if not found then
       return
    end
-   local minutes = fits_one(r, stays, need) and own_limit(job, r, partitions, need) or nil
+   local minutes = fits_one(stays, usable, need) and own_limit(job, r, partitions, need) or nil
    if minutes then
       keep_time(job, r, app, stays, minutes)
    end
@@ -562,6 +608,11 @@ local function decide(job, partitions)
    -- By this the bridge knows the job while it waits, and what it is to be kept from breaking.
    local tag = string.format("kongming:app=%s,limit=%g,nodes=%d,cpus=%d,memory=%d,total=%d,",
       app, limit, need.nodes, need.cpus, need.memory, need.total)
+   for _, bound in ipairs(BOUNDS) do
+      if need[bound] > 0 then
+         tag = tag .. string.format("%s=%d,", bound:gsub("_", "-"), need[bound])
+      end
+   end
    if minutes and r.times.sets then
       tag = tag .. string.format("time=%d,", minutes)
    end
