@@ -33,7 +33,7 @@ from kongming_slurm.hooks import job_of_assignment
 from kongming_slurm.hostlist import MAX_NODES, expand
 from kongming_slurm.ranking_file import NEVER, RankingFile, RunTimes
 from kongming_slurm.slurm_commands import PendingJob, Slurm, SlurmNodes
-from kongming_slurm.tags import is_name, wants_no_time
+from kongming_slurm.tags import is_name, wants_no_exclusions, wants_no_time
 from kongming_slurm.users import user_numbers
 
 _log = logging.getLogger(__name__)
@@ -147,9 +147,11 @@ class Bridge:
         self._rankings, self._general_slowdowns = None, {}
         if self._settings.weights.follow:
             self._update_weights(self._slurm.nodes())
+        comments = _Comments(self._slurm)
         for job in self._slurm.pending_jobs():
             try:
-                self._exclude(job, ())
+                if not wants_no_exclusions(comments[job.id]):
+                    self._exclude(job, ())
                 if job.note.limit_min and job.time_min:
                     self._reset_times(job)
             except UnavailableError:
@@ -284,7 +286,7 @@ class Bridge:
     def _update_pending_jobs(self, nodes: SlurmNodes) -> bool:
         """Raises KongmingError where Slurm is away; a job that cannot be changed is skipped."""
         changes_left = self._settings.pending.most_changes
-        no_times = _NoTimes(self._slurm)
+        comments = _Comments(self._slurm)
         for job in self._slurm.pending_jobs():
             own = _own(job)
             places = None if own is None else self._divided(job, own)
@@ -292,9 +294,12 @@ class Bridge:
             if names is not None and frozenset(names) == job.excluded:
                 names = None
             least = self._time_min(job, nodes, places)
-            if least and not job.time_min and job.id in no_times:
+            if least and not job.time_min and wants_no_time(comments[job.id]):
                 least = None
             if names is None and least is None:
+                continue
+            if wants_no_exclusions(comments[job.id]):
+                # Its note is of what it needed before its user has changed it.
                 continue
             if changes_left == 0:
                 break
@@ -358,10 +363,10 @@ class Bridge:
     def _restore_time_limits(self) -> bool:
         """Raise limits that backfill has lowered to what users gave. restore-limit.sh does so at
         the start of a job; this is for where it could not."""
-        no_times = _NoTimes(self._slurm)
+        comments = _Comments(self._slurm)
         for job in self._slurm.limited_jobs():
             limit = time_limits.limit_to_restore(job)
-            if limit is None or job.id in no_times:
+            if limit is None or wants_no_time(comments[job.id]):
                 continue
             try:
                 self._slurm.set_time_limit(job.id, limit)
@@ -409,21 +414,21 @@ class Bridge:
         self._throttle.clear(part, f"{part}: works again")
 
 
-class _NoTimes:
-    """The jobs, by id, whose times are their user's alone: all are read for the first of them."""
+class _Comments:
+    """Comments of jobs by id: all are read for the first of them."""
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
         self._comments: dict[str, list[str]] | None = None
 
-    def __contains__(self, job: str) -> bool:
+    def __getitem__(self, job: str) -> str:
         if self._comments is None:
             self._comments = self._slurm.comments()
         comments = self._comments.get(job, ())
         if len(comments) != 1:
             # squeue takes no list of tasks.
             comments = [self._slurm.comment(job.partition("_[")[0])]
-        return wants_no_time(comments[0])
+        return comments[0]
 
 
 def slowdowns(

@@ -16,6 +16,10 @@ from kongming_slurm.tags import Note, is_name, note
 Command = Callable[[Sequence[str]], str]
 """Runs a command and returns its output. Raises ServiceError."""
 
+OWN_CHANGE = "Contiguous=no"
+"""Changes nothing of a job with a note, which never asks for contiguous nodes: by it job_submit.lua
+knows the bridge's changes of excluded nodes from those of users and administrators."""
+
 _BAR = "|"
 _HAS_NODES = "RUNNING,CONFIGURING,COMPLETING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
 _TIME = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{2})")
@@ -150,7 +154,8 @@ class Slurm:
         jobs = []
         for id_, array, user_id, waited_s, partition, job_note, limit_min, time_min in noted_jobs:
             try:
-                now = frozenset(expand(excluded.get(id_, "")))
+                # The empty list of job_submit.lua is a comma.
+                now = frozenset(expand(excluded.get(id_, "").strip(",")))
             except InputError:
                 continue
             partitions = tuple(partition.split(","))
@@ -240,7 +245,8 @@ class Slurm:
 
     def exclude(self, job: str, names: Iterable[str]) -> None:
         """Set the nodes that a pending job must not get. Raises ServiceError."""
-        self._run(["scontrol", "update", f"JobId={job}", f"ExcNodeList={joined(names)}"])
+        words = [f"JobId={job}", f"ExcNodeList={joined(names)}", OWN_CHANGE]
+        self._run(["scontrol", "update", *words])
 
     def _configured(self, name: str) -> str:
         for line in self._run(["scontrol", "show", "config"]).splitlines():

@@ -9,7 +9,7 @@ LONGEST_NAME = 64
 _NAME = re.compile(rf"[A-Za-z0-9_.+-]{{1,{LONGEST_NAME}}}")
 _NUMBER = re.compile(r"[0-9]{1,24}(?:\.[0-9]{0,22})?")
 _TAG = re.compile(r"(?:^|(?<=[ \t\n\v\f\r]))kongming:([^ \t\n\v\f\r]+)")
-_NO_TIME = "no-time"
+_NO_TIME, _NO_EXCLUSIONS = "no-time", "no-exclusions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,16 @@ def wants_no_time(comment: str) -> bool:
     return _NO_TIME in _TAG.findall(comment)
 
 
+def wants_no_exclusions(comment: str) -> bool:
+    """Return whether a comment has the word ``kongming:no-exclusions``: the nodes that the job
+    excludes are its user's alone."""
+    return _NO_EXCLUSIONS in _TAG.findall(comment)
+
+
 def tag(comment: str) -> Tag | None:
     """The tag of a comment; None where there is none, or any part of it is not valid."""
-    text = next((text for text in _TAG.findall(comment) if text != _NO_TIME), None)
+    words = (_NO_TIME, _NO_EXCLUSIONS)
+    text = next((text for text in _TAG.findall(comment) if text not in words), None)
     if text is None:
         return None
     app, limit = "", None

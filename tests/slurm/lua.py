@@ -88,7 +88,8 @@ class Script:
         slurm_job_modify; always SUCCESS."""
         if partitions is None:
             partitions = {"main": {"flag_default": 1, "min_nodes": 0}}
-        request = {"job": UNSET | job, "partitions": partitions, "now": now, "record": record}
+        unset = UNSET if record is None else UNSET | {"min_cpus": UNSET["num_tasks"]}
+        request = {"job": unset | job, "partitions": partitions, "now": now, "record": record}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(_text(request) + "\n")

@@ -14,7 +14,7 @@ from kongming_slurm import ranking_file
 from kongming_slurm.bridge import Bridge, least_slowdowns, slowdowns
 from kongming_slurm.policy import excluded
 from kongming_slurm.ranking_file import NEVER, RunTimes
-from kongming_slurm.slurm_commands import Slurm
+from kongming_slurm.slurm_commands import OWN_CHANGE, Slurm
 
 from kongming import settings as declared
 from kongming.records.answers import (
@@ -69,7 +69,11 @@ class Commands:
         if words[0] == "sinfo":
             return NODES
         if words[:2] == ["scontrol", "update"]:
-            self.updates.append(line.removeprefix("scontrol update "))
+            if "ExcNodeList=" in line:
+                assert line.endswith(f" {OWN_CHANGE}")
+            self.updates.append(
+                line.removeprefix("scontrol update ").removesuffix(f" {OWN_CHANGE}")
+            )
             return ""
         if words[-1] == "reservation":
             return self.reservations
@@ -305,6 +309,20 @@ def test_pending_jobs_follow_the_rankings(bridge: Bridge, commands: Commands) ->
     assert "JobId=6_[1-9] ExcNodeList=n3,n1" in commands.updates
 
 
+def test_a_job_that_its_user_has_changed_is_left_alone(
+    bridge: Bridge, commands: Commands, server: Server
+) -> None:
+    commands.pending = [("1", 10, "n2", NOTE), ("2", 10, "(null)", NOTE), ("3", 10, ",", NOTE)]
+    commands.comments["1"] = "kongming:app=xz kongming:no-exclusions"
+    bridge.step()
+    changes = ["JobId=2 ExcNodeList=n1", "JobId=3 ExcNodeList=n1"]
+    assert [line for line in commands.updates if line.startswith("JobId")] == changes
+    commands.updates.clear()
+    bridge.reset()
+    changes = ["JobId=2 ExcNodeList=", "JobId=3 ExcNodeList="]
+    assert [line for line in commands.updates if line.startswith("JobId")] == changes
+
+
 def test_a_job_that_has_just_started_is_no_failure(
     bridge: Bridge, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,10 +337,10 @@ def test_a_job_that_has_just_started_is_no_failure(
 
     monkeypatch.setattr(bridge._slurm, "_run", refuse)
     bridge.step()
-    assert ["scontrol", "update", "JobId=2", "ExcNodeList=n1"] in updates
+    assert ["scontrol", "update", "JobId=2", "ExcNodeList=n1", OWN_CHANGE] in updates
     assert not bridge.failing
     bridge.reset()
-    assert updates[-2][-1] == "ExcNodeList="
+    assert any("ExcNodeList=" in words for words in updates[-2:])
 
 
 def test_a_failure_is_logged_once_and_retried_with_longer_waits(

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 from kongming_slurm.ranking_file import RankingFile
+from kongming_slurm.slurm_commands import OWN_CHANGE
 
 from tests.slurm.cluster import eventually, seconds, timed
 from tests.slurm.fleet import (
@@ -291,8 +292,9 @@ def test_pending_jobs_follow_the_rankings(fleet: SlurmFleet) -> None:
         return names_of(fleet, fleet.slurm.job(id_), "ExcNodeList")
 
     eventually(lambda: {HALF, COMPUTES, DISK} <= excluded(own), 60.0, fleet.describe)
-    # As if no node had been slow when the job was submitted.
-    fleet.slurm.command("scontrol", "update", f"JobId={own}", f"ExcNodeList={DISK}")
+    # As if no node had been slow when the job was submitted, and the bridge had seen that.
+    words = (f"JobId={own}", f"ExcNodeList={DISK}", OWN_CHANGE)
+    fleet.slurm.command("scontrol", "update", *words)
     fleet.slurm.command("scontrol", "update", f"JobId={other}", f"ExcNodeList={CALM}")
     eventually(lambda: {HALF, COMPUTES, DISK} <= excluded(own), 60.0, fleet.describe)
     # The node recovers: the jobs may have it again, and exclusions of users stay.

@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
-import time
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from kongming_slurm import ranking_file
-from kongming_slurm.ranking_file import RankingFile
+from kongming_slurm import bridge_config as config
+from kongming_slurm.bridge import Bridge
+from kongming_slurm.slurm_commands import Slurm
 
+from kongming import settings as declared
 from tests.slurm.cluster import SlurmCluster, running
+from tests.slurm.test_bridge import Server
 
 pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(300)]
 
 NODES = ("n1", "n2", "n3")
 HARDWARE = "CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=16000"
 TAGGED = "--comment=kongming:app=xz,limit=1.2"
+NOBODY = ("--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """Three nodes of four cores with two threads, on each of which xz is too slow."""
-    folder = tmp_path_factory.mktemp("exclusions")
-    with running(folder, NODES, "", hardware=HARDWARE, select="CR_CPU_Memory") as slurm:
-        file = RankingFile(
-            written_at=time.time(),
-            good_for_s=3600.0,
-            limit=1.5,
-            nodes=NODES,
-            up=(True,) * 3,
-            cpus=(8,) * 3,
-            memory_mb=(16000,) * 3,
-            partitions={"main": (0, 1, 2)},
-            apps={"xz": (2.0, 2.1, 2.2)},
-        )
-        slurm.rankings.parent.mkdir(exist_ok=True)
-        ranking_file.write(slurm.rankings, file.text()[0])
+def cluster() -> Iterator[SlurmCluster]:
+    """Three nodes of four cores with two threads. Other users may read its folder."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(Path(folder), NODES, "", hardware=HARDWARE, select="CR_CPU_Memory") as slurm,
+    ):
+        slurm.command("scontrol", "create", "PartitionName=few", "Nodes=n2,n3")
         yield slurm
+
+
+@pytest.fixture(scope="module")
+def bridge(cluster: SlurmCluster) -> Bridge:
+    """A bridge with predictions by which xz is too slow on each node."""
+    server = Server()
+    server.slowdowns = {"xz": {"n1": 2.0, "n2": 2.1, "n3": 2.2}}
+    file = {"file": str(cluster.rankings), "good_for_s": 3600.0}
+    settings = declared.parse(config.Settings, {"rankings": file, "weights": {"follow": False}})
+    slurm = Slurm(configuration=cluster.env["SLURM_CONF"], timeout_s=30.0)
+    bridge = Bridge(settings, lambda: server, slurm)
+    bridge.step()
+    assert not bridge.failing
+    return bridge
+
+
+def completes(cluster: SlurmCluster, id_: str) -> dict[str, str]:
+    """The held job once it has ended: whether its nodes suffice shows where Slurm looks for
+    them."""
+    cluster.command("scontrol", "release", id_)
+    job = cluster.finished(id_, 60.0)
+    assert job["JobState"] == "COMPLETED"
+    return job
 
 
 @pytest.mark.parametrize(
@@ -54,12 +72,53 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
         ("-n 6 --ntasks-per-socket=2", "(null)"),
     ],
 )
+@pytest.mark.usefixtures("bridge")
 def test_a_job_gets_as_many_nodes_as_it_needs(
     cluster: SlurmCluster, options: str, excluded: str
 ) -> None:
     id_ = cluster.submit(*options.split(), "-H", TAGGED, script="true")
     assert cluster.job(id_)["ExcNodeList"] == excluded
-    # Whether its nodes suffice shows where Slurm looks for them.
-    cluster.command("scontrol", "release", id_)
-    job = cluster.finished(id_, 60.0)
-    assert job["JobState"] == "COMPLETED"
+    completes(cluster, id_)
+
+
+@pytest.mark.parametrize("user", [NOBODY, ("--reuid=0",)], ids=["user", "root"])
+@pytest.mark.parametrize(
+    ("change", "excluded", "nodes"),
+    [
+        ("ExcNodeList=n1", "n1", {"n2", "n3"}),
+        ("ExcNodeList=n1,n3", "n1,n3", {"n2"}),
+        ("NumNodes=3", ",", {"n[1-3]"}),
+        ("MinMemoryNode=15000", ",", set(NODES)),
+        ("ReqNodeList=n2", ",", {"n2"}),
+    ],
+)
+def test_a_job_that_its_user_changes_is_theirs(
+    cluster: SlurmCluster,
+    bridge: Bridge,
+    user: tuple[str, ...],
+    change: str,
+    excluded: str,
+    nodes: set[str],
+) -> None:
+    own = ("--uid=65534", "--gid=65534") if user == NOBODY else ()
+    options = ("-H", "-n", "1", "--chdir=/", "-o", "/dev/null")
+    id_ = cluster.submit(*own, *options, TAGGED, script="true")
+    assert cluster.job(id_)["ExcNodeList"] == "n[2-3]"
+    cluster.command("setpriv", *user, "scontrol", "update", f"JobId={id_}", change)
+    for _ in range(2):
+        job = cluster.job(id_)
+        assert job["ExcNodeList"] == excluded
+        bridge.step()
+    assert not bridge.failing
+    assert completes(cluster, id_)["NodeList"] in nodes
+
+
+def test_a_job_in_another_partition_gets_the_exclusions_for_that(
+    cluster: SlurmCluster, bridge: Bridge
+) -> None:
+    id_ = cluster.submit("-H", "-n", "1", TAGGED, script="true")
+    cluster.command("scontrol", "update", f"JobId={id_}", "Partition=few")
+    assert cluster.job(id_)["ExcNodeList"] == ","
+    bridge.step()
+    assert cluster.job(id_)["ExcNodeList"] == "n3"
+    assert completes(cluster, id_)["NodeList"] == "n2"

@@ -63,6 +63,8 @@ def script(request: pytest.FixtureRequest, file: Path) -> Iterator[Script]:
         ({"name": "xz", "comment": "nightly"}, "n1"),
         ({"name": "dd-read"}, "n3"),
         ({"name": "another"}, None),
+        ({"name": "xz", "comment": "kongming:no-exclusions"}, None),
+        ({"comment": "kongming:no-exclusions kongming:app=xz"}, None),
         ({"comment": "kongming:app=another"}, None),
         ({"comment": "notkongming:app=xz"}, None),
         ({"comment": "kongming:app=xz,limit=fast"}, None),
@@ -157,6 +159,55 @@ def test_prolog_and_bridge_can_read_the_note_of_a_job(script: Script) -> None:
     assert tags.note(job.note) == tags.Note("xz", 1.5, 1, 2, 0, 2, "n2", task_cpus=2)
     assert tags.note(f"seen by ops {job.note}") == tags.note(job.note)
     assert script.submit(now=NOW, name="another").note is None
+
+
+NOTED = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,own="
+LEFT = "kongming:no-exclusions"
+
+
+@pytest.mark.parametrize(
+    ("change", "record", "excluded", "comment"),
+    [
+        # Its user's own list stays, and nothing else is changed of it.
+        ({"exc_nodes": "n1"}, {}, "n1", LEFT),
+        ({"exc_nodes": ""}, {}, "", LEFT),
+        ({"exc_nodes": "n1", "comment": "nightly"}, {}, "n1", f"nightly {LEFT}"),
+        # What it needs is not what was noted: it gets all nodes but its user's.
+        ({"min_nodes": 3}, {}, ",", LEFT),
+        ({"num_tasks": 9}, {"comment": "xz"}, ",", f"xz {LEFT}"),
+        ({"req_nodes": "n2"}, {}, ",", LEFT),
+        ({"features": ""}, {}, ",", LEFT),
+        ({"contiguous": 1}, {}, ",", LEFT),
+        ({"min_nodes": 3}, {"admin_comment": f"{NOTED}n[2-3]"}, "n[2-3]", LEFT),
+        ({"min_nodes": 3, "exc_nodes": "n1"}, {}, "n1", LEFT),
+        ({"min_nodes": 3}, {"comment": "a" * 1002}, ",", None),
+        # In another partition the bridge looks at it.
+        ({"partition": "few"}, {}, ",", None),
+        # Once it is left alone it stays so, whatever its user writes into the comment.
+        ({"min_nodes": 2}, {"comment": LEFT}, None, None),
+        ({"comment": "nightly"}, {"comment": LEFT}, None, f"nightly {LEFT}"),
+        ({"comment": ""}, {"comment": LEFT}, None, LEFT),
+        # The bridge's own changes, and one that comes too late.
+        ({"exc_nodes": "n2,n3", "contiguous": 0}, {}, "n2,n3", None),
+        ({"exc_nodes": "", "contiguous": 0}, {}, "", None),
+        ({"exc_nodes": "n2,n3", "contiguous": 0}, {"comment": LEFT}, "", None),
+        # Other changes, other jobs.
+        ({"time_limit": 5}, {}, None, None),
+        ({"min_nodes": 3}, {"job_state": 1}, None, None),
+        ({"min_nodes": 3}, {"admin_comment": "of the operator"}, None, None),
+    ],
+)
+def test_a_job_that_its_user_changes_is_theirs(
+    script: Script,
+    change: dict[str, object],
+    record: dict[str, object],
+    excluded: str | None,
+    comment: str | None,
+) -> None:
+    job = {"admin_comment": NOTED, "job_state": 0} | record
+    changed = script.submit(record=job, **change)
+    assert changed.errors == []
+    assert (changed.excluded, changed.comment) == (excluded, comment)
 
 
 def test_a_failure_is_logged_when_it_begins_and_when_it_ends(script: Script, file: Path) -> None:

@@ -15,6 +15,7 @@ from kongming_slurm.tags import Note, Tag
         ("kongming:app=xz", Tag("xz")),
         ("kongming:app=xz,limit=1.2", Tag("xz", 1.2)),
         ("for the paper kongming:limit=2,app=a.b-c_d+e please", Tag("a.b-c_d+e", 2.0)),
+        ("kongming:no-exclusions kongming:no-time kongming:app=xz", Tag("xz")),
         ("", None),
         ("app=xz", None),
         ("kongming:", None),

@@ -228,7 +228,11 @@ NOTED = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,time=480,own=
         ({"time_limit": 100}, {"comment": "a" * 1008}, None, 0),
         # The limit is restored, or something else changed.
         ({"time_limit": 480}, {}, None, None),
-        ({"min_cpus": 2}, {}, None, None),
+        ({"nice": 2}, {}, None, None),
+        # So long nobody knows how long it takes there.
+        ({"min_cpus": 2}, {}, "kongming:no-exclusions", 0),
+        ({"exc_nodes": "n1"}, {}, "kongming:no-exclusions", 0),
+        ({"exc_nodes": "n1", "contiguous": 0}, {}, None, None),
         # In another partition the bridge looks at it first.
         ({"partition": "short"}, {}, None, 0),
         ({"partition": "short"}, {"comment": "kongming:no-time"}, None, None),
@@ -247,7 +251,8 @@ def test_a_limit_that_others_change_is_theirs(
     changed = script.submit(record=job, **change)
     assert changed.errors == []
     assert (changed.comment, changed.time_min) == (comment, least)
-    assert comment is None or tags.wants_no_time(comment)
+    last_word = (comment or "").rpartition(" ")[2]
+    assert tags.wants_no_time(comment or "") == (last_word == "kongming:no-time")
 
 
 @needs_lua

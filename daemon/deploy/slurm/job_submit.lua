@@ -29,6 +29,8 @@ local LONGEST_NAME = 64
 local LONGEST_COMMENT = 1024 -- Slurm refuses a job with a longer one
 local NUMBER = "^%d+%.?%d*$"
 local NO_TIME = "kongming:no-time"
+local NO_EXCLUSIONS = "kongming:no-exclusions"
+local EMPTY_LIST = "," -- of nodes: Slurm takes "" from a script for no change
 local KNOWN_SHARE = 0.5 -- with fewer of its nodes known, nothing is said of how long a job takes
 local ADVISED_FROM = 2 -- a user is told whose --time is so many times the prediction
 
@@ -41,6 +43,13 @@ local CONSTRAINTS = {
 local SHAPES = {
    "threads_per_core", "cores_per_socket", "sockets_per_node", "sockets_per_board",
    "boards_per_node", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_board",
+}
+
+-- The other things by which a job says what it needs; 65534 stands for not said.
+local NEEDS16 = { "cpus_per_task", "ntasks_per_node", "pn_min_cpus" }
+local NEEDS = {
+   "min_nodes", "max_nodes", "min_cpus", "num_tasks", "min_mem_per_node", "min_mem_per_cpu",
+   "pn_min_tmp_disk",
 }
 
 -- What it has of the file: kept until another one is there.
@@ -224,7 +233,8 @@ end
 local function tagged(comment)
    local tag
    for text in (" " .. comment):gmatch("%skongming:(%S+)") do
-      if not tag and "kongming:" .. text ~= NO_TIME then
+      local word = "kongming:" .. text
+      if not tag and word ~= NO_TIME and word ~= NO_EXCLUSIONS then
          tag = text
       end
    end
@@ -587,6 +597,9 @@ local function decide(job, partitions)
          job.comment = comment
       end
    end
+   if has_word(text_of(job.comment) or "", NO_EXCLUSIONS) then
+      return
+   end
    local own_text = text_of(job.exc_nodes)
    local need, own = needs(job, partitions), expanded(own_text or "")
    if not need or not own then
@@ -621,9 +634,56 @@ local function decide(job, partitions)
    slurm.log_debug("kongming: %s at limit %g: %d nodes excluded", app, limit, #found)
 end
 
+-- Whether a change is of what the job needs.
+local function needs_change(job)
+   local lists = { { CONSTRAINTS }, { SHAPES, NO_VAL16 }, { NEEDS16, NO_VAL16 }, { NEEDS, NO_VAL } }
+   for _, list in ipairs(lists) do
+      local fields, unset = list[1], list[2]
+      for _, field in ipairs(fields) do
+         local value = job[field]
+         if type(value) == "string" or unset and below(value, unset, nil) then
+            return true
+         end
+      end
+   end
+   return job.contiguous == 1
+end
+
+-- A job of which somebody else than the bridge changes the excluded nodes, or what it needs, is left
+-- alone from then on: the note is of what it needed before. Its comment says so, for users may not
+-- change the note. True where its nodes, or its partition, are others now.
+local function leave_nodes(job, record, note)
+   local excluded = job.exc_nodes
+   local before = text_of(record.comment) or ""
+   local theirs = has_word(before, NO_EXCLUSIONS)
+   if type(excluded) == "string" and job.contiguous == 0 then
+      -- By that the bridge marks its changes. It may have read the job before it became theirs.
+      if theirs then
+         job.exc_nodes = ""
+      end
+      return false
+   end
+   local needs_other = needs_change(job)
+   local changed = needs_other or type(excluded) == "string"
+   local comment = type(job.comment) == "string" and job.comment or before
+   if (changed or theirs) and not has_word(comment, NO_EXCLUSIONS) then
+      local marked = with(text_of(comment), " ", NO_EXCLUSIONS)
+      if #marked <= LONGEST_COMMENT then
+         job.comment = marked
+      end
+   end
+   local moves = text_of(job.partition) ~= nil
+   if (needs_other or moves) and not theirs and type(excluded) ~= "string" then
+      -- Else Slurm would find too few nodes for it. In another partition the bridge looks at it anew.
+      job.exc_nodes = text_of(note:match(",own=(.*)$")) or EMPTY_LIST
+   end
+   return changed or moves
+end
+
 -- What somebody else than KONGMING changes of a job. The note outlives an admin comment that is
 -- written over it: without it nothing would restore the limit. A limit that is changed is theirs from
--- then on, and a job in another partition has no --time-min until the bridge has looked at it.
+-- then on. A job with other nodes, or in another partition, has no --time-min, in the latter until
+-- the bridge has looked at it.
 local function leave(job, record)
    local note
    for tag in (" " .. (text_of(record.admin_comment) or "")):gmatch("%s(kongming:%S+)") do
@@ -636,6 +696,8 @@ local function leave(job, record)
    if type(admin) == "string" and not (" " .. admin):find("%skongming:%S+,own=") then
       job.admin_comment = with(text_of(admin), " ", note)
    end
+   local waits = record.job_state == 0
+   local moved = waits and leave_nodes(job, record, note)
    local noted = tonumber(note:match(",time=(%d+),own="))
    if not noted then
       return
@@ -643,7 +705,7 @@ local function leave(job, record)
    local limit, comment = job.time_limit, text_of(job.comment) or text_of(record.comment)
    local theirs = has_word(comment or "", NO_TIME)
    local changed = not theirs and limit ~= nil and limit ~= NO_VAL and limit ~= noted
-   local waits = record.job_state == 0 and not below(job.time_min, NO_VAL, nil)
+   waits = waits and not below(job.time_min, NO_VAL, nil)
    if changed then
       local marked = with(comment, " ", NO_TIME)
       -- Without a --time-min its limit is left alone, too.
@@ -652,7 +714,7 @@ local function leave(job, record)
       end
    end
    local now_theirs = theirs and not has_word(text_of(record.comment) or "", NO_TIME)
-   if waits and (changed or now_theirs or not theirs and text_of(job.partition)) then
+   if waits and (changed or now_theirs or not theirs and moved) then
       job.time_min = 0 -- of a pending job; else a limit below it would be refused
    end
 end
