@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,8 @@ MAX_ROWS = 200_000
 @dataclass(frozen=True, slots=True)
 class Answer:
     """``scores`` are by name of each node of the question, None where nothing is known of it.
-    ``residents`` are the pods for whose sake nodes are refused, and their slowdowns. ``judged`` is
+    ``residents`` are the pods for whose sake nodes are refused, and their slowdowns. ``unchecked``
+    are nodes that pass although pods there might be slowed beyond their limits. ``judged`` is
     whether ``pod``'s own slowdown is predicted; ``failure`` is why nothing is known of any node."""
 
     pod: Pod
@@ -33,6 +34,7 @@ class Answer:
     residents: Mapping[str, tuple[Resident, ResidentSlowdown]]
     judged: bool
     failure: str = ""
+    unchecked: Sequence[str] = ()
     answered_at: float = field(default_factory=time.time)
 
     def document(self, steep: float) -> dict[str, Any]:

@@ -80,6 +80,8 @@ class Handlers:
             self._metrics.refused.labels(refusal).inc(count)
         if failure.reason and len(answer.refused) < len(args.names):
             self._note_open("filter", failure)
+        elif answer.unchecked:
+            self._note_unchecked(len(answer.unchecked))
         elif failure.reason:
             self._metrics.requests.labels("filter", "closed").inc()
         else:
@@ -159,6 +161,16 @@ class Handlers:
         text = f"{failure.text}: all nodes pass, with equal scores."
         self._throttle.warn(failure.reason, text)
 
+    def _note_unchecked(self, count: int) -> None:
+        """Nodes pass whose residents might be slowed beyond their limits."""
+        self._metrics.failed_open.labels("residents").inc()
+        self._metrics.requests.labels("filter", "open").inc()
+        self._throttle.warn(
+            "residents",
+            f"The server did not answer in time how much pods on {count} nodes would be slowed. "
+            "No other node passes: these nodes pass.",
+        )
+
     def _note_ranked(self, verb: str) -> None:
         self._metrics.requests.labels(verb, "ranked").inc()
         for problem in ("late", "server", "unknown", "fault"):
@@ -193,9 +205,10 @@ class Handlers:
         judged = scores is not None and scores.basis == "model"
         refused: dict[str, policy.Refusal] = {}
         residents: dict[str, tuple[policy.Resident, ResidentSlowdown]] = {}
+        unchecked: list[str] = []
         if scores is not None and judged and not failure.reason:
             refused = policy.over_limit(args.names, by_name, demand.limit)
-            residents = await self._residents_over_limit(
+            residents, unchecked = await self._residents_over_limit(
                 args.names, refused, demand, scores, deadline
             )
             refused |= dict.fromkeys(residents, "resident")
@@ -205,11 +218,16 @@ class Handlers:
         # A fault of the extender keeps no pod from being scheduled.
         if failure.reason != "fault":
             refused |= policy.unknown_nodes(args.names, by_name, demand, refused, judged=judged)
+        others = {*args.names}.difference(unchecked) if unchecked else ()
+        if any(name not in refused for name in others):
+            refused |= dict.fromkeys(unchecked, "resident")
+            unchecked = []
         return Answer(
             pod=pod_of(args.pod) or _nameless(demand),
             scores=candidates,
             refused=refused,
             residents=residents,
+            unchecked=unchecked,
             judged=judged,
             failure=failure.text,
         )
@@ -221,31 +239,32 @@ class Handlers:
         demand: Demand,
         scores: NodeScores,
         deadline: float,
-    ) -> dict[str, tuple[policy.Resident, ResidentSlowdown]]:
+    ) -> tuple[dict[str, tuple[policy.Resident, ResidentSlowdown]], list[str]]:
         """Find, by node that is not refused yet, a resident that would exceed its limit, and its
-        slowdown."""
+        slowdown; and the nodes where some resident would, but there was no answer which."""
         residents = self._pods.residents_with_limits
         if not residents:
-            return {}
+            return {}, []
         passing = [name for name in names if name in residents and name not in refused]
         to_check = policy.nodes_to_check(passing, scores.by_name, residents)
         if not to_check:
-            return {}
+            return {}, []
         key = RankingKey(demand.app, demand.placement, demand.stale)
         try:
             async with asyncio.timeout_at(deadline):
                 await self._rankings.look_up_impacts(key, scores, to_check)
         except (KongmingError, TimeoutError) as error:
             log.debug("Impacts on residents could not be looked up: %s", error)
-        return {
+        over_limits = {
             name: over_limit
             for name in to_check
             if (
                 over_limit := policy.resident_over_limit(
-                    scores.impacts.get(name, {}), residents[name]
+                    scores.impacts.get(name, {}), residents.get(name, {})
                 )
             )
         }
+        return over_limits, [name for name in to_check if name not in scores.impacts]
 
     def _guess(self, args: ExtenderArgs, demand: Demand, priorities: Sequence[int]) -> None:
         """Hold the best node until the pod is seen bound, so that the next pods are not sent there

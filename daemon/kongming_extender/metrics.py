@@ -38,14 +38,15 @@ DECLARED = tuple(
         ),
         (
             *("requests", "counter", "requests_total"),
-            "Requests by outcome: ranked, open (all nodes passed), closed (all were refused, since "
-            "nothing is known of any) or refused (no valid request).",
+            "Requests by outcome: ranked, open (nodes passed of which too little is known), closed "
+            "(all were refused, since nothing is known of any) or refused (no valid request).",
             ("verb", "outcome"),
         ),
         (
             *("failed_open", "counter", "failed_open_total"),
             "Requests that all nodes passed with equal scores, by reason: server, late, "
-            "untrained, unknown (none of the nodes) or fault.",
+            "untrained, unknown (none of the nodes) or fault; and residents, where the only nodes "
+            "that passed were some whose residents could not be looked up.",
             ("reason",),
         ),
         (

@@ -97,9 +97,9 @@ def nodes_to_check(
     residents: Mapping[str, Mapping[str, Resident]],
 ) -> list[str]:
     """Nodes where some resident's slowdown would be above the strictest limit there, or is not
-    known to be within it, so that each resident has to be looked up. ``residents`` are those with
-    limits, by node and UID."""
-    return [
+    known to be within it, so that each resident has to be looked up; the best nodes first.
+    ``residents`` are those with limits, by node and UID."""
+    to_check = [
         name
         for name in names
         if (on_node := residents.get(name))
@@ -110,6 +110,7 @@ def nodes_to_check(
             > min(resident.limit for resident in on_node.values()) * (1.0 + TOLERANCE)
         )
     ]
+    return sorted(to_check, key=lambda name: scores[name].score)
 
 
 def resident_over_limit(

@@ -23,8 +23,8 @@ from kongming_scheduling.async_client import AsyncClient, ResidentSlowdown
 
 log = logging.getLogger(__name__)
 
-_MAX_NODES_WITH_IMPACTS = 256
-"""Maximum number of nodes per request whose residents are looked up separately."""
+_MAX_NODES_PER_LOOKUP = 256
+"""Maximum number of nodes in one question about their residents."""
 
 
 class RankingSettings(Protocol):
@@ -173,25 +173,36 @@ class RankingCache:
         return scores
 
     async def look_up_impacts(self, key: RankingKey, scores: NodeScores, names: list[str]) -> None:
-        """Fill ``scores.impacts`` of these nodes, if there is an answer."""
-        missing = [name for name in names if name not in scores.impacts][:_MAX_NODES_WITH_IMPACTS]
-        if not missing or self._client.paused:
-            return
-        impacts = await self._client.resident_slowdowns(
-            [
-                Question(
-                    app=key.app,
-                    node=scores.by_name[name].node_id,
-                    placement=key.placement,
-                    stale_policy=key.stale,
-                    domain=scores.by_name[name].domain,
-                )
-                for name in missing
-            ]
-        )
-        for name, slowdowns in zip(missing, impacts, strict=True):
-            if slowdowns is not None:
-                scores.impacts[name] = slowdowns
+        """Fill ``scores.impacts`` of these nodes in their order, as far as there are answers.
+
+        Raises:
+            KongmingError: there are no more answers. Those before it are kept.
+        """
+        missing = [name for name in names if name not in scores.impacts]
+        for start in range(0, len(missing), _MAX_NODES_PER_LOOKUP):
+            if self._client.paused:
+                return
+            # Nodes may have changed while the answer before was awaited.
+            nodes = {
+                name: node
+                for name in missing[start:][:_MAX_NODES_PER_LOOKUP]
+                if (node := scores.by_name.get(name)) is not None
+            }
+            impacts = await self._client.resident_slowdowns(
+                [
+                    Question(
+                        app=key.app,
+                        node=node.node_id,
+                        placement=key.placement,
+                        stale_policy=key.stale,
+                        domain=node.domain,
+                    )
+                    for node in nodes.values()
+                ]
+            )
+            for name, slowdowns in zip(nodes, impacts, strict=True):
+                if slowdowns is not None:
+                    scores.impacts[name] = slowdowns
 
     async def list_nodes(self) -> None:
         """List the server's nodes, unless they were listed recently."""
