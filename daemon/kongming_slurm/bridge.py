@@ -196,6 +196,7 @@ class Bridge:
         apps: dict[str, tuple[float | None, ...]] = {}
         least: dict[str, tuple[int, ...]] = {}
         ranked: dict[str, tuple[RankedNode, ...]] = {}
+        without_model = []
         # Before the first question, so that the file is not taken for fresher than its content.
         asked_at = self._now()
         for name in names:
@@ -204,10 +205,20 @@ class Bridge:
                     name, limit=MAX_NODES, stale_policy="refuse", seed=0, level=times.level
                 )
                 ranking = client.rank(question)
+                if ranking.basis != "model":
+                    # That is the general slowdown: no limit is meant for it.
+                    without_model.append(name)
+                    continue
                 rows, most = ranking.nodes, settings.resident_limit
                 apps[name] = slowdowns(rows, nodes.names, most)
                 least[name] = least_slowdowns(rows, nodes.names, most)
                 ranked[name] = rows
+        if without_model:
+            listed = ", ".join(without_model)
+            text = f"models: the server has no model of {listed}: its jobs are left alone"
+            self._throttle.warn("models", text)
+        else:
+            self._recover("models")
         known = {app.name for app in reports if time_limits.has_history(app, times)}
         ranked = {name: rows for name, rows in ranked.items() if rows and name in known}
         return RankingFile(

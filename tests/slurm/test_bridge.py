@@ -20,6 +20,7 @@ from kongming import settings as declared
 from kongming.records.answers import (
     ApplicationReport,
     Assignment,
+    Basis,
     Forecast,
     NodeReport,
     RankedNode,
@@ -111,6 +112,7 @@ class Server:
         self.away = False
         self.rank_questions: list[RankQuestion] = []
         self.realised: dict[str, Realised] = {}
+        self.bases: dict[str, Basis] = {}
         self.solo_s = 100.0
 
     def __getattribute__(self, name: str) -> Any:
@@ -121,7 +123,7 @@ class Server:
     def rank(self, question: RankQuestion) -> Ranking:
         self.rank_questions.append(question)
         nodes = tuple(ranked(name, value) for name, value in self.slowdowns[question.app].items())
-        return Ranking(nodes, len(nodes), {}, "model")
+        return Ranking(nodes, len(nodes), {}, self.bases.get(question.app, "model"))
 
     def predict(self, questions: Sequence[Question]) -> tuple[Forecast, ...]:
         return tuple(
@@ -256,6 +258,29 @@ def test_the_file_holds_the_answers_of_the_server(
     assert rankings.written_at == 1000.0
     # A stale fingerprint is no reason to exclude a node.
     assert server.rank_questions[0].stale_policy == "refuse"
+
+
+def test_an_application_without_a_model_is_left_out(
+    tmp_path: Path, commands: Commands, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.slowdowns["typo"] = {"n1": 2.0, "n2": 1.0}
+    server.bases["typo"] = "node-only"
+    document = {"rankings": {"file": str(tmp_path / "rankings"), "apps": ["typo", "xz"]}}
+    settings = declared.parse(config.Settings, document)
+    bridge = Bridge(settings, lambda: server, Slurm(command=commands), now=lambda: 1000.0)
+    for _ in range(2):
+        bridge.step()
+        rankings = ranking_file.parse((tmp_path / "rankings").read_text())
+        assert list(rankings.apps) == ["xz"]
+    assert [record for record in caplog.messages if "typo" in record] == [
+        "models: the server has no model of typo: its jobs are left alone"
+    ]
+    assert bridge.failing
+    server.bases.clear()
+    bridge.step()
+    rankings = ranking_file.parse((tmp_path / "rankings").read_text())
+    assert list(rankings.apps) == ["typo", "xz"]
+    assert not bridge.failing
 
 
 def test_weights_follow_and_are_set_once(
