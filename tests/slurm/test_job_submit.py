@@ -161,6 +161,17 @@ def test_prolog_and_bridge_can_read_the_note_of_a_job(script: Script) -> None:
     assert script.submit(now=NOW, name="another").note is None
 
 
+@pytest.mark.parametrize(
+    "limit", ["1000000", "9" * 24, "1.2345678", "1.23456785", "1.5", "100", "1"]
+)
+def test_the_bridge_reads_the_limit_that_decided(script: Script, limit: str) -> None:
+    job = script.submit(now=NOW, comment=f"kongming:app=xz,limit={limit}")
+    assert job.note is not None
+    note = tags.note(job.note)
+    assert note is not None
+    assert note.limit == pytest.approx(min(float(limit), 999999.0), abs=5e-7)
+
+
 NOTED = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,own="
 LEFT = "kongming:no-exclusions"
 
@@ -398,7 +409,8 @@ def test_python_and_lua_read_tags_alike(fuzzed: tuple[Script, Path], comment: st
     if job.note is not None and tag is not None:
         note = tags.note(job.note)
         assert note is not None
-        assert note.limit == pytest.approx(1.5 if tag.limit is None else tag.limit, rel=1e-5)
+        limit = 1.5 if tag.limit is None else min(tag.limit, 999999.0)
+        assert note.limit == pytest.approx(limit, abs=5e-7)
 
 
 def test_a_file_of_a_large_cluster_is_read_once(tmp_path: Path) -> None:

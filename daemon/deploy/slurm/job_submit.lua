@@ -31,6 +31,7 @@ local NUMBER = "^%d+%.?%d*$"
 local NO_TIME = "kongming:no-time"
 local NO_EXCLUSIONS = "kongming:no-exclusions"
 local EMPTY_LIST = "," -- of nodes: Slurm takes "" from a script for no change
+local MOST_LIMIT = 999999 -- beyond it a number would not fit into a note as the bridge reads it
 local KNOWN_SHARE = 0.5 -- with fewer of its nodes known, nothing is said of how long a job takes
 local ADVISED_FROM = 2 -- a user is told whose --time is so many times the prediction
 
@@ -600,6 +601,9 @@ local function decide(job, partitions)
    if has_word(text_of(job.comment) or "", NO_EXCLUSIONS) then
       return
    end
+   -- As it is noted, so that the bridge decides by the same. Not %g, which writes an exponent.
+   local limit_text = string.format("%.6f", math.min(limit, MOST_LIMIT)):gsub("%.?0+$", "")
+   limit = tonumber(limit_text)
    local own_text = text_of(job.exc_nodes)
    local need, own = needs(job, partitions), expanded(own_text or "")
    if not need or not own then
@@ -619,8 +623,8 @@ local function decide(job, partitions)
       job.exc_nodes = with(own_text, ",", table.concat(found, ","))
    end
    -- By this the bridge knows the job while it waits, and what it is to be kept from breaking.
-   local tag = string.format("kongming:app=%s,limit=%g,nodes=%d,cpus=%d,memory=%d,total=%d,",
-      app, limit, need.nodes, need.cpus, need.memory, need.total)
+   local tag = string.format("kongming:app=%s,limit=%s,nodes=%d,cpus=%d,memory=%d,total=%d,",
+      app, limit_text, need.nodes, need.cpus, need.memory, need.total)
    for _, bound in ipairs(BOUNDS) do
       if need[bound] > 0 then
          tag = tag .. string.format("%s=%d,", bound:gsub("_", "-"), need[bound])
