@@ -132,14 +132,20 @@ CASES: Mapping[str, tuple[Series, Series]] = {
     ),
     "KongmingExtenderOpen": (
         {
-            'kongming_extender_failed_open_total{job="e",reason="server"}': "0+6x60",
-            'kongming_extender_requests_total{job="e",outcome="open"}': "0+6x60",
-            'kongming_extender_requests_total{job="e",outcome="ranked"}': "0+5x60",
+            'kongming_extender_requests_total{job="e",verb="prioritize",outcome="open"}': "0+6x60",
+            'kongming_extender_requests_total{job="e",verb="prioritize",outcome="ranked"}': (
+                "0+5x60"
+            ),
+            # Pods that name no application are refused nowhere, which takes no ranking.
+            'kongming_extender_requests_total{job="e",verb="filter",outcome="ranked"}': "0+11x60",
         },
         {
-            'kongming_extender_failed_open_total{job="e",reason="server"}': "0+5x60",
-            'kongming_extender_requests_total{job="e",outcome="open"}': "0+5x60",
-            'kongming_extender_requests_total{job="e",outcome="ranked"}': "0+6x60",
+            'kongming_extender_requests_total{job="e",verb="prioritize",outcome="open"}': "0+5x60",
+            'kongming_extender_requests_total{job="e",verb="prioritize",outcome="ranked"}': (
+                "0+6x60"
+            ),
+            'kongming_extender_requests_total{job="e",verb="filter",outcome="open"}': "0+1x60",
+            'kongming_extender_requests_total{job="e",verb="filter",outcome="ranked"}': "0+1x60",
         },
     ),
 }
