@@ -239,6 +239,22 @@ def test_each_node_gets_a_certificate_that_opens_its_agents_part(
     assert not list(node_root.rglob("ca.*"))
 
 
+@pytest.mark.parametrize(
+    ("kubectl", "error"),
+    [("echo refused >&2; exit 1", "refused"), ("exit 0", "kubectl names no node")],
+)
+def test_no_certificates_where_kubectl_names_no_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: str, error: str
+) -> None:
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\n{kubectl}\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    script = DEPLOY / "kubernetes/agent-certificates.sh"
+    command = ["sh", str(script), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"{error}\n")
+
+
 def test_every_version_that_is_installed_is_locked_with_its_hash() -> None:
     def versions(name: str) -> dict[str, list[str]]:
         lines = (ROOT / name).read_text().splitlines()

@@ -16,9 +16,15 @@ set -eu
 directory=${1:?"usage: agent-certificates.sh DIRECTORY [NODE...]"}
 shift
 if [ "$#" -eq 0 ]; then
+    # An assignment, so that a kubectl that fails ends this.
+    nodes=$(kubectl get nodes --output 'jsonpath={.items[*].metadata.name}')
     # One name a word: names of nodes are DNS names.
-    # shellcheck disable=SC2046
-    set -- $(kubectl get nodes --output 'jsonpath={.items[*].metadata.name}')
+    # shellcheck disable=SC2086
+    set -- $nodes
+    if [ "$#" -eq 0 ]; then
+        echo "kubectl names no node" >&2
+        exit 1
+    fi
 fi
 
 for node in "$@"; do
