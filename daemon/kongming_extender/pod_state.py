@@ -67,6 +67,8 @@ class PodState:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._unnamed: dict[str, Pod] = {}
+        """Pods on nodes that name no application, as far as is known without an assignment."""
         self._residents_by_node: dict[str, dict[str, Resident]] = {}
         self._guesses: dict[str, Guess] = {}
         self._obsolete_guesses: dict[str, Pod] = {}
@@ -89,7 +91,12 @@ class PodState:
             # It names no application any more: its assignment stays until it ends.
             if entry is not None and pod.ended:
                 self._end(entry, changes)
+            if entry is None and pod.node and not pod.ended:
+                self._unnamed[pod.uid] = pod
+            else:
+                self._unnamed.pop(pod.uid, None)
             return changes
+        self._unnamed.pop(pod.uid, None)
         if entry is None:
             if pod.ended:
                 return changes
@@ -110,6 +117,7 @@ class PodState:
     def delete(self, uid: str, at: float) -> Changes:
         """Take in that a pod is gone, since ``at`` (unix seconds) at the latest."""
         changes = Changes()
+        self._unnamed.pop(uid, None)
         entry = self._entries.get(uid)
         if entry is not None and entry.target != "release":
             if entry.pod.finished_at is None:
@@ -123,7 +131,7 @@ class PodState:
     def replace_all(self, pods: Iterable[Pod], at: float) -> list[Changes]:
         """Take in all pods that there are: those known and not among them are gone."""
         listed = {pod.uid: pod for pod in pods}
-        missing = [uid for uid in self._entries if uid not in listed]
+        missing = [uid for uid in (*self._entries, *self._unnamed) if uid not in listed]
         return [
             *(self.put(pod) for pod in listed.values()),
             *(self.delete(uid, at) for uid in missing),
@@ -193,15 +201,20 @@ class PodState:
 
     def orphans(self, assignments: Iterable[tuple[str, str]], nodes: set[str]) -> list[str]:
         """Select the server's assignments (id and node name) whose pod ended while pods were not
-        watched. Only on ``nodes`` of this cluster, and with an id that a pod may have."""
-        return [
-            assignment_id
-            for assignment_id, node in assignments
-            if node in nodes
-            and _is_uid(uid := assignment_id.partition("/")[0])
-            and uid not in self._entries
-            and uid not in self._guesses
-        ]
+        watched. Only on ``nodes`` of this cluster, and with an id that a pod may have.
+
+        A pod that named its application before this extender began keeps its assignment, which
+        ends with it."""
+        orphans = []
+        for assignment_id, node in assignments:
+            uid = assignment_id.partition("/")[0]
+            if node not in nodes or not _is_uid(uid):
+                continue
+            if uid == assignment_id and (pod := self._unnamed.pop(uid, None)) is not None:
+                self._entries[uid] = _Entry(pod, "bind", "bind", sent=True)
+            if uid not in self._entries and uid not in self._guesses:
+                orphans.append(assignment_id)
+        return orphans
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -220,7 +233,8 @@ class PodState:
             return
         entry.target = "release"
         changes.nodes.add(entry.pod.node)
-        changes.finished.append(entry.pod)
+        if entry.pod.demand.app:
+            changes.finished.append(entry.pod)
         residents = self._residents_by_node.get(entry.pod.node, {})
         residents.pop(entry.pod.uid, None)
         if not residents:

@@ -148,6 +148,25 @@ def test_orphans_are_assignments_of_this_cluster_without_a_pod() -> None:
     assert pods.orphans(held, {"node-a"}) == [UIDS[1], f"{UIDS[2]}/17"]
 
 
+def test_an_assignment_of_a_pod_that_names_no_application_any_more_ends_with_it() -> None:
+    """Also of an extender that has not seen the pod with an application."""
+    pods = PodState()
+    unnamed = pod(demand=Demand(), phase="Running", started_at=5.0)
+    pods.replace_all([unnamed, replace(unnamed, uid=UIDS[1])], 10.0)
+    held = [(UIDS[0], "node-a"), (f"{UIDS[1]}/17", "node-a"), (UIDS[2], "node-a")]
+    for _ in range(2):
+        assert pods.orphans(held, {"node-a"}) == [f"{UIDS[1]}/17", UIDS[2]]
+        assert updates(pods) == []
+    changes = pods.put(replace(unnamed, phase="Succeeded", finished_at=50.0))
+    # Nobody knows of which application it was a run.
+    assert (changes.nodes, changes.finished) == ({"node-a"}, [])
+    assert updates(pods) == [("release", UIDS[0])]
+    # The other one had none, so that there is nothing to end.
+    assert pods.delete(UIDS[1], 60.0).nodes == set()
+    assert updates(pods) == []
+    assert pods.orphans([(UIDS[1], "node-a")], {"node-a"}) == [UIDS[1]]
+
+
 PHASES = st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "deleted", "acknowledged"])
 
 
