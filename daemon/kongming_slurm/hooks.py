@@ -31,6 +31,8 @@ Hook = Literal["prolog", "epilog"]
 LONGEST_S = 2.0
 _PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Before each time that Slurm is asked how a job has ended."""
+_LONGEST_END_S = 40.0
+"""For all these times together, with the answers."""
 _LEAST_GAP_S, _LEAST_GAP = 5.0, 0.05
 """Seconds, and share of its time, up to which a job may have stood still: Slurm counts full
 seconds, and the epilog begins when the last process of the job has ended."""
@@ -155,14 +157,18 @@ def _error_of_end(settings: SlurmSettings, job: str, took_s: float) -> str:
     from kongming.records.errors import KongmingError
     from kongming_slurm.slurm_commands import Slurm
 
-    slurm = Slurm(
-        folder=settings.commands,
-        configuration=settings.configuration,
-        timeout_s=settings.timeout_s,
-    )
+    deadline = time.monotonic() + _LONGEST_END_S
     why = "it is completing"
     for pause_s in _PAUSES_S:
-        time.sleep(pause_s)
+        time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
+        left_s = deadline - time.monotonic()
+        if left_s <= 0.0:
+            break
+        slurm = Slurm(
+            folder=settings.commands,
+            configuration=settings.configuration,
+            timeout_s=min(settings.timeout_s, left_s),
+        )
         try:
             state, ran_s = slurm.state(job)
         except KongmingError as error:

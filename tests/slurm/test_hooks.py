@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from kongming_slurm import bridge_commands, hooks
+from kongming_slurm import bridge_commands, bridge_config, hooks, slurm_commands
 
+from kongming.records.errors import UnavailableError
 from kongming.rpc import handover
 from kongming.rpc.handover import Report
 from tests.server.process import python_path
@@ -50,6 +52,40 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an epilog leaves to another process is done before it returns."""
     monkeypatch.setattr(hooks, "_detach", lambda work: work())
     monkeypatch.setattr(hooks, "_PAUSES_S", (0.0,) * 3)
+
+
+class _SlowSlurm:
+    """A Slurm that never answers, on a clock of its own."""
+
+    now, calls = 0.0, 0
+
+    def __init__(self, *, timeout_s: float, **_: str) -> None:
+        self._timeout_s = timeout_s
+
+    def state(self, job: str) -> tuple[str, int | None]:
+        _SlowSlurm.now += self._timeout_s
+        _SlowSlurm.calls += 1
+        raise UnavailableError("squeue did not answer.")
+
+    @classmethod
+    def sleep(cls, seconds: float) -> None:
+        cls.now += seconds
+
+
+@pytest.mark.parametrize("timeout_s", [0.1, 10.0, 600.0])
+def test_slurm_is_asked_how_a_job_ended_until_a_deadline(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float
+) -> None:
+    monkeypatch.undo()
+    clock = SimpleNamespace(sleep=_SlowSlurm.sleep, monotonic=lambda: _SlowSlurm.now)
+    monkeypatch.setattr(hooks, "time", clock)
+    monkeypatch.setattr(slurm_commands, "Slurm", _SlowSlurm)
+    monkeypatch.setattr(_SlowSlurm, "now", 0.0)
+    monkeypatch.setattr(_SlowSlurm, "calls", 0)
+    settings = bridge_config.Slurm(timeout_s=timeout_s)
+    assert "did not answer" in hooks._error_of_end(settings, "12", 5.0)
+    assert 30.0 < _SlowSlurm.now <= 40.0
+    assert 1 <= _SlowSlurm.calls <= 5
 
 
 def squeue_prints(settings: Path, *lines: str) -> None:
