@@ -1,7 +1,8 @@
 """Intervals from what the model missed by where runs were left out (cross-conformal).
 
 A miss is divided by how much the model misses near it, so that intervals are wide only where the
-function is hard. Misses count by the share of the space that their run stands for.
+function is hard. Misses count by the share of the space that their run stands for. What is near a
+point are other points: runs of the same point miss alike, and a new point has none.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kongming.arrays import Floats
+from kongming.explore.runs import places_of_points
 
 _NEAREST = 8
 _PRIOR = 8.0
-"""Runs' worth of the typical miss that every place begins with."""
+"""Points' worth of the typical miss that every place begins with."""
 _OPTIMISM = 7.0
 """Widening of intervals, over the number of points that were run: the kind of model and its numbers
 were chosen by the very misses that intervals are made of, so that these are smaller than those of
@@ -32,35 +34,35 @@ class Intervals:
         self._positive = bool(observed.min() > 0.0)
         positive = self._positive and bool(held_out.min() > 0.0)
         self.relative = positive and bool(observed.max() > _SPREAD * observed.min())
-        if self.relative:
-            # Not the log of the ratio, which overflows over a denormal number.
-            misses = np.abs(np.log(observed) - np.log(held_out))
-        else:
-            misses = np.abs(observed - held_out)
-        self._tree = cKDTree(X)
-        self._misses = misses
-        # What a point's own runs measured, where they differ.
-        order = np.lexsort(X.T)
-        starts = np.flatnonzero(np.r_[True, (np.diff(X[order], axis=0) != 0.0).any(axis=1)])
-        self._points = cKDTree(X[order[starts]])
+        # Not the log of a ratio, which overflows over a denormal number.
+        values = np.log(observed) if self.relative else observed
+        misses = np.abs(values - (np.log(held_out) if self.relative else held_out))
+        point = places_of_points(X)
+        counts = np.bincount(point)
+        self._points = cKDTree(X[np.unique(point, return_index=True)[1]])
+        self._misses = np.bincount(point, misses) / counts
         # As far from others as any run was, its miss is known; farther off nothing is.
         runs = self._points.data
         self._reach = float(self._points.query(runs, k=[min(2, len(runs))])[0].max())
-        self._spread = float(np.std(np.log(observed) if self.relative else observed))
+        self._spread = float(np.std(np.bincount(point, values) / counts))
+        # What a point's own runs measured, where they differ.
+        order, starts = np.argsort(point, kind="stable"), np.cumsum(counts) - counts
         self._least = np.minimum.reduceat(observed[order], starts)
         self._most = np.maximum.reduceat(observed[order], starts)
         self._typical = float(np.average(misses, weights=shares))
-        ratios = misses / self._scale(X, own=True)
+        ratios = misses / self._scale(runs, own=True)[point]
         order = np.argsort(ratios)
         below = np.cumsum(shares[order]) / shares.sum()
-        # One further observation may lie anywhere, also above all others.
-        wanted = min(level * (1.0 + 1.0 / len(ratios)), 1.0)
+        # One further point may lie anywhere, also above all others.
+        wanted = min(level * (1.0 + 1.0 / len(runs)), 1.0)
         at = min(int(np.searchsorted(below, wanted - 1e-12)), len(order) - 1)
         self._factor = float(ratios[order[at]]) * (1.0 + _OPTIMISM / len(runs))
 
     def _scale(self, X: Floats, *, own: bool = False) -> Floats:
+        """What is missed near (n, p) columns; ``own``: of the points themselves in their order,
+        without what was missed at each."""
         k = min(_NEAREST + own, len(self._misses))
-        near = self._tree.query(X, k=k)[1].reshape(len(X), k)
+        near = self._points.query(X, k=k)[1].reshape(len(X), k)
         nearby = self._misses[near]
         if own:
             mine = near == np.arange(len(X))[:, None]

@@ -27,6 +27,43 @@ def test_an_interval_holds_its_median(
     assert np.all((lower <= median) & (median <= upper))
 
 
+@given(
+    st.lists(st.integers(-1000, 1000), min_size=2, max_size=20),
+    st.lists(st.integers(1, 9), min_size=20, max_size=20),
+    st.floats(0.05, 0.99),
+)
+def test_runs_of_a_point_that_are_all_alike_are_as_good_as_a_single_run(
+    values: list[int], repeats: list[int], level: float
+) -> None:
+    y = np.array(values, dtype=np.float64)
+    X = np.random.default_rng(0).random((len(y), 2))
+    counts = np.array(repeats[: len(y)])
+    single = Intervals(X, y, np.roll(y, 1), np.ones(len(y)), level)
+    several = Intervals(
+        *(np.repeat(each, counts, axis=0) for each in (X, y, np.roll(y, 1), 1.0 / counts)), level
+    )
+    at = np.random.default_rng(1).random((9, 2))
+    for ours, theirs in zip(
+        several.bounds(at, np.zeros(9)), single.bounds(at, np.zeros(9)), strict=True
+    ):
+        assert ours == pytest.approx(theirs)
+
+
+@pytest.mark.parametrize("repeats", [1, 3, 8])
+def test_as_many_further_points_are_within_however_often_points_were_run(repeats: int) -> None:
+    """What a model misses a point by is most of what its runs are missed by."""
+    shares = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = np.repeat(rng.random((60, 2)), repeats, axis=0)
+        y = np.repeat(rng.normal(size=60), repeats) + 0.1 * rng.normal(size=len(X))
+        intervals = Intervals(X, y, np.zeros(len(X)), np.ones(len(X)), 0.9)
+        lower, upper = intervals.bounds(rng.random((200, 2)), np.zeros(200))
+        new = rng.normal(size=200) + 0.1 * rng.normal(size=200)
+        shares.append(np.mean((lower <= new) & (new <= upper)))
+    assert 0.88 < np.mean(shares) < 0.97
+
+
 def test_intervals_are_wide_where_a_choice_was_never_run() -> None:
     space = Space.from_dict({"a": list(range(1, 13)), "c": {"choices": ["gz", "xz"]}})
     profiler = DecisionTreeProfiler(space, model="lines")
