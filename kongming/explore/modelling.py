@@ -137,12 +137,16 @@ class SpaceModel:
 
     def errors(self) -> dict[str, Any]:
         """Return what means of points that were left out were missed by, and the noise floor next
-        to it: what the noise in these means alone would leave of that, if it is normal."""
+        to it: what the noise in these means alone would leave of that, if it is normal. Where all
+        values are above 0, noise is as many per cent of each: repeats of short runs say how much
+        long ones vary."""
         means, held_out, shares = self.left_out()
         noise, relative = self.runs.noise, self.runs.relative_noise
         counts = self.runs.counts[_measured(self.runs.censored, 2)]
         nonzero = means != 0.0
-        squares = float(np.average(1.0 / counts, weights=shares))
+        # In the units of the metric, of the whole space.
+        noises = noise if relative is None else relative * np.abs(means)
+        rmse = None if noises is None else np.sqrt(np.average(noises**2 / counts, weights=shares))
         absolute = _MEAN_OF_NORMAL * float(np.average(1.0 / np.sqrt(counts), weights=shares))
         missed = np.abs(held_out[nonzero] / means[nonzero] - 1.0)
         return {
@@ -150,7 +154,7 @@ class SpaceModel:
             "mre_pct": float(100.0 * np.average(missed, weights=shares[nonzero]))
             if nonzero.any()
             else None,
-            "noise_rmse": None if noise is None else noise * float(np.sqrt(squares)),
+            "noise_rmse": None if rmse is None else float(rmse),
             "noise_pct": None if relative is None else 100.0 * relative * absolute,
             "of_learners_rmse": {
                 name: float(np.sqrt(error)) for name, error in self.chosen.errors.items()
