@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 
@@ -53,7 +54,8 @@ class Run:
 class Measured(NamedTuple):
     """Distinct points (n, d), the mean (n,) of their values, how many there are of each, and for
     each of all (m,) observations its point and value. ``censored`` (n,): points of which there is
-    a lower bound alone, the largest; the bounds of a point that was measured are left out."""
+    a lower bound alone, the largest, since no run of them was measured, or fewer than were ended
+    after at least as long; other bounds of a point that was measured are left out."""
 
     codes: Floats
     means: Floats
@@ -111,8 +113,7 @@ def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True
     distinct = int(point.max(initial=-1)) + 1
     observed = np.array([run.measured(metric, first=first) for run in taken], dtype=np.float64)
     bounds = np.array([run.values is None for run in taken], dtype=bool)
-    counted = ~bounds
-    counted[_largest_bounds(point, observed, bounds)] = True
+    counted = _counted(point, observed, bounds, distinct)
     codes, point, observed, bounds = (part[counted] for part in (codes, point, observed, bounds))
     first_of = np.unique(point, return_index=True)[1] if len(point) else point
     counts = np.bincount(point, minlength=distinct)
@@ -122,15 +123,24 @@ def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True
     )
 
 
-def _largest_bounds(point: np.ndarray, observed: Floats, bounds: np.ndarray) -> list[int]:
-    """The place of the largest bound of each point that was never measured."""
-    known = set(point[~bounds].tolist())
-    largest: dict[int, int] = {}
-    for at in np.flatnonzero(bounds).tolist():
-        best = largest.setdefault(int(point[at]), at)
-        if observed[at] > observed[best]:
-            largest[int(point[at])] = at
-    return [at for mine, at in largest.items() if mine not in known]
+def _counted(
+    point: np.ndarray, observed: Floats, bounds: np.ndarray, distinct: int
+) -> NDArray[np.bool_]:
+    """Return which (n,) of the values and bounds stand for their point: what was measured, or the
+    largest bound. A run is more likely to be ended than not where most were: the few that were
+    measured are the fastest. Bounds below what was measured do not count, as of a limit that was
+    raised."""
+    values = ~bounds
+    longest = np.full(distinct, -np.inf)
+    np.maximum.at(longest, point[values], observed[values])
+    beyond = bounds & (observed >= longest[point])
+    ended, known = (np.bincount(point[each], minlength=distinct) for each in (beyond, values))
+    censored = (ended > known)[point]
+    counted = values & ~censored
+    at = np.flatnonzero(bounds & censored)
+    at = at[np.lexsort((observed[at], point[at]))]
+    counted[at[np.diff(point[at], append=distinct) != 0]] = True
+    return np.asarray(counted)
 
 
 def places_of_points(codes: Floats) -> np.ndarray:

@@ -437,6 +437,57 @@ def test_of_several_bounds_the_largest_counts() -> None:
     assert len(means) == 6
 
 
+def test_of_a_point_of_which_most_runs_were_ended_only_a_bound_is_known() -> None:
+    profiler = DecisionTreeProfiler(LINE, budget=40, model="lines")
+    for at in range(1, 9):
+        profiler.tell({"a": at}, 51.0 + at)
+    for ended in range(3):
+        assert profiler.observations.censored.sum() == (ended > 1)
+        profiler.tell({"a": 8}, None, at_least=60.0 + ended)
+    seen = profiler.observations
+    assert (seen.means[-1], seen.counts[-1], len(seen.observed)) == (62.0, 1, 8)
+    assert [8.0] not in seen.repeatable.tolist()
+    forecast = profiler.predict([{"a": 8}, {"a": 3}])
+    assert forecast.median[0] >= forecast.lower[0] >= 62.0
+    assert forecast.extrapolating.tolist() == [True, False]
+    again = DecisionTreeProfiler.from_json(profiler.to_json())
+    assert again.suggest() == profiler.suggest()
+
+
+def test_bounds_below_what_was_measured_do_not_outvote_it() -> None:
+    """As of runs that were ended at a limit that was raised since."""
+    profiler = DecisionTreeProfiler(LINE, budget=40, model="lines")
+    profiler.tell({"a": 2}, 5.0)
+    for bound in (10.0, 10.0, 10.0):
+        profiler.tell({"a": 1}, None, at_least=bound)
+    profiler.tell({"a": 1}, 30.0)
+    assert profiler.observations.means.tolist() == [30.0, 5.0]
+    assert not profiler.observations.censored.any()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 5), st.booleans()), min_size=1, max_size=20
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_points_are_the_same_in_whatever_order_runs_are_told(
+    runs: list[tuple[int, int, bool]], random: Any
+) -> None:
+    both = []
+    for _ in range(2):
+        profiler = DecisionTreeProfiler(LINE, budget=40, model="lines")
+        for at, value, ended in runs:
+            taken = {"value": None, "at_least": float(value)} if ended else {"value": float(value)}
+            profiler.tell({"a": at}, **taken)
+        both.append(profiler.observations)
+        random.shuffle(runs)
+    for ours, theirs in zip(*both, strict=True):
+        assert np.array_equal(ours, theirs)
+    assert len(both[0].means) == len({at for at, *_ in runs})
+    assert (both[0].counts[both[0].censored] == 1).all()
+
+
 def test_where_the_nearest_run_was_ended_a_prediction_extrapolates() -> None:
     profiler = DecisionTreeProfiler(LINE, budget=40, model="lines")
     for at in range(1, 31):
