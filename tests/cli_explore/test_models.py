@@ -152,7 +152,9 @@ def test_regions_in_which_all_runs_were_ended_are_shown(kongming: Kongming, tmp_
     assert answer(kongming, *fit)["timed_out"] == 20
     tree = answer(kongming, "show", "m.json")["tree"]
     assert (tree[0]["runs"], tree[0]["ended"]) == (40, 20)
-    assert "seconds at least 12" in kongming("explore", "show", "m.json").stdout
+    shown = kongming("explore", "show", "m.json").stdout
+    assert "seconds at least 12" in shown
+    assert shown.endswith("with the cuts known. Lines miss new runs by more.\n")
     predict = ("predict", "m.json", "--strict", "--at")
     assert answer(kongming, *predict, "n=5")["predictions"][0]["extrapolating"] is False
     error = answer(kongming, *predict, "n=30", status=3)["error"]

@@ -24,8 +24,9 @@ from kongming.quantities import per_cent
 def command(model: Path, as_json: bool) -> None:
     """Show a model: its errors, which parameters matter, and the regions of the space.
 
-    The regions are those of a decision tree of the runs, whichever kind of model predicts. A
-    parameter's share is how much the predictions move if its values are shuffled.
+    The regions are those of a decision tree of the runs, whichever kind of model predicts. The
+    error of a region's line is that of left-out runs with the cuts known: lines miss new runs by
+    more. A parameter's share is how much the predictions move if its values are shuffled.
     """
     from kongming.cli.extras import require
 
@@ -62,3 +63,8 @@ def command(model: Path, as_json: bool) -> None:
             least = "at least " if region.ended else ""
             line += f", {fitted.target} {least}{region.mean:.4g}, line within {region.error:.2g}"
         console.print(line, markup=False)
+    if tree[0].cut is not None:
+        console.print(
+            "Within: of runs left out, with the cuts known. Lines miss new runs by more.",
+            markup=False,
+        )

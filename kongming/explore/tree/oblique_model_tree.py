@@ -35,7 +35,8 @@ class Node:
 
     @property
     def error(self) -> float:
-        """Squared leave-one-out residuals, summed over the node's leaves."""
+        """Squared leave-one-out residuals, summed over the node's leaves. The cuts, which saw all
+        samples, stay as they are: new samples are missed by more."""
         if self.children:
             return sum(child.error for child in self.children)
         return float((self.line.residuals**2).sum())
