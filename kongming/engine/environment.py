@@ -106,45 +106,64 @@ def met(
     the pressure of one who ended lacks stays as it was read. With a newcomer, what an assignment
     would meet is its row plus what the newcomer has ``added``.
     """
-    unknown = np.isnan(pressures)
-    known = np.where(unknown, 0.0, pressures)
-    noises = np.minimum(known, np.nan_to_num(spreads))
     began, ended, within = (
-        np.array([phase is its for phase in phases], dtype=np.float64)[:, None]
+        [i for i, phase in enumerate(phases) if phase is its]
         for its in (Phase.ADDED, Phase.REMOVED, Phase.WITHIN)
     )
-    nothing = np.zeros(len(fingerprint))
-    plus = added_up(began * known, noises, nothing)
-    minus = added_up(ended * known, noises, nothing)
-    noise = (began * noises).max(axis=0, initial=0.0)
-    of_others = _of_others(began * noises)
-    others = (began * known).sum(axis=0) - began * known
-    repeated = (began * noises).sum(axis=0) - began * noises - of_others
-    each_plus = np.minimum(np.maximum(others - np.maximum(repeated, 0.0), 0.0), LARGEST_LOG)
-    own = within * added(known, noises, (ended * noises).max(axis=0, initial=0.0))
-    hidden = (began * unknown).sum(axis=0)
+    unknown = np.isnan(pressures)
+    known = np.where(unknown, 0.0, pressures)
+    plus, noise, minus = np.zeros((3, len(fingerprint)))
+    each_plus, each_noise, own = np.zeros((3, *known.shape))
+    if began:
+        noises = _noises(known[began], spreads[began])
+        plus, noise, others_plus, others_noise = _additions(known[began], noises)
+        each_plus[:], each_noise[:] = plus, noise
+        each_plus[began], each_noise[began] = others_plus, others_noise
+        hidden = unknown[began]
+        if hidden.any():
+            count = hidden.sum(axis=0)
+            by_others = np.repeat(count[None, :], len(known), axis=0)
+            by_others[began] -= hidden
+            plus[count > 0], each_plus[by_others > 0] = math.nan, math.nan
+    if within:
+        own[within] = known[within]
+    if ended:
+        noises = _noises(known[ended], spreads[ended])
+        minus = added_up(known[ended], noises, minus)
+        if within:
+            its = _noises(known[within], spreads[within])
+            own[within] = added(known[within], its, noises.max(axis=0))
+    # Without a reference nothing bounds what is taken out.
+    least = np.where(np.isnan(idle), -math.inf, np.minimum(fingerprint, idle))
     return Environments(
-        _corrected(fingerprint, idle, np.where(hidden > 0.0, np.nan, plus), minus),
-        _corrected(
-            fingerprint,
-            idle,
-            np.where(hidden - began * unknown > 0.0, np.nan, each_plus),
-            minus + own,
-        ),
+        np.maximum(fingerprint - minus, least) + plus,
+        np.maximum(fingerprint - (minus + own), least) + each_plus,
         noise,
-        of_others,
+        each_noise,
     )
 
 
-def _of_others(noises: Floats) -> Floats:
-    """Return, of ``noises`` (n, C), the greatest of all others."""
-    if len(noises) < 2:
-        return np.zeros_like(noises)
-    second, first = np.partition(noises, -2, axis=0)[-2:]
-    return np.asarray(np.where(noises >= first, second, first), dtype=np.float64)
+def _noises(pressures: Floats, spreads: Floats) -> Floats:
+    """Return, of ``pressures``, the parts within ``spreads``, all (n, C); NaN is no spread."""
+    return np.asarray(np.minimum(pressures, np.where(np.isnan(spreads), 0.0, spreads)))
 
 
-def _corrected(fingerprint: Floats, idle: Floats, plus: Floats, minus: Floats) -> Floats:
-    lowered = fingerprint - minus
-    least = np.where(np.isnan(idle), lowered, np.minimum(fingerprint, idle))
-    return np.asarray(np.maximum(lowered, least) + plus, dtype=np.float64)
+def _additions(pressures: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return what n neighbours, 1 or more, of ``pressures`` and ``noises`` (n, C), add together,
+    and the noise of that, both (C,); then the same of all others of each, both (n, C)."""
+    if len(pressures) == 1:
+        nothing = np.zeros_like(pressures)
+        return np.minimum(pressures[0], LARGEST_LOG), noises[0], nothing, nothing
+    total, noise = pressures.sum(axis=0), noises.sum(axis=0)
+    where = noises.argmax(axis=0), np.arange(noises.shape[1])
+    greatest, rest = noises[where], noises.copy()
+    rest[where] = 0.0
+    of_others = np.repeat(greatest[None, :], len(noises), axis=0)
+    of_others[where] = rest.max(axis=0)
+    repeated = noise - noises
+    repeated -= of_others
+    # Not below 0, nor is what others add, where it is so by rounding.
+    others = total - pressures
+    others -= np.maximum(repeated, 0.0, out=repeated)
+    np.minimum(np.maximum(others, 0.0, out=others), LARGEST_LOG, out=others)
+    return np.minimum(total - (noise - greatest), LARGEST_LOG), greatest, others, of_others
