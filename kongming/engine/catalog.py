@@ -6,7 +6,7 @@ Versions are kept: the one in service answers unless another is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from kongming.engine.environment import LARGEST_LOG
 from kongming.engine.row_numbers import RowNumbers
 from kongming.engine.scoring import Served
 from kongming.engine.slots import ANY_SUITE
+from kongming.engine.trainings import Place, Trainings
 from kongming.learning import colocation
 from kongming.learning.awake import awake_share
 from kongming.learning.intervals import UNWIDENED, Widening
@@ -68,6 +69,10 @@ class Pressure:
     known: bool = True
     basis: Basis | None = None
 
+    def is_of(self, node_id: str) -> bool:
+        """Return whether its signatures were taken on this node."""
+        return self.basis is not None and self.basis.signatures[0].node_id == node_id
+
 
 class Catalog:
     """``generation`` counts every change of a model or a signature, ``moves`` those by which some
@@ -85,6 +90,9 @@ class Catalog:
         # By the code of the suite, those of the newest signatures first.
         self._pressures: dict[Key, dict[int, Pressure]] = {}
         self._unsettled: set[Key] = set()
+        # By the node that signatures were taken on.
+        self._signed: dict[str, set[Key]] = {}
+        self._trainings = Trainings()
         self._rows = RowNumbers()
         self._pressure_rows = RowNumbers()
         self._suites: dict[str, int] = {}
@@ -116,8 +124,7 @@ class Catalog:
         self._versions.setdefault(key, {})[version] = file
         self._served[key] = self._by_row[row] = served
         self._forget(key)
-        node_ids = {file.node_id} if before is None else {file.node_id, before.file.node_id}
-        self._model_changed(key, node_ids)
+        self._model_changed(key, self._trainings.replace(before, served))
         return served
 
     def promote(self, app: str, placement: str, version: int) -> Served | None:
@@ -141,7 +148,7 @@ class Catalog:
             return None
         del self._versions[key]
         del self._by_row[self._served.pop(key).row]
-        self._model_changed(key, {served.file.node_id})
+        self._model_changed(key, self._trainings.replace(served, None))
         return self._rows.give_back(key)
 
     def version(self, app: str, placement: str, version: int) -> ModelFile:
@@ -259,17 +266,23 @@ class Catalog:
         for key, sites in concerned.items():
             repeats = {site: colocation.newest_repeats(new.values()) for site, new in sites.items()}
             self._signatures.setdefault(key, {}).update(repeats)
+            for node_id, _ in repeats:
+                self._signed.setdefault(node_id, set()).add(key)
             self._resolve(key)
         return set(concerned)
 
     def drop_signatures(self, app: str, placement: str) -> None:
         self._changed()
-        self._signatures.pop((app, placement), None)
-        self._resolve((app, placement))
+        key = (app, placement)
+        for node_id in {node_id for node_id, _ in self._signatures.pop(key, {})}:
+            self._signed[node_id].remove(key)
+            if not self._signed[node_id]:
+                del self._signed[node_id]
+        self._resolve(key)
 
     def reference_changed(self, node_id: str) -> None:
         """A node has a new idle reference: a signature that waited for one is known now."""
-        self._resolve_again({node_id})
+        self._resolve_again(node_id)
 
     def pressure(self, app: str, placement: str, suite: int) -> Pressure:
         """Return what it inflicts, over the idle node, by the newest signature of this suite of
@@ -285,7 +298,7 @@ class Catalog:
         if not signatures:
             return None
         basis = Basis(signatures, model.file)
-        return self._pressure(basis, self._model_idle(model), self._model_spread(model), 0)
+        return self._pressure(basis, self._model_idle(model), self._spread(model), 0)
 
     def signatures_at_home(self, app: str, placement: str, model: Served) -> tuple[Signature, ...]:
         """The signatures of an application that were taken on a model's node with its suite."""
@@ -365,17 +378,35 @@ class Catalog:
         ]
         return [pressure for pressure in known if pressure is not None]
 
-    def _model_changed(self, key: Key, node_ids: Collection[str]) -> None:
-        """A model came into service or went. Its own idle times are those that signatures of its
-        application are over, whichever of the two came first."""
+    def _model_changed(self, key: Key, places: Iterable[Place]) -> None:
+        """A model came into service or went, by which others are the first of their ``places``. Its
+        own idle times are those that signatures of its application are over, whichever of the two
+        came first."""
         if key in self._signatures:
             self._resolve(key)
-        self._resolve_again(node_ids)
+        for place in places:
+            self._resolve_again(place[0])
+            self._spread_again(place)
 
-    def _resolve_again(self, node_ids: Collection[str]) -> None:
-        for key in list(self._unsettled):
-            if any(node_id in node_ids for node_id, _ in self._signatures[key]):
-                self._resolve(key)
+    def _resolve_again(self, node_id: str) -> None:
+        for key in self._unsettled.intersection(self._signed.get(node_id, ())):
+            self._resolve(key)
+
+    def _spread_again(self, place: Place) -> None:
+        """The readings of a node have the spread that another training says: that alone changes
+        what is signed there by programs that have none of their own there."""
+        node_id, suite = place
+        spread = self._spread(self._trainings.first(place))
+        changed = False
+        for key in self._signed.get(node_id, ()):
+            pressures = self._pressures.get(key, {})
+            known = pressures.get(suite)
+            if known is None or not known.is_of(node_id) or self._own(key, place) is not None:
+                continue
+            pressures[suite] = _with_spread(known, spread)
+            changed |= pressures[suite] is not known
+        if changed:
+            self._pressures_moved()
 
     def _resolve(self, key: Key) -> None:
         """Work out what an application inflicts, by its signatures, and over which idle node."""
@@ -389,9 +420,12 @@ class Catalog:
         for suite in before.keys() - after.keys():
             self._pressure_rows.give_back((*key, suite))
         if not _same(before, after):
-            self._changed()
-            self._typical.clear()
-            self.moves += 1
+            self._pressures_moved()
+
+    def _pressures_moved(self) -> None:
+        self._changed()
+        self._typical.clear()
+        self.moves += 1
 
     def _over_idle(self, key: Key, before: Mapping[int, Pressure]) -> dict[int, Pressure]:
         """The pressures of an application by the code of the suite: by the signatures of the site
@@ -412,23 +446,20 @@ class Catalog:
             suite = self.suite(suite_version)
             if suite in pressures:
                 continue
-            idle, trained, is_near = self._idle(key, node_id, suite)
-            if not is_near or trained is None:
-                # Without a training of its own there, the spread of readings is another's too.
+            idle, trained, is_near = self._idle(key, (node_id, suite))
+            if not is_near:
                 self._unsettled.add(key)
             if idle is None:
                 continue
-            source = trained or self._trained_at(node_id, suite)
-            spread = np.zeros(len(idle)) if source is None else self._model_spread(source)
+            # Without a training of its own there, the spread of readings is another's.
+            spread = self._spread(trained or self._trainings.first((node_id, suite)))
             basis = Basis(signatures, None if trained is None else trained.file)
             known = before.get(suite)
             if known is None or not basis.equals(known.basis):
                 row = self._pressure_rows.take((*key, suite))
                 pressures[suite] = self._pressure(basis, idle, spread, row)
-            elif np.array_equal(known.spread, fitted(spread, len(known.spread))):
-                pressures[suite] = known
             else:
-                pressures[suite] = replace(known, spread=fitted(spread, len(known.spread)))
+                pressures[suite] = _with_spread(known, spread)
         return pressures
 
     def _pressure(self, basis: Basis, idle: Floats, spread: Floats, row: int) -> Pressure:
@@ -442,30 +473,24 @@ class Catalog:
         spread = np.nan_to_num(fitted(spread, len(logs)))
         return Pressure(row, slowed, spread, awake_share(basis.signatures), basis=basis)
 
-    def _idle(
-        self, key: Key, node_id: str, suite: int
-    ) -> tuple[Floats | None, Served | None, bool]:
+    def _idle(self, key: Key, place: Place) -> tuple[Floats | None, Served | None, bool]:
         """The idle reference that a signature is over, the training that it is of, if it is of one,
         and whether it is near: that of the application's own training runs, which were of the same
         days; else the node's; else, and then it is not near, of another's training there (of
         several the first by name, in whatever order they came)."""
-        own = self._served.get(key)
-        if own is not None and own.file.node_id == node_id and own.suite == suite:
+        own = self._own(key, place)
+        if own is not None:
             return self._model_idle(own), own, True
-        idle = self._idle_of(node_id, suite)
+        idle = self._idle_of(*place)
         if idle is not None:
             return idle, None, True
-        other = self._trained_at(node_id, suite)
+        other = self._trainings.first(place)
         return (None if other is None else self._model_idle(other)), other, False
 
-    def _trained_at(self, node_id: str, suite: int) -> Served | None:
-        """The first by name of the models of a node by a suite; None without any."""
-        others = [
-            other
-            for other in self._served.values()
-            if other.file.node_id == node_id and other.suite == suite
-        ]
-        return min(others, key=lambda other: other.key, default=None)
+    def _own(self, key: Key, place: Place) -> Served | None:
+        """The application's own model, where it is of a training at this place."""
+        own = self._served.get(key)
+        return own if own is not None and (own.file.node_id, own.suite) == place else None
 
     def _model_idle(self, model: Served) -> Floats:
         idle = np.full(len(self._columns), math.nan)
@@ -473,9 +498,11 @@ class Catalog:
             idle[model.scorers[code].places] = model.scorers[code].log_idle
         return idle
 
-    def _model_spread(self, model: Served) -> Floats:
+    def _spread(self, model: Served | None) -> Floats:
         """(C,) of the readings on the idle node of a model, 0 where it has no column."""
         spread = np.zeros(len(self._columns))
+        if model is None:
+            return spread
         for code in sorted(model.scorers, reverse=True):
             spread[model.scorers[code].places] = model.scorers[code].variant.spread
         return spread
@@ -494,6 +521,13 @@ class Catalog:
 def _of_suite(pressures: Mapping[int, Pressure], suite: int) -> Pressure | None:
     """Return the pressure by this suite; of any suite the newest."""
     return next(iter(pressures.values()), None) if suite == ANY_SUITE else pressures.get(suite)
+
+
+def _with_spread(pressure: Pressure, spread: Floats) -> Pressure:
+    """Return the pressure with this ``spread`` (C,): itself where it has that."""
+    its = fitted(spread, len(pressure.spread))
+    same = np.array_equal(pressure.spread, its)
+    return pressure if same else replace(pressure, spread=its)
 
 
 def _mean_awake(known: Sequence[Pressure]) -> float:
