@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.engine import environment
+from kongming.engine import awake_shares, environment
 from kongming.engine import forecast_parts as answering
 from kongming.engine.catalog import Pressure
 from kongming.engine.columns import fitted
@@ -33,14 +33,14 @@ from kongming.records.questions import ColocationQuestion
 @dataclass(frozen=True, eq=False, slots=True)
 class _Base:
     """Load by the neighbours: ``logs`` and ``idle`` (C,) in log seconds per operation, the
-    ``noise`` (C,) of those who were added to it (``environment.Environments``), and the share of
-    time in which those who run there keep a CPU awake. ``slot`` None is an idle node, of which only
-    slowdowns matter."""
+    ``noise`` (C,) of those who were added to it (``environment.Environments``), and the shares of
+    time in which those who run there keep a CPU ``awake``, (2,) (``awake_shares``). ``slot`` None
+    is an idle node, of which only slowdowns matter."""
 
     logs: Floats
     idle: Floats
     noise: Floats
-    awake: float = 0.0
+    awake: Floats
     slot: int | None = None
 
 
@@ -207,7 +207,7 @@ class Companion:
 
     def _idle(self) -> _Base:
         idle = np.zeros(len(self._fleet.columns))
-        return _Base(idle, idle, idle)
+        return _Base(idle, idle, idle, np.zeros(2))
 
     def _live(self, view: NodeView, domain: int) -> _Base:
         slots = self._fleet.slots
@@ -216,7 +216,7 @@ class Companion:
             raise CannotAnswerError(f"Nothing was read on {view.facts.name} yet: no fingerprint.")
         company = self._fleet.company(slot)
         width = slots.width
-        awake = 0.0 if math.isnan(company.awake) else company.awake
+        awake = np.nan_to_num(company.awake)
         # Columns may have come since, of which nothing was read.
         noise = np.nan_to_num(fitted(company.noise, width))
         return _Base(fitted(company.met, width), slots.idle[slot], noise, awake, slot)
@@ -230,7 +230,8 @@ class Companion:
         )
         logs = base.logs + environment.added_up(slowed, spreads, base.noise)
         is_carried = base.slot is None or self._fleet.is_carried(base.slot, model)
-        awake = together((base.awake, *(pressure.awake for pressure in pressures)))
+        there = float(base.awake[awake_shares.counted(model.file.placement)])
+        awake = together((there, *(pressure.awake for pressure in pressures)))
         return Met(logs, base.idle, is_carried, awake)
 
     def _is_unknown(self, view: NodeView | None, base: _Base, model: Served) -> bool:

@@ -109,7 +109,7 @@ class Forecaster:
             model,
             company,
             self._met(question, company, view),
-            self._awake(question, company),
+            self._awake(question, company, placement),
             age,
             stale,
             history is not None,
@@ -214,11 +214,11 @@ class Forecaster:
         return fitted(logs, self._fleet.slots.width)
 
     @staticmethod
-    def _awake(question: Question, company: Company) -> float:
+    def _awake(question: Question, company: Company, placement: str) -> float:
         """The share of time in which those next to the application keep a CPU awake; NaN for a
         newcomer to a node without residents."""
         place = company.place(question.resident_id) if question.resident_id else None
-        return company.awake if place is None else float(company.each_awake[place])
+        return company.awake_for(placement, place)
 
     def _age(self, slot: int, now: float) -> float | None:
         taken_at = float(self._fleet.slots.taken_at[slot])
@@ -338,7 +338,7 @@ class Forecaster:
             logs = fitted(subject.company.each[i], width)
             noise = fitted(subject.company.each_noise[i], width)
             joined = logs + environment.added(pressure, spread, noise)
-            awake = float(subject.company.each_awake[i])
+            awake = subject.company.awake_for(member.placement, i)
             is_carried = fleet.is_carried(slot, model)
             yield _Meeting(
                 member.resident.assignment_id,

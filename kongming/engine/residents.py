@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats, growth
-from kongming.engine import environment
+from kongming.engine import awake_shares, environment
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted
 from kongming.engine.environment import Phase
 from kongming.engine.slots import Slots
-from kongming.learning.awake import together
 from kongming.records.resident import Resident
 
 
@@ -37,23 +36,34 @@ class Present:
 @dataclass(frozen=True, eq=False, slots=True)
 class Company:
     """Everyone who matters to one slot. ``met`` (C,) is what a newcomer meets; ``each`` (n, C)
-    what each of ``present`` meets itself: all of it but its own pressure. ``awake`` and
-    ``each_awake`` (n,) are the shares of time in which a CPU of this domain is kept awake next to
-    them: in others it was not measured what that does. ``awake`` is NaN without residents.
-    ``noise`` (C,) and ``each_noise`` (n, C) are as in ``environment.Environments``."""
+    what each of ``present`` meets itself: all of it but its own pressure. ``awake`` (2,) and
+    ``each_awake`` (n, 2) are the shares of time in which a CPU is kept awake next to them, in pairs
+    (``awake_shares``); ``awake`` is NaN without residents. ``noise`` (C,) and ``each_noise``
+    (n, C) are as in ``environment.Environments``."""
 
     present: tuple[Present, ...]
     met: Floats
     each: Floats
     noise: Floats
     each_noise: Floats
-    awake: float = math.nan
-    each_awake: Floats = field(default_factory=lambda: np.empty(0))
+    awake: Floats
+    each_awake: Floats
 
     @property
     def here(self) -> list[int]:
         """Places in ``present`` of those that hold one in this very domain."""
         return [i for i, p in enumerate(self.present) if p.here and p.resident.active]
+
+    def awake_for(self, placement: str, place: int | None = None) -> float:
+        """Return the share of time in which a CPU is kept awake next to a model's program at this
+        placement: a newcomer, or who is at ``place`` in ``present``."""
+        shares = self.awake if place is None else self.each_awake[place]
+        return float(shares[awake_shares.counted(placement)])
+
+    def awake_for_those(self, places: Sequence[int]) -> Floats:
+        """Return the shares, (n,), next to those at ``places``, each at its placement."""
+        which = [awake_shares.counted(self.present[i].placement) for i in places]
+        return self.each_awake[places, which]
 
     def named(self, phase: Phase) -> tuple[str, ...]:
         return tuple(
@@ -136,10 +146,11 @@ class Residents:
             present.append(Present(resident, its, placement, pressure.known, here))
             pressures.append(fitted(pressure.slowed, slots.width))
             spreads.append(fitted(pressure.spread, slots.width))
-            awake.append(pressure.awake if here and its is not Phase.REMOVED else 0.0)
+            awake.append(0.0 if its is Phase.REMOVED else pressure.awake)
         if not present:
             nobody = np.empty((0, slots.width))
-            return Company((), read.copy(), nobody, np.zeros(slots.width), nobody)
+            nothing, nowhere = np.zeros(slots.width), np.full(2, math.nan)
+            return Company((), read.copy(), nobody, nothing, nobody, nowhere, np.empty((0, 2)))
         meet = environment.met(
             read,
             slots.idle[slot],
@@ -147,7 +158,8 @@ class Residents:
             np.array(pressures),
             np.array(spreads),
         )
-        each_awake = np.array([together(awake[:i] + awake[i + 1 :]) for i in range(len(awake))])
+        at = np.array([float(member.here) for member in present])
+        shares = awake_shares.pairs(np.array(awake), at)
         alone = all(member.phase is Phase.REMOVED for member in present)
         return Company(
             tuple(present),
@@ -155,8 +167,8 @@ class Residents:
             meet.each,
             meet.noise,
             meet.each_noise,
-            math.nan if alone else together(awake),
-            each_awake,
+            np.full(2, math.nan) if alone else awake_shares.together(shares),
+            awake_shares.of_others(shares),
         )
 
     def _drop(self, assignment_id: str) -> None:
@@ -174,7 +186,7 @@ def _pressure(
     own = catalog.pressure(app, placement, suite)
     if here:
         return own
-    across = catalog.pressure(app, "cross-socket", suite)
+    across = catalog.pressure(app, awake_shares.ACROSS, suite)
     if across.known:
         return across
     shared = columns.devices()[: len(own.slowed)]

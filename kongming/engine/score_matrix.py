@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats, growth
-from kongming.engine import scoring
+from kongming.engine import awake_shares, scoring
 from kongming.engine.catalog import Catalog
 from kongming.engine.columns import fitted
 from kongming.engine.scoring import Served
@@ -25,7 +25,7 @@ _NEVER = 0
 @dataclass(frozen=True, eq=False, slots=True)
 class Environments:
     """Contents of the slots ``chosen`` (n,), copied together once for however many models: ``met``
-    and ``slowed`` (n, C), the others (n,)."""
+    and ``slowed`` (n, C), ``awake`` (n, 2), the others (n,)."""
 
     chosen: NDArray[np.intp]
     met: Floats
@@ -109,7 +109,7 @@ class Matrix:
             environments.met,
             environments.slowed,
             environments.referenced & (environments.node != own_node),
-            environments.awake,
+            environments.awake[:, awake_shares.counted(model.file.placement)],
         )
         row = model.row
         other = (suite != model.suite) & (suite != ANY_SUITE)

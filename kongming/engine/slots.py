@@ -34,8 +34,9 @@ class Slots:
     ``idle`` is NaN where there is no reference of the suite that the newest fingerprint is of;
     where ``lenders`` is above 0 it was taken from so many like nodes' references.
     ``met`` is what a newcomer would meet, ``slowed`` the same over ``idle``; ``guessed`` says
-    that pressures which merely stand in are in both. ``taken_at`` is NaN
-    where ``latest`` is the idle reference itself. ``version`` counts every change.
+    that pressures which merely stand in are in both, ``awake`` (n, 2) are pairs of
+    ``awake_shares``. ``taken_at`` is NaN where ``latest`` is the idle reference itself.
+    ``version`` counts every change.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -55,7 +56,7 @@ class Slots:
         self.taken_at = np.full(rows, math.nan)
         self.ttl_s = np.full(rows, settings.ttl_s)
         self.general = np.full(rows, math.nan)
-        self.awake = np.full(rows, math.nan)
+        self.awake = np.full((rows, 2), math.nan)
         self.guessed = np.zeros(rows, dtype=np.bool_)
         self.idle = np.full((rows, self.width), math.nan)
         self.latest = np.full((rows, self.width), math.nan)
@@ -178,9 +179,9 @@ class Slots:
             return None
         return self._median(list(self.history[slot, :n].astype(np.float64)))
 
-    def set_met(self, slot: int, met: Floats, awake: float, *, guessed: bool) -> None:
-        """The environment that follows for a newcomer, (C,), the share of time in which residents
-        keep a CPU awake, NaN without any, and whether it is ``guessed``."""
+    def set_met(self, slot: int, met: Floats, awake: Floats, *, guessed: bool) -> None:
+        """The environment that follows for a newcomer, (C,), the shares of time in which residents
+        keep a CPU awake, (2,), NaN without any, and whether it is ``guessed``."""
         self.met[slot] = met
         self.awake[slot] = awake
         self.guessed[slot] = guessed

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.engine import environment, scoring, standing_in
+from kongming.engine import awake_shares, environment, scoring, standing_in
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.lag import Lag
@@ -280,7 +280,8 @@ class FleetState:
             return math.nan
         place = self._environments(np.array([slot], dtype=np.intp))
         is_carried = np.array([self.is_carried(slot, model)])
-        scores = scoring.score(model, place.met, place.slowed, is_carried, place.awake)
+        awake = place.awake[:, awake_shares.counted(model.file.placement)]
+        scores = scoring.score(model, place.met, place.slowed, is_carried, awake)
         return float(scores.log_slowdown[0])
 
     def refresh(self, now: float, budget_s: float) -> float:
@@ -432,9 +433,8 @@ class FleetState:
             member = company.present[i]
             served = self.catalog.served(member.resident.app, member.placement)
             models.append(0 if served is None else served.row)
-        self.table.replace(
-            slot, company.each[here], company.each_noise[here], company.each_awake[here], models
-        )
+        each, noise = company.each[here], company.each_noise[here]
+        self.table.replace(slot, each, noise, company.awake_for_those(here), models)
         self._impacts_lag = True
 
     def _fit(self) -> None:

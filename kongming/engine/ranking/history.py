@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.engine import scoring
+from kongming.engine import awake_shares, scoring
 from kongming.engine.columns import fitted, fitted_rows
 from kongming.engine.ranking.query import Query, Reading
 from kongming.engine.residents import Company
@@ -46,6 +46,7 @@ def from_history(
         return
     own = fleet.own_node(query.model)
     counted = carried(chosen, slots, own)
+    awake = awake[:, awake_shares.counted(query.model.file.placement)]
     scores = scoring.score(query.model, met, slowed, counted, awake)
     # Times of another node mean nothing to the model unless they are slowdowns, nor do those of
     # other surrogates.
@@ -85,7 +86,7 @@ def residents_meet(
             company = _company(fleet, place, fitted(reading.median, fleet.slots.width))
             here = company.here
             met.append(fitted_rows(company.each[here, :width], width))
-            awake.append(company.each_awake[here])
+            awake.append(company.awake_for_those(here))
         usual += [reading is not None] * len(rows)
     return np.concatenate(met), np.concatenate(awake), np.array(usual, dtype=np.bool_)
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
+from kongming.engine import awake_shares, scoring
 from kongming.engine import forecast_parts as answering
-from kongming.engine import scoring
 from kongming.engine.catalog import untrained
 from kongming.engine.environment import ratio_of
 from kongming.engine.forecast_parts import Met
@@ -314,8 +314,11 @@ class Ranker:
         interval = self._interval(query, slot, newcomer)
         history = query.history.get(slot)
         if stale and age is not None and history is None:
-            is_carried = query.model is not None and fleet.is_carried(slot, query.model)
-            met = Met(slots.met[slot], slots.idle[slot], is_carried, float(slots.awake[slot]))
+            is_carried, awake = False, math.nan
+            if query.model is not None:
+                is_carried = fleet.is_carried(slot, query.model)
+                awake = slots.awake.item(slot, awake_shares.counted(query.model.file.placement))
+            met = Met(slots.met[slot], slots.idle[slot], is_carried, awake)
             interval = answering.aged(interval, query.model, met, slots.movement(slot), age)
         elif stale:
             interval = replace(interval, calibrated=False)

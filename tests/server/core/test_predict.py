@@ -450,6 +450,34 @@ def test_presence_is_of_neighbours_in_the_same_domain(
     assert log_slowdown(resident) == pytest.approx(0.0, abs=1e-6)
 
 
+def test_the_awake_factor_across_sockets_is_of_neighbours_in_all_domains(engine: Engine) -> None:
+    """There it was measured next to programs in the other domain."""
+    across = {"placement": "cross-socket"}
+    engine.put_model(worlds.model("waits", awake=-0.2, **across), 1)
+    engine.put_model(worlds.model("waits", awake=-0.2), 1)
+    worlds.add_node(engine, logs={}, cpus=(0, 1), llc_cpus=((0,), (1,)))
+    engine.put_signatures([worlds.signature("quiet", {}, **across)])
+    engine.put_assignment(bound("q", "quiet", NOW - 100.0, domain=1))
+
+    faster = pytest.approx(-0.2, abs=1e-6)
+    first = {"domain": 0, **across}
+    assert log_slowdown(ask(engine, "waits", **first)) == faster
+    assert log_slowdown(ask(engine, "waits", domain=1, **across)) == faster
+    assert log_slowdown(ask(engine, "waits", domain=0, placement="cross-core")) == 0.0
+    assert log_slowdown(ask(engine, "waits", domain=1, placement="cross-core")) == faster
+    # By the matrix, and with a model by name.
+    ranked = engine.rank(RankQuestion("waits", placement="cross-socket", nodes=("node-1",)), NOW)
+    assert math.log(ranked.nodes[0].slowdown.median) == faster
+    assert log_slowdown(ask(engine, "waits", model="LM", **first)) == faster
+    # As a resident, and next to another that comes to its own domain.
+    engine.put_assignment(bound("w", "waits", NOW - 100.0, domain=0, **across))
+    assert log_slowdown(ask(engine, "waits", resident_id="w", **first)) == faster
+    engine.put_assignment(released(bound("q", "quiet", NOW - 100.0, domain=1), NOW - 1.0))
+    impact = ask(engine, "quiet", domain=0).residents["w"]
+    assert math.log(impact.slowdown_now.median) == pytest.approx(0.0, abs=1e-6)
+    assert math.log(impact.slowdown_then.median) == faster
+
+
 def test_a_neighbour_in_another_domain_presses_on_what_the_domains_share(engine: Engine) -> None:
     worlds.add_node(engine, logs={}, cpus=(0, 1), llc_cpus=((0,), (1,)))
     engine.put_assignment(bound("m", "memory", NOW - 1.0, domain=0))
