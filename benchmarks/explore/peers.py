@@ -1,11 +1,11 @@
-"""Other projects' policies next to ours: same tables, budget, first runs and choice of the model.
+"""Other projects' policies next to ours: same tables, budget and choice of the model.
 
     python -m venv peers && peers/bin/pip install scikit-activeml scikit-optimize scipy
     nice ../../.venv/bin/python peers.py --python peers/bin/python --seeds 20 --keep FOLDER
 
-Prints one JSON document: MSE over that of ``uni``, by function or measured table and policy, and
-geometric means over all of them. ``--cells`` adds those of an earlier document, so that worlds can
-be evaluated in parts.
+The peers begin with 12 uniform runs, ``auto`` with its own. Prints one JSON document: MSE over that
+of ``uni``, by function or measured table and policy, and geometric means over all of them.
+``--cells`` adds those of an earlier document, so that worlds can be evaluated in parts.
 """
 
 from __future__ import annotations
