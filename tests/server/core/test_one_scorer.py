@@ -124,6 +124,30 @@ def test_of_a_family_without_any_reading_nothing_is_filled_that_the_model_uses()
     assert rows[1, NAMES.index("compute.int")] == pytest.approx(math.log(idle))
 
 
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.floats(-1.0, 3.0), st.sets(st.sampled_from(NAMES), max_size=2)),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_many_rows_are_filled_as_each_alone(nodes: list[tuple[float, set[str]]]) -> None:
+    scorer = scorer_of(worlds.model("app", {"stream.triad": 0.5}).variants["full"])
+    rows = np.tile(scorer.log_idle, (len(nodes), 1))
+    for row, (load, lacking) in zip(rows, nodes, strict=True):
+        row += load * np.arange(len(NAMES))
+        row[[NAMES.index(name) for name in lacking]] = math.nan
+    alone = [row[None, :].copy() for row in rows]
+
+    complete, filled = scorer.fill(rows)
+
+    for i, row in enumerate(alone):
+        its_complete, its_filled = scorer.fill(row)
+        assert np.array_equal(row[0], rows[i], equal_nan=True)
+        assert (complete[i], filled[i]) == (its_complete[0], its_filled[0])
+
+
 def test_margins_are_those_of_the_distance() -> None:
     variant = worlds.model("app", {"stream.triad": 0.5}).variants["full"]
     scorer = scorer_of(variant)
