@@ -7,7 +7,8 @@ called from two threads at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -214,18 +215,21 @@ class Engine:
         """``predict``; of a job, which may have hundreds of nodes, with pauses in which the engine
         may answer and take other things."""
         if question.scaling is None:
-            return self._forecast(question, now)
+            return self._forecast(self._forecaster.predict, question, now)
         return forecast_job(
             question,
             self._scales.find(question.app, question.scaling),
-            lambda node_question: self._forecast(node_question, now),
+            partial(self._forecast, self._forecaster.part_of_job, now=now),
             self._named,
             self._fleet.catalog.profiles(question.app, question.placement),
         )
 
-    def _forecast(self, question: Question, now: float) -> Forecast:
+    @staticmethod
+    def _forecast(
+        forecast_of: Callable[[Question, float], Forecast], question: Question, now: float
+    ) -> Forecast:
         try:
-            return self._forecaster.predict(question, now)
+            return forecast_of(question, now)
         except ArithmeticError as error:
             # Other questions of a batch have their answers all the same.
             raise CannotAnswerError(

@@ -77,6 +77,11 @@ class Forecaster:
     def predict(self, question: Question, now: float) -> Forecast:
         return self.answer(question, self.subject(question, now), now)
 
+    def part_of_job(self, question: Question, now: float) -> Forecast:
+        """Predict on one node of a job, as ``predict``. The job's runtime does not come from the
+        solo runtime that this has, so that nothing is said of that on a node of another type."""
+        return self._answer(question, self.subject(question, now), now)
+
     def subject(self, question: Question, now: float) -> Subject:
         """Return where and what the question is about. Raises as ``Engine.predict``."""
         fleet = self._fleet
@@ -117,6 +122,13 @@ class Forecaster:
 
     def answer(self, question: Question, subject: Subject, now: float) -> Forecast:
         """Raises as ``Engine.predict``."""
+        forecast = self._answer(question, subject, now)
+        if subject.model is None:
+            return forecast
+        return answering.of_another_type(self._fleet, subject.view, subject.model, forecast)
+
+    def _answer(self, question: Question, subject: Subject, now: float) -> Forecast:
+        """``answer``, whatever the type of the node is."""
         slot = subject.slot
         key = (
             question.app,
@@ -128,7 +140,6 @@ class Forecaster:
             question.resident_id,
             question.strict,
             subject.history,
-            subject.model is None or self._fleet.is_of_type(subject.view, subject.model),
         )
         slots = self._fleet.slots
         # Late fingerprints join the history, and change nothing else.
@@ -273,7 +284,6 @@ class Forecaster:
         if is_carried:
             note = answering.carried_note(model, subject.view)
             forecast = replace(forecast, notes=(*forecast.notes, note))
-        forecast = answering.of_another_type(fleet, subject.view, model, forecast)
         return answering.borrowed(fleet, slot, subject.view, forecast) if is_carried else forecast
 
     def _node_only(self, question: Question, subject: Subject) -> Forecast:

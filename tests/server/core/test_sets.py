@@ -50,6 +50,18 @@ def names(node_set: RankedSet) -> list[str]:
     return [node.node_id for node in node_set.nodes]
 
 
+def test_a_job_on_nodes_of_another_type_says_nothing_of_the_solo_runtime(engine: Engine) -> None:
+    worlds.add_node(engine, "trainer", {}, cpu_model="another")
+    nodes = ("node-0", "node-1", "node-2")
+    single = engine.predict(Question("memory", "node-0"), NOW)
+
+    job = engine.predict(Question("memory", scaling=Scaling(3), nodes=nodes), NOW)
+
+    assert any("solo runtime" in warning for warning in single.warnings)
+    assert not any("solo runtime" in warning for warning in job.warnings)
+    assert engine.predict(Question("memory", "node-0"), NOW) == single
+
+
 def test_the_least_slowed_make_the_best_set_with_its_runtime(engine: Engine) -> None:
     ranking = rank(engine, 3)
     (best,) = ranking.sets
