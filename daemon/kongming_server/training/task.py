@@ -7,7 +7,7 @@ to text (``fitting.fit_text``), so that a Dask cluster can run the very same one
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from kongming.learning import model_file as persist
@@ -28,9 +28,13 @@ Report = Callable[[float, str], None]
 Fit = Callable[[str], str]
 """``fitting.fit_text``, here or elsewhere."""
 
+_COMPARED = ("identity", "suite_version", "metric_unit", "better")
+"""What models have to have in common so that their errors can be compared."""
+
 
 def train(store: Store, task: Task, fit: Fit, report: Report) -> list[Outcome]:
-    """Train at each node and placement that the application has runs at; keep each version.
+    """Train at each node and placement that the application has runs at; keep each version. Where
+    none is in service yet, that of the node with the newest runs goes into it.
 
     Raises:
         StoreError: the store could not be read or written.
@@ -45,9 +49,14 @@ def train(store: Store, task: Task, fit: Fit, report: Report) -> list[Outcome]:
         error = f"{task.app} has no runs{at} to learn from. Profile it first."
         return [Outcome(task.app, task.placement or "", error=error)]
     outcomes = []
-    for number, ((node_id, placement), members) in enumerate(sorted(sets.items())):
+    # The first goes into service where nothing is, and has to be beaten by the others.
+    newest_first = sorted(reversed(sets.items()), key=lambda entry: entry[0][1])
+    newer: dict[str, set[str]] = {}
+    for number, ((node_id, placement), members) in enumerate(newest_first):
         report(0.1 + 0.9 * number / len(sets), f"Training {task.app} at {placement}")
-        outcome = _train_set(store, task, node_id, placement, members, fit)
+        nodes = newer.setdefault(placement, set())
+        outcome = _train_set(store, task, node_id, placement, members, fit, nodes)
+        nodes.add(node_id)
         if outcome is not None:
             outcomes.append(outcome)
     report(1.0, f"Trained {task.app}")
@@ -55,8 +64,15 @@ def train(store: Store, task: Task, fit: Fit, report: Report) -> list[Outcome]:
 
 
 def _train_set(
-    store: Store, task: Task, node_id: str, placement: str, members: Sequence[Run], fit: Fit
+    store: Store,
+    task: Task,
+    node_id: str,
+    placement: str,
+    members: Sequence[Run],
+    fit: Fit,
+    newer: Set[str],
 ) -> Outcome | None:
+    """``newer``: ids of the nodes with newer runs at this placement."""
     in_service = store.in_service(task.app, placement)
     incumbent = None
     if in_service is not None:
@@ -74,6 +90,11 @@ def _train_set(
     if _outdated(document, incumbent, task.since.get(placement), since):
         decision = Decision(
             False, "the program has changed since these runs; profile it again as it is now"
+        )
+    if decision.promoted and _of_earlier_program(document, incumbent, newer):
+        decision = Decision(
+            False,
+            "the one in service is of another program, suite or metric, by newer runs of its node",
         )
     if in_service is not None and not store.promotions(task.app, placement):
         # What answers by being the newest shall go on to, should the new version be no better.
@@ -140,6 +161,16 @@ def _outdated(
     return document["identity"] == incumbent.get("identity") and (
         since is None or since < changed_at
     )
+
+
+def _of_earlier_program(
+    document: Mapping[str, Any], incumbent: Mapping[str, Any] | None, newer: Set[str]
+) -> bool:
+    """Return whether the model in service is of a node with newer runs, of something that cannot be
+    compared: then it is this one that is of what was before."""
+    if incumbent is None or incumbent.get("node_id") not in newer:
+        return False
+    return any(document[key] != incumbent.get(key) for key in _COMPARED)
 
 
 def _learnt(document: Mapping[str, Any], runs: Sequence[Run]) -> bool:

@@ -87,7 +87,8 @@ def command(
     run.
 
     Runs of a profile that was spoiled are left out if it was measured again. Runs of several nodes
-    give a model for each; the last, which goes into service, is of the node with the newest runs.
+    give a model for each; that of the node with the newest runs goes into service. A server puts it
+    there only if it has none yet, and another node's in its place if that validates clearly better.
 
     With --server (KONGMING_SERVER is not enough) the server trains on its own data; Ctrl-C does not
     stop it.
