@@ -14,7 +14,7 @@ from kongming.engine.columns import MOST_SHARED, Columns
 from kongming.engine.environment import LARGEST_LOG
 from kongming.learning.model_file import ModelFile, Variant
 from kongming.learning.readings import VariantName, joined_as_idle
-from kongming.learning.scorer import Scorer, parts_of
+from kongming.learning.scorer import Scorer, is_blind, parts_of
 from kongming.records.errors import InputError
 
 FULL, QUICK, NEITHER = 1, 2, 0
@@ -120,9 +120,13 @@ def score(
         if scorer is None or not left.any():
             continue
         logs = _logs(scorer, absolute, slowed, carried)
-        complete = ~np.isnan(logs).any(axis=1)
+        complete = np.asarray(~np.isnan(logs).any(axis=1))
         if code == FULL:
             incomplete = logs
+        elif incomplete is not None:
+            rows = np.flatnonzero(left & complete)
+            missing = np.isnan(incomplete[rows])
+            complete[rows] = ~is_blind(model.scorers[FULL], scorer, missing)
         _put(scores, scorer, code, np.flatnonzero(left & complete), logs, awake)
         left &= ~complete
     if left.any() and incomplete is not None:

@@ -239,6 +239,23 @@ class Scorer:
         return np.asarray(missing & ~is_read[self.family], dtype=np.bool_)
 
 
+def is_blind(full: Scorer, quick: Scorer, missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return (n,): whether the quick variant must not stand in for the full one, whose ``missing``
+    columns are (n, p): nothing was read of a family that the full model uses and the quick variant
+    does not have, although more than the quick columns was. Such readings have failed; a quick
+    fingerprint has none of them, and is what the quick variant was validated on."""
+    blind = np.zeros(len(missing), dtype=np.bool_)
+    families = full.variant.families
+    alien = {families[j] for j in np.flatnonzero(full.used)}.difference(quick.variant.families)
+    if not alien:
+        return blind
+    for family in alien:
+        blind |= missing[:, [each == family for each in families]].all(axis=1)
+    known = frozenset(quick.variant.columns)
+    more = [column not in known for column in full.variant.columns]
+    return np.asarray(blind & ~missing[:, more].all(axis=1))
+
+
 def _medians(relatives: Floats) -> Floats:
     """The median of each row of (n, k) without NaN, (n, 1); 0 where k is. ``numpy.median`` takes
     most of the time of filling a row."""
@@ -289,16 +306,23 @@ def choose(
 
     ``rows`` are the environment by the columns of each variant, NaN where there is no reading.
     It is the ``wanted`` variant; else the full one, or the quick one where readings for the full
-    one are missing and none for the quick one is. What was done about missing readings is added
-    to ``warnings``.
+    one are missing, none for the quick one is, and it is not blind (``is_blind``). What was done
+    about missing readings is added to ``warnings``.
 
     Raises:
         InputError: more than ``MISSING_SHARE`` of the columns are missing, or a column that the
             model uses with all of its family.
     """
     name: VariantName = wanted or "full"
-    lacking = int(np.isnan(rows[name]).sum())
-    if wanted is None and lacking and "quick" in rows and not np.isnan(rows["quick"]).any():
+    missing = np.isnan(rows[name])
+    lacking = int(missing.sum())
+    if (
+        wanted is None
+        and lacking
+        and "quick" in rows
+        and not np.isnan(rows["quick"]).any()
+        and not is_blind(scorers[name], scorers["quick"], missing[None, :])[0]
+    ):
         quick = scorers["quick"]
         warnings.append(
             f"Predicted from the {len(quick.variant.columns)} quick surrogates: the environment "
@@ -308,7 +332,6 @@ def choose(
     scorer, row = scorers[name], rows[name]
     if not lacking:
         return scorer, row, False
-    missing = np.isnan(row)
     unread = scorer.unread(missing)
     rows_to_fill = row[None, :].copy()
     complete, filled = scorer.fill(rows_to_fill)

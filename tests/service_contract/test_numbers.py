@@ -48,6 +48,7 @@ LOADS = {
     "beyond": {"stream.triad": 3.1},
     "without-triad": {"memory.random.128M": 0.4},
     "without-cache": {"stream.triad": 0.4},
+    "without-read": {"iobench.read.4M": 0.8},
     "another-type": {"stream.triad": 0.7},
 }
 """By node: the log slowdown of its surrogates in the newest fingerprint."""
@@ -57,6 +58,7 @@ NAMES = {
     "quick": worlds.QUICK,
     "without-triad": tuple(name for name in worlds.NAMES if name != "stream.triad"),
     "without-cache": tuple(name for name in worlds.NAMES if name != "memory.random.8M"),
+    "without-read": tuple(name for name in worlds.NAMES if name != "iobench.read.4M"),
 }
 """By node: the surrogates that its fingerprints have, where these are not all."""
 AGES_S = {"moving": 1500.0, "dozing": OLD_S}

@@ -53,6 +53,31 @@ def test_of_a_resident_that_depends_on_it_nothing_is_said() -> None:
     assert [node.node_id for node in ranking.nodes] == ["complete"]
 
 
+def test_what_the_quick_columns_know_nothing_of_they_do_not_answer_for() -> None:
+    engine = engine_with("iobench.read.4M", {"iobench.read.4M": 0.6})
+
+    with pytest.raises(InputError, match=r"no reading of iobench\.read\.4M, on which"):
+        engine.predict(Question("disk", "node-1"), NOW)
+
+    ranking = engine.rank(RankQuestion("disk"), NOW)
+    assert [node.node_id for node in ranking.nodes] == ["complete"]
+    assert ranking.refused == {"unpredictable": 1}
+    engine.put_assignment(bound("a", "disk", NOW - 5.0))
+    assert engine.predict(Question("memory", "node-1"), NOW).residents == {}
+    assert any(
+        "quick surrogates" in text
+        for text in engine.predict(Question("memory", "node-1"), NOW).warnings
+    )
+
+
+def test_a_quick_fingerprint_is_answered_by_the_columns_that_were_validated_on_it() -> None:
+    engine = worlds.engine()
+    worlds.add_node(engine, logs={}, names=worlds.QUICK)
+
+    assert engine.predict(Question("disk", "node-1"), NOW).slowdown.calibrated
+    assert len(engine.rank(RankQuestion("disk"), NOW).nodes) == 1
+
+
 def test_what_does_not_depend_on_it_is_predicted_with_a_word() -> None:
     engine = engine_with("memory.random.8M")
 
