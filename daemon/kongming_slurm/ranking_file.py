@@ -71,9 +71,10 @@ class RunTimes:
 class RankingFile:
     """Predicted slowdowns by application, in the order of ``nodes``; None where not known.
 
-    ``up`` is whether Slurm can use a node, ``cpus`` and ``memory_mb`` its size; ``partitions`` list
-    their nodes by place, from 0. ``least`` lists by application the places where it is slowed at
-    least so much, or a resident is not known to keep its limit. ``written_at`` is unix seconds.
+    ``up`` is whether Slurm can use a node, ``cpus`` and ``memory_mb`` what jobs may have of it;
+    ``partitions`` list their nodes by place, from 0. ``least`` lists by application the places
+    where it is slowed at least so much, or a resident is not known to keep its limit.
+    ``written_at`` is unix seconds.
     """
 
     written_at: float

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kongming.records.errors import InputError, ServiceError, UnavailableError
 from kongming_slurm.hostlist import expand, joined
@@ -33,9 +34,9 @@ _USABLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SlurmNodes:
-    """The nodes of a cluster in Slurm's order, with their current weights; ``partitions`` list
-    theirs by place. ``longest_min`` are the greatest time limits of partitions that have one, in
-    minutes."""
+    """The nodes of a cluster in Slurm's order, with their current weights, and the CPUs and memory
+    that jobs may have of them; ``partitions`` list theirs by place. ``longest_min`` are the
+    greatest time limits of partitions that have one, in minutes."""
 
     names: tuple[str, ...] = ()
     up: tuple[bool, ...] = ()
@@ -44,6 +45,14 @@ class SlurmNodes:
     weights: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     longest_min: Mapping[str, int] = field(default_factory=dict)
+
+
+class NodeSize(NamedTuple):
+    """CPUs and memory of a node that jobs may have; no size where Slurm shows none, so that nothing
+    counts on the node."""
+
+    cpus: int = 0
+    memory_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +112,20 @@ class Slurm:
 
         Raises ServiceError.
         """
-        rows = _rows(self._run(["sinfo", "-h", "-a", "-N", "-o", "%N|%w|%T|%P|%c|%m|%l"]), 7)
+        rows = _rows(self._run(["sinfo", "-h", "-a", "-N", "-o", "%N|%w|%T|%P|%l"]), 5)
+        # sinfo counts what is reserved for the system, too.
+        sizes = node_sizes(self._run(["scontrol", "-a", "-o", "show", "node"]))
         names: dict[str, int] = {}
-        rows_by_place: list[tuple[bool, int, int, int]] = []
+        rows_by_place: list[tuple[bool, int, NodeSize]] = []
         partitions: dict[str, list[int]] = {}
         longest_min: dict[str, int] = {}
-        for name, weight, state, partition, cpus, memory, longest in rows:
+        for name, weight, state, partition, longest in rows:
             if not is_name(name):
                 continue
             place = names.setdefault(name, len(names))
             if place == len(rows_by_place):
-                rows_by_place.append(
-                    (_usable(state), _integer(weight), _integer(cpus), _integer(memory))
-                )
+                size = sizes.get(name, NodeSize())
+                rows_by_place.append((_usable(state), _integer(weight), size))
             partition_name = partition.removesuffix("*")
             if minutes(longest):
                 longest_min[partition_name] = minutes(longest)
@@ -124,8 +134,8 @@ class Slurm:
         return SlurmNodes(
             names=tuple(names),
             up=tuple(row[0] for row in rows_by_place),
-            cpus=tuple(row[2] for row in rows_by_place),
-            memory_mb=tuple(row[3] for row in rows_by_place),
+            cpus=tuple(row[2].cpus for row in rows_by_place),
+            memory_mb=tuple(row[2].memory_mb for row in rows_by_place),
             weights={name: rows_by_place[place][1] for name, place in names.items()},
             partitions={name: tuple(places) for name, places in partitions.items()},
             longest_min=longest_min,
@@ -279,6 +289,24 @@ class Slurm:
             reason = " ".join(done.stderr.split())[:200] or f"status {done.returncode}"
             raise ServiceError(f"{' '.join(words[:3])[:80]} failed: {reason}")
         return done.stdout
+
+
+def node_sizes(text: str) -> dict[str, NodeSize]:
+    """Read by name, from lines of ``scontrol -o show node``, what is not reserved for the system by
+    CoreSpecCount, CpuSpecList and MemSpecLimit."""
+    sizes = {}
+    for line in text.splitlines():
+        # What an administrator writes comes after it.
+        words = line.partition(" Reason=")[0].split()
+        fields = {key: value for key, _, value in (word.partition("=") for word in words)}
+        threads = max(1, _integer(fields.get("ThreadsPerCore", "")))
+        reserved = _integer(fields.get("CoreSpecCount", "")) * threads
+        # Slurm before 22.05 prints no CPUEfctv.
+        cpus = fields.get("CPUEfctv") or str(_integer(fields.get("CPUTot", "")) - reserved)
+        memory_mb = _integer(fields.get("RealMemory", ""))
+        memory_mb -= _integer(fields.get("MemSpecLimit", ""))
+        sizes[fields.get("NodeName", "")] = NodeSize(_integer(cpus), max(0, memory_mb))
+    return sizes
 
 
 def _rows(text: str, count: int) -> list[list[str]]:

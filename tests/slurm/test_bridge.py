@@ -14,7 +14,7 @@ from kongming_slurm import ranking_file
 from kongming_slurm.bridge import Bridge, least_slowdowns, slowdowns
 from kongming_slurm.policy import excluded
 from kongming_slurm.ranking_file import NEVER, RunTimes
-from kongming_slurm.slurm_commands import OWN_CHANGE, Slurm
+from kongming_slurm.slurm_commands import OWN_CHANGE, Slurm, node_sizes
 
 from kongming import settings as declared
 from kongming.records.answers import (
@@ -32,11 +32,13 @@ from kongming.records.fingerprint import NodeFacts
 from kongming.records.prediction import Interval
 from kongming.records.questions import Question, RankQuestion
 
-NODES = """n1|1|idle|main*|4|1000|infinite
-n2|1|mixed|main*|4|1000|infinite
-n3|3001|down*|main*|4|1000|infinite
-n1|1|idle|fast|4|1000|2:00:00
+NODES = """n1|1|idle|main*|infinite
+n2|1|mixed|main*|infinite
+n3|3001|down*|main*|infinite
+n1|1|idle|fast|2:00:00
 """
+SIZE = "CPUAlloc=0 CPUEfctv=4 CPUTot=4 OS=Linux 6.1 RealMemory=1000 State=IDLE ThreadsPerCore=1"
+SIZES = "".join(f"NodeName=n{n} Arch=x86_64 {SIZE} Weight=1\n" for n in (1, 2, 3))
 NOTE = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,own="
 
 
@@ -78,6 +80,8 @@ class Commands:
             return ""
         if words[-1] == "reservation":
             return self.reservations
+        if words[-1] == "node":
+            return SIZES
         if words[0] == "scontrol":
             return f"ClusterName             = north\nPrologSlurmctld         = {self.prolog}\n"
         if words[-1] == "JobArrayID:|,comment:":
@@ -253,11 +257,39 @@ def test_the_file_holds_the_answers_of_the_server(
     rankings = ranking_file.parse((tmp_path / "rankings").read_text())
     assert rankings.nodes == ("n1", "n2", "n3")
     assert rankings.up == (True, True, False)
+    assert rankings.cpus == (4, 4, 4)
+    assert rankings.memory_mb == (1000, 1000, 1000)
     assert rankings.partitions == {"main": (0, 1, 2), "fast": (0,)}
     assert rankings.apps == {"xz": (2.0, 1.0, None)}
     assert rankings.written_at == 1000.0
     # A stale fingerprint is no reason to exclude a node.
     assert server.rank_questions[0].stale_policy == "refuse"
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("CPUEfctv=8 CPUTot=8 RealMemory=16000 ThreadsPerCore=2", (8, 16000)),
+        (
+            "CPUEfctv=6 CPUTot=8 OS=Linux 6.1 RealMemory=16000 CoreSpecCount=1 CPUSpecList=6-7 "
+            "MemSpecLimit=4000 State=IDLE ThreadsPerCore=2",
+            (6, 12000),
+        ),
+        # As Slurm before 22.05 prints it.
+        ("CPUTot=8 RealMemory=16000 CoreSpecCount=1 ThreadsPerCore=2", (6, 16000)),
+        ("CPUEfctv=8 RealMemory=10 MemSpecLimit=20", (8, 0)),
+        ("CPUEfctv=8 RealMemory=16000 Reason=set MemSpecLimit=1 or so [root]", (8, 16000)),
+        ("State=FUTURE", (0, 0)),
+    ],
+)
+def test_what_is_reserved_for_the_system_is_not_counted(line: str, size: tuple[int, int]) -> None:
+    assert node_sizes(f"NodeName=n1 Arch=x86_64 {line}\n\n")["n1"] == size
+
+
+def test_a_node_that_slurm_shows_no_size_of_holds_no_job() -> None:
+    texts = {"sinfo": NODES, "scontrol": SIZES.replace("NodeName=n2", "NodeName=n9")}
+    nodes = Slurm(command=lambda words: texts[words[0]]).nodes()
+    assert (nodes.cpus, nodes.memory_mb) == ((4, 0, 4), (1000, 0, 1000))
 
 
 def test_an_application_without_a_model_is_left_out(

@@ -36,7 +36,11 @@ def cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="module")
 def bridge(cluster: SlurmCluster) -> Bridge:
-    """A bridge with predictions by which xz is too slow on each node."""
+    return started_bridge(cluster)
+
+
+def started_bridge(cluster: SlurmCluster) -> Bridge:
+    """A bridge with predictions by which xz is too slow on each node; its file is there."""
     server = Server()
     server.slowdowns = {"xz": {"n1": 2.0, "n2": 2.1, "n3": 2.2}}
     file = {"file": str(cluster.rankings), "good_for_s": 3600.0}
