@@ -229,6 +229,7 @@ class Bridge:
             up=nodes.up,
             cpus=nodes.cpus,
             memory_mb=nodes.memory_mb,
+            threads=nodes.threads,
             partitions=nodes.partitions,
             apps=apps,
             least={name: places for name, places in least.items() if places},

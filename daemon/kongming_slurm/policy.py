@@ -49,12 +49,15 @@ def excluded(
     return frozenset(place for _, place in over[first:])
 
 
-def usable_cpus(cpus: int, memory_mb: int, note: Note) -> int:
-    """Return how many CPUs of a node a job can use: those of complete tasks."""
+def usable_cpus(cpus: int, memory_mb: int, threads: int, note: Note) -> int:
+    """Return how many CPUs of a node a job can use: those of complete tasks. Memory is given to
+    complete cores of so many ``threads``; where these are not known (0), a node counts nothing
+    whose memory does not suffice for all its CPUs."""
+    if note.memory_per_cpu_mb and memory_mb // note.memory_per_cpu_mb < cpus:
+        # As with CR_Core; with CR_CPU a job may be left more nodes than it needs.
+        cpus = memory_mb // note.memory_per_cpu_mb // threads * threads if threads else 0
     if note.node_cpus:
         cpus = min(cpus, note.node_cpus)
-    if note.memory_per_cpu_mb:
-        cpus = min(cpus, memory_mb // note.memory_per_cpu_mb)
     tasks = cpus // note.task_cpus
     if note.node_tasks:
         tasks = min(tasks, note.node_tasks)
@@ -86,10 +89,9 @@ def divided(
     excluded_places: set[int] = set()
     kept_places: set[int] = set()
     own_names = frozenset(own)
-    usable = [
-        usable_cpus(cpus, memory_mb, note)
-        for cpus, memory_mb in zip(rankings.cpus, rankings.memory_mb, strict=True)
-    ]
+    threads = rankings.threads or (0,) * len(rankings.nodes)
+    sizes = zip(rankings.cpus, rankings.memory_mb, threads, strict=True)
+    usable = [usable_cpus(*size, note) for size in sizes]
     for partition in partitions:
         if partition not in rankings.partitions:
             return None

@@ -8,13 +8,14 @@
     up 1 1 0
     cpus 64 64 64
     memory 256000 256000 256000
+    threads 2 2 2
     partition batch 1 2 3
     times 1 1 0.95
     users-only 1000
     app xz 1.02 2.1 -
     least xz 2
     time xz 311 640 -
-    end 14
+    end 15
 
 Numbers are in the order of ``nodes``; a partition lists its nodes by their place there, from 1.
 ``-`` is unknown, ``x`` a node whose residents would be slowed down too much. ``least`` lists, by
@@ -71,9 +72,10 @@ class RunTimes:
 class RankingFile:
     """Predicted slowdowns by application, in the order of ``nodes``; None where not known.
 
-    ``up`` is whether Slurm can use a node, ``cpus`` and ``memory_mb`` what jobs may have of it;
-    ``partitions`` list their nodes by place, from 0. ``least`` lists by application the places
-    where it is slowed at least so much, or a resident is not known to keep its limit.
+    ``up`` is whether Slurm can use a node, ``cpus`` and ``memory_mb`` what jobs may have of it, and
+    ``threads`` how many each of its cores has (0 where not known; empty where the file is of an
+    older bridge). ``partitions`` list their nodes by place, from 0. ``least`` lists by application
+    the places where it is slowed at least so much, or a resident is not known to keep its limit.
     ``written_at`` is unix seconds.
     """
 
@@ -88,6 +90,7 @@ class RankingFile:
     apps: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     least: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     times: RunTimes | None = None
+    threads: tuple[int, ...] = ()
 
     def text(self, most_bytes: int | None = None) -> tuple[str, list[str]]:
         """The file's text, and the applications that did not fit into ``most_bytes``.
@@ -105,6 +108,8 @@ class RankingFile:
             _line("cpus", map(str, self.cpus)),
             _line("memory", map(str, self.memory_mb)),
         ]
+        if self.threads:
+            lines.append(_line("threads", map(str, self.threads)))
         for name, places in self.partitions.items():
             lines.append(_line("partition", [name, *(str(place + 1) for place in places)]))
         if self.times is not None:
@@ -159,6 +164,7 @@ def parse(text: str) -> RankingFile:
     try:
         nodes = tuple(single["nodes"].split())
         partitions = _by_name(heads, "partition")
+        threads = _words_of_nodes(nodes, single["threads"]) if "threads" in single else []
         return RankingFile(
             written_at=_number(single["written"]),
             good_for_s=_number(single["good-for"]),
@@ -169,6 +175,7 @@ def parse(text: str) -> RankingFile:
             memory_mb=tuple(
                 int(_number(word)) for word in _words_of_nodes(nodes, single["memory"])
             ),
+            threads=tuple(int(_number(word)) for word in threads),
             partitions={
                 name: tuple(_place(word, nodes) for word in words)
                 for name, words in partitions.items()

@@ -35,24 +35,27 @@ _USABLE = frozenset(
 @dataclass(frozen=True, slots=True)
 class SlurmNodes:
     """The nodes of a cluster in Slurm's order, with their current weights, and the CPUs and memory
-    that jobs may have of them; ``partitions`` list theirs by place. ``longest_min`` are the
-    greatest time limits of partitions that have one, in minutes."""
+    that jobs may have of them; ``threads`` are those of a core, 0 where not known. ``partitions``
+    list their nodes by place. ``longest_min`` are the greatest time limits of partitions that have
+    one, in minutes."""
 
     names: tuple[str, ...] = ()
     up: tuple[bool, ...] = ()
     cpus: tuple[int, ...] = ()
     memory_mb: tuple[int, ...] = ()
+    threads: tuple[int, ...] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     longest_min: Mapping[str, int] = field(default_factory=dict)
 
 
 class NodeSize(NamedTuple):
-    """CPUs and memory of a node that jobs may have; no size where Slurm shows none, so that nothing
-    counts on the node."""
+    """CPUs and memory of a node that jobs may have, and the threads of each of its cores; no size
+    where Slurm shows none, so that nothing counts on the node."""
 
     cpus: int = 0
     memory_mb: int = 0
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,7 @@ class Slurm:
             up=tuple(row[0] for row in rows_by_place),
             cpus=tuple(row[2].cpus for row in rows_by_place),
             memory_mb=tuple(row[2].memory_mb for row in rows_by_place),
+            threads=tuple(row[2].threads for row in rows_by_place),
             weights={name: rows_by_place[place][1] for name, place in names.items()},
             partitions={name: tuple(places) for name, places in partitions.items()},
             longest_min=longest_min,
@@ -299,13 +303,13 @@ def node_sizes(text: str) -> dict[str, NodeSize]:
         # What an administrator writes comes after it.
         words = line.partition(" Reason=")[0].split()
         fields = {key: value for key, _, value in (word.partition("=") for word in words)}
-        threads = max(1, _integer(fields.get("ThreadsPerCore", "")))
-        reserved = _integer(fields.get("CoreSpecCount", "")) * threads
+        threads = _integer(fields.get("ThreadsPerCore", ""))
+        reserved = _integer(fields.get("CoreSpecCount", "")) * max(1, threads)
         # Slurm before 22.05 prints no CPUEfctv.
         cpus = fields.get("CPUEfctv") or str(_integer(fields.get("CPUTot", "")) - reserved)
         memory_mb = _integer(fields.get("RealMemory", ""))
         memory_mb -= _integer(fields.get("MemSpecLimit", ""))
-        sizes[fields.get("NodeName", "")] = NodeSize(_integer(cpus), max(0, memory_mb))
+        sizes[fields.get("NodeName", "")] = NodeSize(_integer(cpus), max(0, memory_mb), threads)
     return sizes
 
 

@@ -259,6 +259,7 @@ def test_the_file_holds_the_answers_of_the_server(
     assert rankings.up == (True, True, False)
     assert rankings.cpus == (4, 4, 4)
     assert rankings.memory_mb == (1000, 1000, 1000)
+    assert rankings.threads == (1, 1, 1)
     assert rankings.partitions == {"main": (0, 1, 2), "fast": (0,)}
     assert rankings.apps == {"xz": (2.0, 1.0, None)}
     assert rankings.written_at == 1000.0
@@ -269,20 +270,22 @@ def test_the_file_holds_the_answers_of_the_server(
 @pytest.mark.parametrize(
     ("line", "size"),
     [
-        ("CPUEfctv=8 CPUTot=8 RealMemory=16000 ThreadsPerCore=2", (8, 16000)),
+        ("CPUEfctv=8 CPUTot=8 RealMemory=16000 ThreadsPerCore=2", (8, 16000, 2)),
         (
             "CPUEfctv=6 CPUTot=8 OS=Linux 6.1 RealMemory=16000 CoreSpecCount=1 CPUSpecList=6-7 "
             "MemSpecLimit=4000 State=IDLE ThreadsPerCore=2",
-            (6, 12000),
+            (6, 12000, 2),
         ),
         # As Slurm before 22.05 prints it.
-        ("CPUTot=8 RealMemory=16000 CoreSpecCount=1 ThreadsPerCore=2", (6, 16000)),
-        ("CPUEfctv=8 RealMemory=10 MemSpecLimit=20", (8, 0)),
-        ("CPUEfctv=8 RealMemory=16000 Reason=set MemSpecLimit=1 or so [root]", (8, 16000)),
-        ("State=FUTURE", (0, 0)),
+        ("CPUTot=8 RealMemory=16000 CoreSpecCount=1 ThreadsPerCore=2", (6, 16000, 2)),
+        ("CPUEfctv=8 RealMemory=10 MemSpecLimit=20", (8, 0, 0)),
+        ("CPUEfctv=8 RealMemory=16000 Reason=set MemSpecLimit=1 or so [root]", (8, 16000, 0)),
+        ("State=FUTURE", (0, 0, 0)),
     ],
 )
-def test_what_is_reserved_for_the_system_is_not_counted(line: str, size: tuple[int, int]) -> None:
+def test_what_is_reserved_for_the_system_is_not_counted(
+    line: str, size: tuple[int, int, int]
+) -> None:
     assert node_sizes(f"NodeName=n1 Arch=x86_64 {line}\n\n")["n1"] == size
 
 

@@ -33,6 +33,7 @@ def rankings(**changed: object) -> RankingFile:
         "up": (True, True, True, False),
         "cpus": (4, 4, 8, 8),
         "memory_mb": (1000, 2000, 2000, 2000),
+        "threads": (1, 1, 1, 1),
         "partitions": {"main": (0, 1, 2, 3), "few": (0, 1), "one": (0,)},
         "apps": {"xz": (3.0, 1.0, 1.25, 1.0), "dd-read": (1.0, 1.0, NEVER, None)},
     }
@@ -148,6 +149,33 @@ def test_what_a_partition_leaves_of_a_node(
     partitions = {"main": {"flag_default": 1, "min_nodes": 0, "max_cpus_per_node": 4294967295}}
     partitions["main"] |= partition
     assert script.submit(now=NOW, name="xz", partitions=partitions, **job).excluded == excluded
+
+
+@pytest.mark.parametrize(
+    ("threads", "need", "excluded"),
+    [
+        # Slurm may give complete cores: of n2 and n3 then two and six CPUs, not three and seven.
+        ((2, 2, 2, 2), {"num_tasks": 8, "min_mem_per_cpu": 285}, "n1"),
+        ((2, 2, 2, 2), {"num_tasks": 11, "min_mem_per_cpu": 285}, None),
+        ((1, 1, 1, 1), {"num_tasks": 11, "min_mem_per_cpu": 285}, "n1"),
+        # How many threads a core has is in no file of an older bridge.
+        ((), {"num_tasks": 2, "min_mem_per_cpu": 285}, None),
+        ((), {"num_tasks": 2, "min_mem_per_cpu": 250}, "n1"),
+        ((1, 0, 1, 1), {"num_tasks": 7, "min_mem_per_cpu": 285}, "n1"),
+        ((1, 1, 0, 1), {"num_tasks": 7, "min_mem_per_cpu": 285}, None),
+        ((0, 1, 1, 1), {"num_tasks": 7, "min_mem_per_cpu": 285}, None),
+        ((), {"num_tasks": 12}, "n1"),
+    ],
+)
+def test_a_job_may_get_complete_cores(
+    script: Script,
+    file: Path,
+    threads: tuple[int, ...],
+    need: dict[str, int],
+    excluded: str | None,
+) -> None:
+    file.write_text(rankings(written_at=NOW + 1.0, threads=threads).text()[0])
+    assert script.submit(now=NOW, name="xz", **need).excluded == excluded
 
 
 def test_prolog_and_bridge_can_read_the_note_of_a_job(script: Script) -> None:
@@ -355,6 +383,7 @@ def questions(draw: st.DrawFn) -> tuple[RankingFile, dict[str, object]]:
         up=each(st.sampled_from([True, True, False])),
         cpus=each(st.integers(1, 8)),
         memory_mb=each(st.sampled_from([1000, 2000])),
+        threads=draw(st.sampled_from([(), each(st.integers(0, 2))])),
         partitions={"main": draw(places), "other": draw(places)},
         apps={"xz": each(slowdown)},
         least=draw(st.sampled_from([{}, {"xz": draw(places)}])),

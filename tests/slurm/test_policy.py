@@ -60,9 +60,10 @@ def test_a_job_always_keeps_enough_to_run(
         memory_per_cpu_mb=st.sampled_from([0, 0, 2]),
     ),
     st.integers(1, 20),
+    st.sampled_from([1, 1, 2]),
 )
 def test_all_tasks_find_a_place_on_what_remains(
-    cluster: list[tuple[float | None, int, int]], job: Note, tasks: int
+    cluster: list[tuple[float | None, int, int]], job: Note, tasks: int, threads: int
 ) -> None:
     nodes = tuple(f"n{place}" for place in range(len(cluster)))
     job = dataclasses.replace(job, cpus=job.task_cpus, total=tasks * job.task_cpus)
@@ -71,6 +72,7 @@ def test_all_tasks_find_a_place_on_what_remains(
         up=(True,) * len(nodes),
         cpus=tuple(cpus for _, cpus, _ in cluster),
         memory_mb=tuple(memory for _, _, memory in cluster),
+        threads=(threads,) * len(nodes),
         partitions={"main": tuple(range(len(nodes)))},
         apps={"xz": tuple(slowdown for slowdown, _, _ in cluster)},
     )
@@ -80,8 +82,8 @@ def test_all_tasks_find_a_place_on_what_remains(
         _, cpus, memory = cluster[place]
         count = 0
         while (
-            (count + 1) * job.task_cpus <= min(cpus, job.node_cpus or cpus)
-            and (count + 1) * job.task_cpus * job.memory_per_cpu_mb <= memory
+            (wanted := (count + 1) * job.task_cpus) <= min(cpus, job.node_cpus or cpus)
+            and min(cpus, -(-wanted // threads) * threads) * job.memory_per_cpu_mb <= memory
             and count < (job.node_tasks or tasks)
         ):
             count += 1
@@ -125,6 +127,7 @@ def rankings(**changed: object) -> RankingFile:
         "up": (True, True, True, False),
         "cpus": (4, 4, 8, 8),
         "memory_mb": (1000, 2000, 2000, 2000),
+        "threads": (1, 1, 1, 1),
         "partitions": {"all": (0, 1, 2, 3), "few": (0, 1), "one": (0,)},
         "apps": {"xz": (3.0, 1.0, 1.1, 1.0)},
     }

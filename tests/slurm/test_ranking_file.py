@@ -53,6 +53,7 @@ def files(draw: st.DrawFn) -> RankingFile:
         apps=apps,
         least=draw(least),
         times=draw(times(list(apps))),
+        threads=draw(st.sampled_from([(), numbers(st.integers(0, 4))])),
     )
 
 

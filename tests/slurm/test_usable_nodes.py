@@ -31,7 +31,7 @@ def reserved() -> Iterator[SlurmCluster]:
     [
         ("-n 6", "n[2-3]"),
         ("-n 8", "n3"),
-        ("-n 3 --mem-per-cpu=4000", "n[2-3]"),
+        ("-n 6 --mem-per-cpu=2000", "n[2-3]"),
         ("-n 4 --mem-per-cpu=4000", "n3"),
         ("-n 1 --mem=12000", "n[2-3]"),
     ],
@@ -40,6 +40,31 @@ def test_what_is_reserved_for_the_system(
     reserved: SlurmCluster, options: str, excluded: str
 ) -> None:
     assert_is_excluded(reserved, options, excluded)
+
+
+@pytest.fixture(scope="module")
+def cores() -> Iterator[SlurmCluster]:
+    """Nodes that Slurm gives to jobs by cores."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(Path(folder), NODES, "", hardware=HARDWARE, select="CR_Core_Memory") as slurm,
+    ):
+        started_bridge(slurm)
+        yield slurm
+
+
+@pytest.mark.parametrize(
+    ("options", "excluded"),
+    [
+        ("-n 3 --mem-per-cpu=5000", "n3"),
+        ("-n 6 --mem-per-cpu=5000", "(null)"),
+        ("-n 6 --mem-per-cpu=4000", "n3"),
+        ("-n 4 --cpus-per-task=3", "n3"),
+        ("-n 8 --mem-per-cpu=2000", "n[2-3]"),
+    ],
+)
+def test_complete_cores(cores: SlurmCluster, options: str, excluded: str) -> None:
+    assert_is_excluded(cores, options, excluded)
 
 
 def assert_is_excluded(cluster: SlurmCluster, options: str, excluded: str) -> None:

@@ -158,7 +158,7 @@ local function parsed(text)
          end
       elseif not r.nodes and lines > 0 then
          return nil, broken
-      elseif key == "up" or key == "cpus" or key == "memory" then
+      elseif key == "up" or key == "cpus" or key == "memory" or key == "threads" then
          r[key] = plain(numbers(rest, #r.nodes))
       elseif key == "times" then
          local sets, advises, share = rest:match("^([01]) ([01]) (%S+)$")
@@ -353,14 +353,20 @@ local function needs(job, partitions)
    return need
 end
 
--- How many CPUs of each place the job can use, those of complete tasks: policy.py has it, too.
+-- How many CPUs of each place the job can use, those of complete tasks: policy.py has it, too. Memory
+-- is given to complete cores; where their threads are not known, as in the file of an older bridge, a
+-- node counts nothing whose memory does not suffice for all its CPUs.
 local function usable_cpus(r, need)
    local usable = {}
    for place in ipairs(r.nodes) do
-      local cpus = bounded(r.cpus[place], need.node_cpus)
-      if need.memory_per_cpu > 0 then
-         cpus = math.min(cpus, math.floor(r.memory[place] / need.memory_per_cpu))
+      local cpus = r.cpus[place]
+      local held = need.memory_per_cpu > 0 and math.floor(r.memory[place] / need.memory_per_cpu)
+      if held and held < cpus then
+         -- As with CR_Core; with CR_CPU a job may be left more nodes than it needs.
+         local threads = r.threads and r.threads[place] or 0
+         cpus = threads > 0 and held - held % threads or 0
       end
+      cpus = bounded(cpus, need.node_cpus)
       usable[place] = need.task_cpus * bounded(math.floor(cpus / need.task_cpus), need.node_tasks)
    end
    return usable
