@@ -86,8 +86,8 @@ class SlurmCluster:
     """``start()`` it, then ``command("sinfo")`` and so on; ``close()`` ends every process.
 
     ``cpus`` gives for each node the CPU that it is on. ``hooks`` is the settings file of prolog
-    and epilog, and ``others`` the CPU of what is no node. ``hardware`` is what each node is in
-    slurm.conf to have, and ``select`` what of it jobs are given.
+    and epilog, and ``others`` the CPU of what is no node. ``hardware`` is what each node, or
+    which node, is in slurm.conf to have, and ``select`` what of it jobs are given.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SlurmCluster:
         hooks: Path,
         others: int,
         *,
-        hardware: str = SMALL,
+        hardware: str | Mapping[str, str] = SMALL,
         select: str = "CR_CPU",
     ) -> None:
         self.folder, self.cpus, self.others = folder, dict(cpus), others
@@ -125,9 +125,8 @@ class SlurmCluster:
         )
         for name, own in zip(cpus, ports, strict=True):
             (folder / "spool" / name).mkdir()
-            text += (
-                f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={own} {hardware}\n"
-            )
+            has = hardware if isinstance(hardware, str) else hardware[name]
+            text += f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={own} {has}\n"
         self._configuration.write_text(text)
         shutil.copy(DEPLOYED / "job_submit.lua", folder / "job_submit.lua")
         run = folder / "kongming-slurm"
@@ -286,7 +285,7 @@ def running(
     nodes: Sequence[str],
     settings: str,
     *,
-    hardware: str = SMALL,
+    hardware: str | Mapping[str, str] = SMALL,
     select: str = "CR_CPU",
 ) -> Iterator[SlurmCluster]:
     """A cluster of nodes on the first CPU of this process, with these settings of its hooks; it

@@ -87,7 +87,8 @@ class Script:
         """One job through slurm_job_submit, or the change of the job ``record`` through
         slurm_job_modify; always SUCCESS."""
         if partitions is None:
-            partitions = {"main": {"flag_default": 1, "min_nodes": 0}}
+            partitions = {name: {"min_nodes": 0} for name in ("main", "few", "one", "other")}
+            partitions["main"]["flag_default"] = 1
         unset = UNSET if record is None else UNSET | {"min_cpus": UNSET["num_tasks"]}
         request = {"job": unset | job, "partitions": partitions, "now": now, "record": record}
         assert self._process.stdin is not None

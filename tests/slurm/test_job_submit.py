@@ -141,6 +141,20 @@ def test_a_partition_that_asks_for_more_nodes_keeps_them(script: Script) -> None
         ({"def_mem_per_cpu": 500}, {"num_tasks": 9, "min_mem_per_cpu": 100}, "n1"),
         ({"max_mem_per_cpu": 400}, {"min_mem_per_cpu": 300}, "n1"),
         ({"max_mem_per_cpu": 400}, {"min_mem_per_cpu": 500}, None),
+        # With --mem Slurm gives so many CPUs of a node that this holds.
+        ({"max_mem_per_cpu": 400}, {"min_mem_per_node": 1000}, "n1"),
+        ({"max_mem_per_cpu": 240}, {"min_mem_per_node": 1000, "min_nodes": 2}, None),
+        ({"max_mem_per_cpu": 400}, {"min_mem_per_node": 1000, "ntasks_per_node": 1}, None),
+        ({"max_mem_per_cpu": 400}, {"min_mem_per_node": 400, "ntasks_per_node": 1}, "n1"),
+        ({"max_mem_per_cpu": 400, "def_mem_per_cpu": 500}, {}, None),
+        ({"def_mem_per_node": 900}, {"min_nodes": 2}, "n1"),
+        ({"def_mem_per_node": 1100}, {"min_nodes": 2}, None),
+        ({"def_mem_per_node": 1100}, {"min_nodes": 2, "min_mem_per_node": 900}, "n1"),
+        ({"def_mem_per_node": 1100}, {"min_nodes": 2, "min_mem_per_cpu": 100}, "n1"),
+        ({"max_nodes": 2}, {"num_tasks": 8}, "n1"),
+        ({"max_nodes": 2}, {"num_tasks": 10}, None),
+        ({"max_nodes": 2}, {"num_tasks": 10, "max_nodes": 3}, None),
+        ({"max_nodes": 4294967295}, {"num_tasks": 12, "max_nodes": 3}, "n1"),
     ],
 )
 def test_what_a_partition_leaves_of_a_node(
@@ -243,10 +257,35 @@ def test_a_job_that_its_user_changes_is_theirs(
     excluded: str | None,
     comment: str | None,
 ) -> None:
-    job = {"admin_comment": NOTED, "job_state": 0} | record
+    job = {"admin_comment": NOTED, "job_state": 0, "partition": "main"} | record
     changed = script.submit(record=job, **change)
     assert changed.errors == []
     assert (changed.excluded, changed.comment) == (excluded, comment)
+
+
+@pytest.mark.parametrize(
+    ("few", "excluded", "comment"),
+    [
+        ({"min_nodes": 1, "max_nodes": 4294967295}, ",", None),
+        ({"min_nodes": 2}, ",", LEFT),
+        ({"min_nodes": 0, "max_nodes": 1}, ",", LEFT),
+        ({"min_nodes": 0, "def_mem_per_node": 1000}, ",", LEFT),
+        (None, ",", LEFT),
+    ],
+)
+def test_a_note_does_not_hold_where_a_partition_has_other_bounds(
+    script: Script, few: dict[str, int] | None, excluded: str, comment: str | None
+) -> None:
+    partitions = {"main": {"flag_default": 1, "min_nodes": 0}} | ({"few": few} if few else {})
+    record = {"admin_comment": NOTED, "job_state": 0, "partition": "main"}
+    changed = script.submit(record=record, partitions=partitions, partition="few")
+    assert (changed.excluded, changed.comment) == (excluded, comment)
+
+
+def test_a_partition_that_is_not_shown_keeps_a_job_as_it_is(script: Script) -> None:
+    partitions = {"main": {"flag_default": 1, "min_nodes": 0}}
+    job = script.submit(now=NOW, name="xz", partitions=partitions, partition="few")
+    assert (job.excluded, job.note, job.errors) == (None, None, [])
 
 
 def test_a_failure_is_logged_when_it_begins_and_when_it_ends(script: Script, file: Path) -> None:

@@ -234,8 +234,8 @@ NOTED = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,time=480,own=
         ({"exc_nodes": "n1"}, {}, "kongming:no-exclusions", 0),
         ({"exc_nodes": "n1", "contiguous": 0}, {}, None, None),
         # In another partition the bridge looks at it first.
-        ({"partition": "short"}, {}, None, 0),
-        ({"partition": "short"}, {"comment": "kongming:no-time"}, None, None),
+        ({"partition": "few"}, {}, None, 0),
+        ({"partition": "few"}, {"comment": "kongming:no-time"}, None, None),
         ({"comment": "kongming:no-time"}, {}, "kongming:no-time", 0),
         ({"time_limit": 100}, {"admin_comment": "of the operator"}, None, None),
     ],
@@ -247,7 +247,7 @@ def test_a_limit_that_others_change_is_theirs(
     comment: str | None,
     least: int | None,
 ) -> None:
-    job = {"admin_comment": f"by ops {NOTED}", "job_state": 0} | record
+    job = {"admin_comment": f"by ops {NOTED}", "job_state": 0, "partition": "main"} | record
     changed = script.submit(record=job, **change)
     assert changed.errors == []
     assert (changed.comment, changed.time_min) == (comment, least)

@@ -4,7 +4,7 @@
 -- Install as job_submit.lua next to slurm.conf, with JobSubmitPlugins=lua. A site that has such a
 -- script of its own puts this one next to it under another name, begins its own with
 -- dofile("/etc/slurm/kongming.lua"), and calls kongming.submit(job, partitions) at the end of its
--- slurm_job_submit and kongming.modify(job, record) in its slurm_job_modify.
+-- slurm_job_submit and kongming.modify(job, record, partitions) in its slurm_job_modify.
 --
 -- It runs under slurmctld's locks: it reads one local file that `kongming-slurm bridge` keeps, no
 -- network, bounded in bytes and in steps. Whatever is wrong with that file or here, the job goes on
@@ -51,6 +51,12 @@ local NEEDS16 = { "cpus_per_task", "ntasks_per_node", "pn_min_cpus" }
 local NEEDS = {
    "min_nodes", "max_nodes", "min_cpus", "num_tasks", "min_mem_per_node", "min_mem_per_cpu",
    "pn_min_tmp_disk",
+}
+
+-- What of a partition bounds its jobs' nodes, CPUs and memory.
+local PARTITION_BOUNDS = {
+   "min_nodes", "max_nodes", "max_cpus_per_node", "def_mem_per_cpu", "def_mem_per_node",
+   "max_mem_per_cpu",
 }
 
 -- What it has of the file: kept until another one is there.
@@ -325,31 +331,39 @@ local function needs(job, partitions)
       node_cpus = NO_LIMIT,
       memory_per_cpu = below(job.min_mem_per_cpu, NO_VAL, 0),
    }
-   local memory = below(job.min_mem_per_node, NO_VAL, nil)
+   local memory = below(job.min_mem_per_node, NO_VAL, 0)
+   local no_memory = job.min_mem_per_node == nil and job.min_mem_per_cpu == nil
+   local most_nodes = below(job.max_nodes, NO_VAL, math.huge)
+   local max_per_cpu = math.huge
    for _, name in ipairs(partitions_of(job, partitions)) do
-      local partition = partitions[name] or {}
+      local partition = partitions[name]
+      if not partition then
+         return nil
+      end
+      most_nodes = math.min(most_nodes, below(partition.max_nodes, NO_VAL, math.huge))
+      max_per_cpu = math.min(max_per_cpu, below(partition.max_mem_per_cpu, NO_VAL, math.huge))
       need.nodes = math.max(need.nodes, below(partition.min_nodes, NO_VAL, 1))
       local most = below(partition.max_cpus_per_node, NO_VAL, need.node_cpus)
       need.node_cpus = bounded(most, need.node_cpus)
-      if not memory and job.min_mem_per_cpu == nil then
+      if no_memory then
          local default = below(partition.def_mem_per_cpu, NO_VAL, 0)
          need.memory_per_cpu = math.max(need.memory_per_cpu, default)
-      elseif need.memory_per_cpu > below(partition.max_mem_per_cpu, NO_VAL, math.huge) then
-         return nil -- Slurm gives each task more CPUs, so that it gets its memory
+         memory = math.max(memory, below(partition.def_mem_per_node, NO_VAL, 0))
       end
    end
-   if memory then
-      need.memory_per_cpu = 0
+   if need.memory_per_cpu > max_per_cpu or memory > max_per_cpu and need.node_tasks > 0 then
+      return nil -- Slurm gives each task more CPUs, so that it gets its memory
    end
    need.total = math.max(
       below(job.min_cpus, NO_VAL, 1), need.task_cpus * below(job.num_tasks, NO_VAL, 1))
-   -- No more than its greatest number of nodes together: each has its share.
-   local most = below(job.max_nodes, NO_VAL, nil)
    need.cpus = math.max(
       below(job.pn_min_cpus, NO_VAL16, 1),
       need.task_cpus * math.max(need.node_tasks, 1),
-      most and math.ceil(need.total / most) or 1)
-   need.memory = memory or need.memory_per_cpu * need.cpus
+      -- No more than its greatest number of nodes together: each has its share.
+      math.ceil(need.total / most_nodes),
+      -- With so much memory on a node, Slurm gives it so many CPUs there.
+      math.ceil(memory / max_per_cpu))
+   need.memory = math.max(memory, need.memory_per_cpu * need.cpus)
    return need
 end
 
@@ -659,10 +673,30 @@ local function needs_change(job)
    return job.contiguous == 1
 end
 
+-- Whether a job's partitions, the new ones and those before, do not bound it alike: then what was
+-- noted of it does not hold any more.
+local function bounds_change(job, record, partitions)
+   local names = partitions_of(job, partitions)
+   for _, name in ipairs(partitions_of(record, partitions)) do
+      names[#names + 1] = name
+   end
+   local function bound(name, field)
+      return below(partitions[name][field], NO_VAL, field == "min_nodes" and 1 or nil)
+   end
+   for _, name in ipairs(names) do
+      for _, field in ipairs(PARTITION_BOUNDS) do
+         if not partitions[name] or bound(name, field) ~= bound(names[1], field) then
+            return true
+         end
+      end
+   end
+   return false
+end
+
 -- A job of which somebody else than the bridge changes the excluded nodes, or what it needs, is left
 -- alone from then on: the note is of what it needed before. Its comment says so, for users may not
 -- change the note. True where its nodes, or its partition, are others now.
-local function leave_nodes(job, record, note)
+local function leave_nodes(job, record, partitions, note)
    local excluded = job.exc_nodes
    local before = text_of(record.comment) or ""
    local theirs = has_word(before, NO_EXCLUSIONS)
@@ -673,7 +707,8 @@ local function leave_nodes(job, record, note)
       end
       return false
    end
-   local needs_other = needs_change(job)
+   local moves = text_of(job.partition) ~= nil
+   local needs_other = needs_change(job) or moves and bounds_change(job, record, partitions)
    local changed = needs_other or type(excluded) == "string"
    local comment = type(job.comment) == "string" and job.comment or before
    if (changed or theirs) and not has_word(comment, NO_EXCLUSIONS) then
@@ -682,7 +717,6 @@ local function leave_nodes(job, record, note)
          job.comment = marked
       end
    end
-   local moves = text_of(job.partition) ~= nil
    if (needs_other or moves) and not theirs and type(excluded) ~= "string" then
       -- Else Slurm would find too few nodes for it. In another partition the bridge looks at it anew.
       job.exc_nodes = text_of(note:match(",own=(.*)$")) or EMPTY_LIST
@@ -694,7 +728,7 @@ end
 -- written over it: without it nothing would restore the limit. A limit that is changed is theirs from
 -- then on. A job with other nodes, or in another partition, has no --time-min, in the latter until
 -- the bridge has looked at it.
-local function leave(job, record)
+local function leave(job, record, partitions)
    local note
    for tag in (" " .. (text_of(record.admin_comment) or "")):gmatch("%s(kongming:%S+)") do
       note = tag:find(",own=", 1, true) and tag or note
@@ -707,7 +741,7 @@ local function leave(job, record)
       job.admin_comment = with(text_of(admin), " ", note)
    end
    local waits = record.job_state == 0
-   local moved = waits and leave_nodes(job, record, note)
+   local moved = waits and leave_nodes(job, record, partitions or {}, note)
    local noted = tonumber(note:match(",time=(%d+),own="))
    if not noted then
       return
@@ -747,8 +781,8 @@ function kongming.submit(job, partitions)
 end
 
 -- Called with what slurm_job_modify is called with; never fails.
-function kongming.modify(job, record)
-   guarded(leave, job, record)
+function kongming.modify(job, record, partitions)
+   guarded(leave, job, record, partitions)
 end
 
 function slurm_job_submit(job, partitions, uid)
@@ -757,7 +791,7 @@ function slurm_job_submit(job, partitions, uid)
 end
 
 function slurm_job_modify(job, record, partitions, uid)
-   kongming.modify(job, record)
+   kongming.modify(job, record, partitions)
    return slurm.SUCCESS
 end
 
