@@ -306,12 +306,18 @@ class Bridge:
             if names is not None and frozenset(names) == job.excluded:
                 names = None
             least = self._time_min(job, nodes, places)
-            if least and not job.time_min and wants_no_time(comments[job.id]):
-                least = None
             if names is None and least is None:
                 continue
             if wants_no_exclusions(comments[job.id]):
-                # Its note is of what it needed before its user has changed it.
+                # Its note is of what it needed before its user has changed it: it gets no new
+                # --time-min, but what it has of that is to hold on any of its nodes.
+                names = None
+                least = None
+                if job.time_min:
+                    least = self._time_min(job, nodes, places, all_nodes=True)
+            if least and not job.time_min and wants_no_time(comments[job.id]):
+                least = None
+            if names is None and least is None:
                 continue
             if changes_left == 0:
                 break
@@ -346,9 +352,15 @@ class Bridge:
         return bool(longest_s) and job.waited_s > longest_s
 
     def _time_min(
-        self, job: PendingJob, nodes: SlurmNodes, places: policy.Division | None
+        self,
+        job: PendingJob,
+        nodes: SlurmNodes,
+        places: policy.Division | None,
+        *,
+        all_nodes: bool = False,
     ) -> int | None:
-        """The --time-min to set, 0 for none; None to leave the job as it is."""
+        """The --time-min to set, 0 for none; None to leave the job as it is. With ``all_nodes`` the
+        job may get those that are to be excluded, too."""
         if not job.note.limit_min or job.limit_min != job.note.limit_min:
             # Its user has changed the limit since.
             return None
@@ -364,8 +376,8 @@ class Bridge:
             return time_limits.changed_time_min(job.time_min, None)
         if places is None:
             return None
-        overdue = self._is_overdue(job)
-        possible = [*places.excluded, *places.remaining] if overdue else places.remaining
+        any_node = all_nodes or self._is_overdue(job)
+        possible = [*places.excluded, *places.remaining] if any_node else places.remaining
         new = None
         # What is predicted is the time on one node.
         if all(places.usable_cpus[place] >= job.note.total for place in possible):

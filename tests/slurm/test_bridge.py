@@ -617,6 +617,27 @@ def test_time_min_of_pending_jobs_follows_the_predictions(
     assert [line for line in commands.updates if "Time" in line] == restored
 
 
+def test_time_min_of_a_job_that_its_user_has_changed_holds_on_all_nodes(
+    timed: Bridge, commands: Commands, server: Server
+) -> None:
+    server.slowdowns["xz"]["n1"] = 4.0  # takes 441 s, and 111 s on n2
+    commands.pending = [(id_, 10, ",", TIMED) for id_ in ("1", "2", "3", "4")]
+    commands.times = {id_: ("8:00:00", "2:00") for id_ in ("1", "2")}
+    commands.times["3"] = ("8:00:00", "0:00")
+    commands.times["4"] = ("8:00:00", "8:00")
+    commands.comments = dict.fromkeys("1234", "kongming:no-exclusions")
+    del commands.comments["2"]
+    timed.step()
+    jobs = [line for line in commands.updates if line.startswith("JobId")]
+    assert jobs == ["JobId=1 TimeMin=8", "JobId=2 ExcNodeList=n1"]
+    # It is taken back where nothing is predicted any more.
+    del server.realised["xz"]
+    commands.updates.clear()
+    timed.step()
+    jobs = [line for line in commands.updates if "TimeMin" in line]
+    assert jobs == ["JobId=1 TimeMin=0", "JobId=2 TimeMin=0", "JobId=4 TimeMin=0"]
+
+
 @pytest.mark.parametrize(
     ("switch", "taken_back"),
     [

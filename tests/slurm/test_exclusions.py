@@ -94,6 +94,8 @@ def test_a_job_gets_as_many_nodes_as_it_needs(
         ("NumNodes=3", ",", {"n[1-3]"}),
         ("MinMemoryNode=15000", ",", set(NODES)),
         ("ReqNodeList=n2", ",", {"n2"}),
+        ("Comment=kongming:app=xz,kongming:no-exclusions", "n[2-3]", {"n1"}),
+        ("Comment=kongming:app=xz kongming:no-exclusions", ",", set(NODES)),
     ],
 )
 def test_a_job_that_its_user_changes_is_theirs(

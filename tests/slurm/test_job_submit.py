@@ -240,6 +240,12 @@ LEFT = "kongming:no-exclusions"
         ({"min_nodes": 2}, {"comment": LEFT}, None, None),
         ({"comment": "nightly"}, {"comment": LEFT}, None, f"nightly {LEFT}"),
         ({"comment": ""}, {"comment": LEFT}, None, LEFT),
+        # Its user says so: then no nodes but their own stay excluded.
+        ({"comment": f"xz {LEFT}"}, {"comment": "xz"}, ",", f"xz {LEFT}"),
+        ({"comment": LEFT}, {"admin_comment": f"{NOTED}n[2-3]"}, "n[2-3]", LEFT),
+        ({"comment": LEFT, "exc_nodes": "n1"}, {}, "n1", LEFT),
+        ({"comment": LEFT}, {"comment": LEFT}, None, LEFT),
+        ({"comment": LEFT}, {"job_state": 1}, None, LEFT),
         # The bridge's own changes, and one that comes too late.
         ({"exc_nodes": "n2,n3", "contiguous": 0}, {}, "n2,n3", None),
         ({"exc_nodes": "", "contiguous": 0}, {}, "", None),

@@ -694,7 +694,8 @@ local function bounds_change(job, record, partitions)
 end
 
 -- A job of which somebody else than the bridge changes the excluded nodes, or what it needs, is left
--- alone from then on: the note is of what it needed before. Its comment says so, for users may not
+-- alone from then on: the note is of what it needed before. So is one whose user says so in its
+-- comment, and then none but its own nodes stay excluded. Its comment has the word in each case, for users may not
 -- change the note. True where its nodes, or its partition, are others now.
 local function leave_nodes(job, record, partitions, note)
    local excluded = job.exc_nodes
@@ -709,15 +710,16 @@ local function leave_nodes(job, record, partitions, note)
    end
    local moves = text_of(job.partition) ~= nil
    local needs_other = needs_change(job) or moves and bounds_change(job, record, partitions)
-   local changed = needs_other or type(excluded) == "string"
    local comment = type(job.comment) == "string" and job.comment or before
+   local wanted = has_word(comment, NO_EXCLUSIONS) and not theirs
+   local changed = needs_other or wanted or type(excluded) == "string"
    if (changed or theirs) and not has_word(comment, NO_EXCLUSIONS) then
       local marked = with(text_of(comment), " ", NO_EXCLUSIONS)
       if #marked <= LONGEST_COMMENT then
          job.comment = marked
       end
    end
-   if (needs_other or moves) and not theirs and type(excluded) ~= "string" then
+   if (needs_other or wanted or moves) and not theirs and type(excluded) ~= "string" then
       -- Else Slurm would find too few nodes for it. In another partition the bridge looks at it anew.
       job.exc_nodes = text_of(note:match(",own=(.*)$")) or EMPTY_LIST
    end
