@@ -20,7 +20,13 @@ for line in io.lines() do
       os.time = function() return request.now end
    end
    lines = {}
-   local job = request.job
+   -- Slurm takes "" from a script for no value.
+   local job = setmetatable({}, {
+      __index = request.job,
+      __newindex = function(_, key, value)
+         request.job[key] = value ~= "" and value or nil
+      end,
+   })
    local began = os.clock()
    local status
    if request.record then

@@ -119,6 +119,32 @@ def test_a_job_that_its_user_changes_is_theirs(
     assert completes(cluster, id_)["NodeList"] in nodes
 
 
+def test_a_split_array_in_another_partition_gets_the_exclusions_for_that(
+    cluster: SlurmCluster, bridge: Bridge
+) -> None:
+    options = ("-n", "1", "--array=1-3", "--exclude=n1")
+    id_ = cluster.submit("-H", *options, "--comment=kongming:app=xz,limit=2.1", script="true")
+    # Each task that is changed alone is a job of its own from then on.
+    cluster.command("scontrol", "update", f"JobId={id_}_1", "Comment=of the first kongming:app=xz")
+    cluster.command("scontrol", "update", f"JobId={id_}_2", "ExcNodeList=n3")
+    cluster.command("scontrol", "update", f"JobId={id_}", "Partition=few")
+
+    def excluded() -> list[str]:
+        return [cluster.job(f"{id_}_{task}")["ExcNodeList"] for task in (1, 2, 3)]
+
+    def comments() -> list[str]:
+        output = cluster.command("squeue", "-h", "-r", "-S", "i", "-j", id_, "-O", "comment:")
+        return [line.strip() for line in output.splitlines()]
+
+    assert excluded() == ["n1", "n3", "n1"]
+    bridge.step()
+    assert excluded() == ["n1,n3", "n3", "n1,n3"]
+    tag = "kongming:app=xz,limit=2.1"
+    left = f"{tag} kongming:no-exclusions"
+    assert comments() == ["of the first kongming:app=xz", left, tag]
+    cluster.command("scancel", id_)
+
+
 def test_a_job_in_another_partition_gets_the_exclusions_for_that(
     cluster: SlurmCluster, bridge: Bridge
 ) -> None:

@@ -249,7 +249,7 @@ LEFT = "kongming:no-exclusions"
         # The bridge's own changes, and one that comes too late.
         ({"exc_nodes": "n2,n3", "contiguous": 0}, {}, "n2,n3", None),
         ({"exc_nodes": "", "contiguous": 0}, {}, "", None),
-        ({"exc_nodes": "n2,n3", "contiguous": 0}, {"comment": LEFT}, "", None),
+        ({"exc_nodes": "n2,n3", "contiguous": 0}, {"comment": LEFT}, None, None),
         # Other changes, other jobs.
         ({"time_limit": 5}, {}, None, None),
         ({"min_nodes": 3}, {"job_state": 1}, None, None),
@@ -267,6 +267,24 @@ def test_a_job_that_its_user_changes_is_theirs(
     changed = script.submit(record=job, **change)
     assert changed.errors == []
     assert (changed.excluded, changed.comment) == (excluded, comment)
+
+
+def test_what_the_script_sets_for_a_part_of_an_array_is_not_its_users(script: Script) -> None:
+    def modify(before: str, **change: object) -> tuple[str | None, str | None]:
+        record = {"admin_comment": NOTED, "job_state": 0, "partition": "main", "array_job_id": 7}
+        changed = script.submit(record=record | {"comment": before}, **change)
+        assert changed.errors == []
+        return changed.excluded, changed.comment
+
+    assert modify("xz", partition="few") == (",", None)
+    # The same change for another part, which has what was set for the one before.
+    assert modify("xz", partition="few", exc_nodes=",") == (",", None)
+    assert modify(LEFT, partition="few", exc_nodes=",") == (None, None)
+    assert modify("xz", partition="few") == (",", None)
+    # It is a list of its user where the partition stays, or the list is another one.
+    assert modify("xz", exc_nodes=",") == (",", f"xz {LEFT}")
+    assert modify("dd", exc_nodes=",", comment=f"xz {LEFT}") == (",", f"dd {LEFT}")
+    assert modify("xz", partition="few", exc_nodes="n1") == ("n1", f"xz {LEFT}")
 
 
 @pytest.mark.parametrize(

@@ -765,6 +765,40 @@ local function leave(job, record, partitions)
    end
 end
 
+-- Slurm gives one change to the script for each part of an array that is split, one after the other:
+-- what the script has set of it for the part before is not its user's.
+local SETS = { "exc_nodes", "comment", "admin_comment", "time_min" }
+local last = {}
+
+local function values_of(job)
+   local values = {}
+   for _, field in ipairs(SETS) do
+      values[field] = job[field]
+   end
+   return values
+end
+
+local function leave_parts(job, record, partitions)
+   local array = below(record.array_job_id, NO_VAL, nil)
+   if array and array == last.array and job.partition == last.partition
+      and job.time_limit == last.time_limit then
+      for _, field in ipairs(SETS) do
+         if job[field] == last.set[field] and last.given[field] ~= last.set[field] then
+            job[field] = last.given[field] or "" -- which is none
+         end
+      end
+   end
+   local given = values_of(job)
+   last = {}
+   leave(job, record, partitions)
+   if array then
+      last = {
+         array = array, partition = job.partition, time_limit = job.time_limit,
+         given = given, set = values_of(job),
+      }
+   end
+end
+
 local function guarded(call, ...)
    local function stop()
       error("too many steps", 0)
@@ -784,7 +818,7 @@ end
 
 -- Called with what slurm_job_modify is called with; never fails.
 function kongming.modify(job, record, partitions)
-   guarded(leave, job, record, partitions)
+   guarded(leave_parts, job, record, partitions)
 end
 
 function slurm_job_submit(job, partitions, uid)
