@@ -86,6 +86,7 @@ class Handlers:
             self._metrics.requests.labels("filter", "closed").inc()
         else:
             self._note_ranked("filter")
+            self._throttle.clear("residents", "The residents of nodes are known again.")
         if answer.pod.uid:
             self.answers.put(answer)
         if answer.refused:
@@ -167,7 +168,7 @@ class Handlers:
         self._metrics.requests.labels("filter", "open").inc()
         self._throttle.warn(
             "residents",
-            f"The server did not answer in time how much pods on {count} nodes would be slowed. "
+            f"The server has not said how much pods on {count} nodes would be slowed. "
             "No other node passes: these nodes pass.",
         )
 

@@ -81,13 +81,15 @@ class NodeScore:
 class NodeScores:
     """``by_name`` are the scores by node name. ``basis`` is whether they are based on a model of
     the application. ``impacts`` are slowdowns of residents by assignment id, of the nodes that were
-    looked up. ``changed`` are names of nodes whose assignments changed since."""
+    looked up; ``unanswered`` are those for which the server had an error instead. ``changed`` are
+    names of nodes whose assignments changed since."""
 
     by_name: dict[str, NodeScore]
     basis: Basis
     asked_at: float
     impacts: dict[str, Mapping[str, ResidentSlowdown]] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
+    unanswered: set[str] = field(default_factory=set)
 
 
 class RankingCache:
@@ -136,6 +138,7 @@ class RankingCache:
             for scores in self._rankings.values():
                 scores.changed.add(name)
                 scores.impacts.pop(name, None)
+                scores.unanswered.discard(name)
 
     async def scores(self, key: RankingKey) -> NodeScores:
         """Return the freshest available ranking.
@@ -178,7 +181,9 @@ class RankingCache:
         Raises:
             KongmingError: there are no more answers. Those before it are kept.
         """
-        missing = [name for name in names if name not in scores.impacts]
+        missing = [
+            name for name in names if name not in scores.impacts and name not in scores.unanswered
+        ]
         for start in range(0, len(missing), _MAX_NODES_PER_LOOKUP):
             if self._client.paused:
                 return
@@ -203,6 +208,9 @@ class RankingCache:
             for name, slowdowns in zip(nodes, impacts, strict=True):
                 if slowdowns is not None:
                     scores.impacts[name] = slowdowns
+                else:
+                    # Another question for the same ranking would have the same answer.
+                    scores.unanswered.add(name)
 
     async def list_nodes(self) -> None:
         """List the server's nodes, unless they were listed recently."""
@@ -303,6 +311,7 @@ class RankingCache:
         for name in chunk:
             scores.by_name.pop(name, None)
             scores.impacts.pop(name, None)
+            scores.unanswered.discard(name)
         scores.by_name.update(fresh.by_name)
 
     async def _rank(self, key: RankingKey, ids: list[str], scores: NodeScores) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import orjson
+import pytest
 from kongming_extender.extender_config import Config
 from kongming_extender.handlers import Handlers
 from kongming_extender.metrics import PREFIX, Metrics
@@ -136,6 +138,32 @@ def test_nodes_that_could_not_be_looked_up_are_refused_while_another_passes() ->
         assert names == [CALM]
         assert sample(metrics, "nodes_refused_total", reason="resident") == COUNT
         assert sample(metrics, "requests_total", verb="filter", outcome="ranked") == 1
+
+
+def test_it_is_logged_when_residents_are_known_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    client, pods, config = Client(0, _away), PodState(), Config()
+    for name in NODES:
+        pods.put(Pod(uid(name), "default", f"web-{name}", Demand("web", 1.2), node=name))
+    rankings = RankingCache(client, config.ranking)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        handlers = Handlers(rankings, pods, Sync(), config, Metrics())  # type: ignore[arg-type]
+        args = ExtenderArgs(clusters.pod(app="etl"), NODES)
+        await handlers.filter(args)
+        await handlers.prioritize(args)
+        client.answered = 1000
+        for _ in range(2):
+            await handlers.filter(args)
+        await rankings.close()
+
+    asyncio.run(run())
+    lines = [line for line in caplog.messages if "nodes would be slowed" in line or "known" in line]
+    assert lines == [
+        f"The server has not said how much pods on {COUNT} nodes would be slowed. "
+        "No other node passes: these nodes pass.",
+        "The residents of nodes are known again.",
+    ]
 
 
 def test_that_nodes_pass_without_a_look_at_their_residents_is_counted() -> None:

@@ -126,10 +126,16 @@ def test_nodes_with_other_assignments_are_ranked_before_the_next_lookup() -> Non
         scores = await rankings.scores(KEY)
         await rankings.look_up_impacts(KEY, scores, ["node-7", "node-1"])
         assert scores.impacts == {"node-7": {"uid": 1.5}}
+        # An error for one node is an answer, too, until its assignments change.
+        await rankings.look_up_impacts(KEY, scores, ["node-7", "node-1"])
+        assert [question.node for question in client.questions] == ["id-7", "id-1"]
+        rankings.invalidate(["node-1"])
+        await rankings.look_up_impacts(KEY, scores, ["node-7", "node-1"])
+        assert [question.node for question in client.questions][2:] == ["id-1"]
         client.slowdowns["id-7"] = 4.0
         rankings.invalidate(["node-7", "node-of-another-cluster"])
         scores = await rankings.scores(KEY)
-        assert client.requested[-1] == ("id-7",)
+        assert sorted(client.requested[-1]) == ["id-1", "id-7"]
         assert scores.by_name["node-7"].slowdown == 4.0
         assert scores.impacts == {}
         count = len(client.requested)
