@@ -238,7 +238,8 @@ def spool(drawn: tuple[bytes, bytes | None]) -> None:
 # -- what Slurm's commands print
 
 SLURM = (
-    "n1|1|idle|p*|4|8000\nn2|2|mixed|p|4|8000\n",
+    "n1|1|idle|p*|infinite\nn2|2|mixed|p|2:00:00\n",
+    "NodeName=n1 CPUEfctv=6 RealMemory=9 CoreSpecCount=1 MemSpecLimit=4 ThreadsPerCore=2\n",
     "12|12|30|p|kongming:app=xz,limit=1.2\n",
     "12|n[1-3]\n",
     "ClusterName = c\n",
