@@ -26,7 +26,7 @@ OWN = ("dir", "rank")
 _MAKING = ("setup", "prepare")
 
 _MOST_PROGRAMS = 64
-"""Executables of which the content is compared, at the most."""
+"""Executables, or files of a word, of which the content is compared, at the most."""
 
 COMMANDS = ("command", "setup", "prepare", "cleanup", "load", "ready")
 
@@ -77,15 +77,35 @@ def identity_at(app: Application, space: Space) -> str:
     is_made = any(PurePath(program).name in text for where, text in _texts(app) if where in _MAKING)
     # What set-up makes is not there before the first run; its commands are in the identity.
     chosen = set() if is_made else set(_PLACEHOLDER.findall(program))
-    choosing = [dimension for dimension in space.dimensions if dimension.name in chosen]
+    all_of = [identity(filled(app, each)) for each in _choices(chosen, space)]
+    if not all_of:
+        return identity(app)
+    return hashlib.sha256(" ".join([identity(app), *all_of]).encode()).hexdigest()[:16]
+
+
+def words_at(word: str, space: Space) -> list[str]:
+    """Return what a word of a command becomes at the values of the parameters in it, up to 64;
+    none where one of them has more values."""
+    chosen = set(_PLACEHOLDER.findall(word)) & set(space.names)
+    if not chosen:
+        return [word]
+    return [
+        _fill(word, {name: text_of(value) for name, value in each.items()})
+        for each in _choices(chosen, space)
+    ]
+
+
+def _choices(names: Collection[str], space: Space) -> list[dict[str, Value]]:
+    """Return the first 64 combinations of the values of some parameters; none without a parameter,
+    or where one has more values."""
+    choosing = [dimension for dimension in space.dimensions if dimension.name in names]
     counts = [dimension.count for dimension in choosing]
     if not choosing or any(count is None or count > _MOST_PROGRAMS for count in counts):
-        return identity(app)
+        return []
     values = [[each.decode(code) for code in each.grid().tolist()] for each in choosing]
-    names = [dimension.name for dimension in choosing]
-    programs = itertools.islice(itertools.product(*values), _MOST_PROGRAMS)
-    all_of = [identity(filled(app, dict(zip(names, each, strict=True)))) for each in programs]
-    return hashlib.sha256(" ".join([identity(app), *all_of]).encode()).hexdigest()[:16]
+    order = [dimension.name for dimension in choosing]
+    combined = itertools.islice(itertools.product(*values), _MOST_PROGRAMS)
+    return [dict(zip(order, each, strict=True)) for each in combined]
 
 
 def filled(app: Application, point: Mapping[str, Value | None]) -> Application:

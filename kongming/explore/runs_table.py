@@ -16,7 +16,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ from kongming.records.errors import InputError
 from kongming.records.quantity import LARGEST
 
 LONGEST_REASON = 300
+
+_JOINT = "+"
+"""Between the identity of a program and the digests of the files that it names."""
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -206,15 +209,28 @@ class RunsTable:
     """The table at ``path``, open and locked until ``close``; ``runs`` are those that it has, and
     ``removed`` is what was left of a row that a killed run did not write to its end.
 
+    ``files`` returns digests of the files that the program's commands name, of those alone that its
+    runs did not change so far: they are a part of the identity of each row.
+
     Raises:
         InputError: the file is another table, of another program or space, or another process
             appends to it; or a parameter has the name of another column.
         StoreError: it cannot be created or written.
     """
 
-    def __init__(self, path: Path, space: Space, target: str, *, identity: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        space: Space,
+        target: str,
+        *,
+        identity: str,
+        files: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self.path = path
-        self.identity, self.space_identity = identity, space_identity(space)
+        self._program, self.space_identity = identity, space_identity(space)
+        self._files = files
+        self._compared: Sequence[str] | None = None
         self._names = space.names
         self._target = target
         own = (*dict.fromkeys((target, SECONDS)), *RECORD)
@@ -236,8 +252,17 @@ class RunsTable:
             raise
         self.close = self._file.close
 
+    @property
+    def identity(self) -> str:
+        """The identity of the program, with the digests of the files that it names."""
+        compared = self._compared
+        digests = [each for each in self._files() if compared is None or each in compared]
+        return _JOINT.join([self._program, *digests])
+
     def add(self, run: PointRun) -> None:
         """Append a run; it is on disk when this returns. Raises StoreError."""
+        identity = self.identity
+        self._compared = identity.split(_JOINT)[1:]
         reason = " ".join((run.error or "").split())[:LONGEST_REASON]
         values = {
             **{name: text_of(run.point.get(name)) for name in self._names},
@@ -247,7 +272,7 @@ class RunsTable:
             "status": run.status,
             "error": reason,
             "how": run.how,
-            "identity": self.identity,
+            "identity": identity,
             "space": self.space_identity,
             "started_at": run.started_at,
             "at_least": text_of(run.limit),
@@ -324,12 +349,29 @@ class RunsTable:
 
     def _check_origin(self) -> None:
         """Raise InputError for a row of another program or space."""
+        now = self.identity
+        program, *files = now.split(_JOINT)
         for row in read_rows(self.path, self.columns):
-            for column, own, what in (
-                ("identity", self.identity, "program, its set-up or its environment"),
-                ("space", self.space_identity, "space"),
+            was, *named = row.text("identity").split(_JOINT)
+            # A row of before files counted has none. One that a run changed counts no longer.
+            if named or self._compared is not None:
+                self._compared = named
+            for column, own, same, what in (
+                ("identity", now, was == program, "program, its set-up or its environment"),
+                (
+                    "identity",
+                    now,
+                    set(named) <= set(files),
+                    "content of a file that its commands name",
+                ),
+                (
+                    "space",
+                    self.space_identity,
+                    row.text("space") == self.space_identity,
+                    "space",
+                ),
             ):
-                if row.text(column) != own:
+                if not same:
                     raise InputError(
                         f"the {what} was another one.",
                         field=row.where(column),

@@ -371,3 +371,43 @@ def test_a_campaign_whose_runs_were_all_ended(
     ended = run(kongming, *job, *OUT, "--budget", "2", status=3)["error"]
     assert "2 of 2 were ended at their time limit" in ended["message"]
     assert [row["status"] for row in rows(tmp_path / "runs.csv")] == ["timeout"] * 2
+
+
+def test_another_script_or_input_that_the_command_names_is_refused(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    """And what runs write, under a name in the command, is no part of the program."""
+    for name, text in (("prog.sh", "cat $1\n"), ("in-gz", "1"), ("in-xz", "2"), ("log", "")):
+        (tmp_path / name).write_text(text)
+    command = "sh prog.sh in-{codec} > out-{n}; echo {n} | tee -a log"
+    (tmp_path / "apps.toml").write_text(f"[apps.job]\ncommand = '{command}'\n")
+    for budget in (2, 4):
+        run(kongming, *job, *OUT, "--budget", str(budget))
+    content = (tmp_path / "runs.csv").read_text()
+    assert (tmp_path / "log").read_text().count("\n") >= 4
+    for name in ("prog.sh", "in-xz"):
+        before = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(f"{before}# another\n")
+        refused = run(kongming, *job, *OUT, "--budget", "6", status=2)["error"]
+        assert (
+            "column 'identity': the content of a file that its commands name" in refused["message"]
+        )
+        (tmp_path / name).write_text(before)
+    assert (tmp_path / "runs.csv").read_text() == content
+    assert run(kongming, *job, *OUT, "--budget", "6")["resumed"] == 4
+
+
+def test_a_table_that_was_begun_before_files_counted_goes_on(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "prog.sh").write_text("exit 0\n")
+    command = 'command = "sh prog.sh {n} {codec}"'
+    (tmp_path / "apps.toml").write_text(f"[apps.job]\n{command}\n")
+    identity = run(kongming, *job, *OUT, "--budget", "2")["identity"]
+    table = tmp_path / "runs.csv"
+    assert table.read_text().count(f",{identity},") == 2
+    table.write_text(table.read_text().replace(identity, identity.partition("+")[0]))
+    assert run(kongming, *job, *OUT, "--budget", "4")["resumed"] == 2
+    (tmp_path / "prog.sh").write_text("exit  0\n")
+    refused = run(kongming, *job, *OUT, "--budget", "6", status=2)["error"]
+    assert "row 3 (line 4), column 'identity'" in refused["message"]

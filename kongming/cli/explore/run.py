@@ -134,6 +134,7 @@ def command(
     require("kongming explore run", "predict", "sklearn")
 
     from kongming.campaigns.exploration import Exploration
+    from kongming.campaigns.named_files import NamedFiles
     from kongming.campaigns.other_machines import mixed_machines, refuse_other_machines
     from kongming.campaigns.point_runners import MACHINES, check_machines
     from kongming.campaigns.point_templates import check_placeholders, identity_at
@@ -188,7 +189,8 @@ def command(
     if unit == "cost":
         unit = "seconds" if cost is None else "of cost"
     target = "seconds" if app.metric is None else "metric"
-    table = RunsTable(out, space, target, identity=identity_at(app, space))
+    files = NamedFiles(app, space)
+    table = RunsTable(out, space, target, identity=identity_at(app, space), files=files.digests)
     runners.warn_of_removed(out, table.removed)
     try:
         campaign = Exploration(profiler, table)

@@ -77,7 +77,7 @@ def find_executable(app: Application, search_path: str | None = None) -> Path | 
 def files_named(app: Application) -> list[Path]:
     """Return the files that words of an application's commands name, in its folder or by a path:
     scripts and inputs, which its identity leaves out."""
-    return _files(app, (word for command in _commands(app) for word in _words(command)))
+    return files_of(app, (word for command in _commands(app) for word in _words(command)))
 
 
 def inputs_named(app: Application) -> list[Path]:
@@ -87,8 +87,12 @@ def inputs_named(app: Application) -> list[Path]:
 
     What is registered has digests of ``files_named``, which therefore stays as it is.
     """
-    words = dict.fromkeys(word for command in _commands(app) for word in _inputs(command))
-    return _files(app, words)
+    return files_of(app, input_words(app))
+
+
+def input_words(app: Application) -> list[str]:
+    """Return the distinct words of an application's commands that may name a file."""
+    return list(dict.fromkeys(word for command in _commands(app) for word in _inputs(command)))
 
 
 def _commands(app: Application) -> list[Command]:
@@ -96,7 +100,8 @@ def _commands(app: Application) -> list[Command]:
     return [command for command in commands if command is not None]
 
 
-def _files(app: Application, words: Iterable[str]) -> list[Path]:
+def files_of(app: Application, words: Iterable[str]) -> list[Path]:
+    """Return the files that words name, in an application's folder or by a path."""
     folder = Path.cwd() if app.workdir is None else Path(app.workdir)
     files = []
     for word in words:
