@@ -56,16 +56,18 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
 
     Raises:
         InputError: there is no such parameter, or not two of them.
+        UntrainedError: fewer than two points were measured.
         MissingExtraError: matplotlib is not installed.
     """
     names = model.profiler.space.names
+    # First of all: without a model there is none, and no parameter matters.
+    tree = [region for region in regions(model) if region.depth <= DEEPEST]
     chosen = list(over) if over is not None else _most_important(model)
     for name in chosen:
         if name not in names:
             raise UnknownNameError("parameter", name, names)
     if over is not None and (len(chosen) != 2 or len(set(chosen)) != 2):
         raise InputError("is not two parameters.", field="--over", value=",".join(chosen))
-    tree = [region for region in regions(model) if region.depth <= DEEPEST]
     written = themes.write(lambda theme: _tree(theme, tree, model.target), folder, "tree")
     left_out = []
     if len(chosen) == 2:

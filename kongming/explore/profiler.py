@@ -537,8 +537,9 @@ class DecisionTreeProfiler:
         outcomes = profiler._outcomes
         outcomes.runs = [Run.from_dict(run) for run in document["runs"]]
         outcomes.pending = [coded(row) for row in document["pending"]]
-        width = len(profiler.space.names)
-        if any(len(codes) != width for codes in outcomes.known_codes):
+        codes = rows(outcomes.known_codes, len(profiler.space.names))
+        again = profiler.space.encode(profiler.space.decode(codes))
+        if not np.array_equal(codes, again, equal_nan=True):
             raise ValueError("a run is not of this space")
         profiler._suggested = int(document["suggested"])
         profiler._online.steps = [int(count) for count in document["grown"]]

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
+from kongming.explore import settings
+from kongming.records.quantity import LARGEST
 
 VALUE = "value"
 """The name of a metric that was told without one."""
@@ -48,7 +50,25 @@ class Run:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Run:
-        return cls(coded(document["codes"]), *(document[key] for key in cls.__slots__[1:]))
+        """Read what ``to_dict`` returned. Raises ValueError, or another of ``MALFORMED``, for a run
+        that no profiler can have been told; whether a space has the point is not known here."""
+        values, error = document["values"], document["error"]
+        cost, at_least = document["cost"], document["at_least"]
+        if values is not None:
+            if not values or error is not None or at_least is not None:
+                raise ValueError("a run has no metric, or a value and was ended or failed")
+            values = {name: settings.summable(value, name) for name, value in values.items()}
+        elif error is None and at_least is None:
+            raise ValueError("a run has no value, and nothing says why")
+        if not isinstance(error, str | None):
+            raise TypeError(f"{error!r} is no reason of a failure")
+        return cls(
+            coded(document["codes"]),
+            values,
+            error,
+            None if cost is None else settings.within(cost, "cost", 0.0, LARGEST),
+            None if at_least is None else settings.summable(at_least, "at_least"),
+        )
 
 
 class Measured(NamedTuple):

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kongming.explore import Space
+from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.figures import _Surface, draw, error_floor
 from kongming.explore.fitting import fit_runs
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.regions import regions
 from kongming.explore.runs_table import PointRun
+from kongming.records.errors import UntrainedError
 
 CODECS = Space.from_dict(
     {
@@ -102,3 +103,10 @@ def test_a_region_tells_of_its_own_runs() -> None:
     assert (root.runs, root.cut) == (48, "a <= 6.5")
     below, above = (part for part in parts if part.depth == 1)
     assert (below.runs, below.mean, above.runs, above.mean) == (24, 12.5, 24, 1002.5)
+
+
+def test_nothing_is_drawn_where_all_runs_failed(tmp_path: Path) -> None:
+    model = ExploreModel(DecisionTreeProfiler(CODECS), "seconds", "")
+    model.profiler.tell({"codec": "zst", "n": 1}, None)
+    with pytest.raises(UntrainedError, match="Runs: 1; points with a value"):
+        draw(model, tmp_path)

@@ -815,6 +815,39 @@ def test_a_saved_profiler_with_too_small_a_budget_for_its_model_is_read() -> Non
     assert (read.model, read.budget) == ("perceptrons", 3)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"codes": [8.0, 1.0, 7.0, None]},
+        {"codes": [3.0, 1.0, 0.0, None]},
+        {"codes": [8.0, 64.0, 0.0, None]},
+        {"codes": [8.0, 1.5, 0.0, None]},
+        {"codes": [None, 1.0, 0.0, None]},
+        {"codes": [8.0, 1.0, 0.0, 2.0]},
+        {"codes": [8.0, 1.0, 0.0]},
+        {"values": {"value": 1e200}},
+        {"values": {"value": "abc"}},
+        {"values": {}},
+        {"values": [1.0]},
+        {"values": None},
+        {"values": None, "at_least": "x"},
+        {"values": None, "error": 5},
+        {"at_least": 1.0},
+        {"cost": -1.0},
+    ],
+)
+def test_runs_that_no_profiler_was_told_are_damage(wrong: dict[str, Any]) -> None:
+    """A checksum can be renewed by whoever edits a document."""
+    profiler = DecisionTreeProfiler(SPACE)
+    profiler.tell({"nodes": 8, "mem_gb": 1, "codec": "gz"}, 3.0, cost=2.0)
+    saved = json.loads(profiler.to_json())
+    payload = {k: v for k, v in saved.items() if k not in ("format", "version", "checksum")}
+    assert DecisionTreeProfiler.from_json(json.dumps(KIND.seal(payload))).observations.means == 3.0
+    payload["runs"][0] |= wrong
+    with pytest.raises(InputError, match="damaged"):
+        DecisionTreeProfiler.from_json(json.dumps(KIND.seal(payload)))
+
+
 def test_a_reason_that_is_no_unicode_does_not_spoil_what_is_saved() -> None:
     profiler = DecisionTreeProfiler(Space.from_dict({"x": [1, 2, 3]}), budget=3)
     profiler.tell({"x": 1}, None, error="cannot open \udcff")
