@@ -26,6 +26,9 @@ SECONDS = "seconds"
 MEASURED = (SECONDS, "metric")
 """Columns of what ``explore run`` measures: the time of a run, and its metric where it has one."""
 
+STATUSES = ("ok", "failed", "timeout")
+"""What a run came to, as ``explore run`` writes it; timeout: it was ended at its time limit."""
+
 _MOST_INDICATORS = 1 << 25
 """Rows times different names of a column: models have an indicator for each name (256 MiB)."""
 
@@ -105,6 +108,9 @@ def read_measured(
     for name in set(names) - set(numbers):
         _refuse_identifiers(rows, name)
     values = np.array([target_of(row, target) for row in rows])
+    if written:
+        for row in rows:
+            check_status(row, target, {*names, *ignored})
     failed = np.isnan(values)
     return MeasuredTable(
         path=str(file),
@@ -149,6 +155,44 @@ def _refuse_identifiers(rows: Sequence[Row], name: str) -> None:
             value=f"{different} in {len(rows)} rows",
             allowed=f"{_MOST_INDICATORS // len(rows)}",
             hint=f"Leave it out with --ignore {name}.",
+        )
+
+
+def check_status(row: Row, target: str, parameters: Collection[str] = ()) -> None:
+    """Check that the status of a row agrees with its target. ``parameters`` are no such columns.
+
+    Raises:
+        InputError: a run that failed or was ended has a value, other than a cost; or, in a table of
+            ``explore run``, one that is ok has none, or the status is none of ``STATUSES``.
+    """
+    status = "" if "status" in parameters else row.text("status")
+    if not status or target in RECORD:
+        return
+    own = row.places.keys() - set(parameters) >= {"identity", "space"}
+    if status not in STATUSES:
+        if own:
+            raise InputError(
+                "is no status of a run.",
+                field=row.where("status"),
+                value=status,
+                allowed=", ".join(STATUSES),
+            )
+        return
+    has_value = bool(row.text(target))
+    if has_value and status != "ok":
+        raise InputError(
+            f"contradicts the value in column {target!r}.",
+            field=row.where("status"),
+            value=status,
+            allowed=f"ok; or a row without {target!r}",
+            hint="What such a run measured does not count: empty the cell of the value.",
+        )
+    if own and not has_value and status == "ok" and target in MEASURED:
+        raise InputError(
+            f"has no value in column {target!r}.",
+            field=row.where("status"),
+            value=status,
+            allowed="failed, timeout; or a row with a value",
         )
 
 

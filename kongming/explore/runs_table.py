@@ -28,6 +28,7 @@ from kongming.explore.measured_table import (
     MEASURED,
     RECORD,
     SECONDS,
+    check_status,
     finite,
     limit_of,
     loses_digits,
@@ -139,7 +140,8 @@ def read_runs(
 
     Raises:
         InputError: the file cannot be read, a column of a parameter or the target is missing, or a
-            cell is empty, no finite number, or no value of its parameter (with row and column).
+            cell is empty, no finite number, or no value of its parameter (with row and column), or
+            its status contradicts its target.
     """
     # A parameter that exists under a condition may have no column.
     names = tuple(each.name for each in space.dimensions if each.when is None)
@@ -178,6 +180,7 @@ def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
         there = [name for name in concerned if name in row.places]
         missing = [name for name in concerned if name in space.names]
         raise error.at(row.where(*(there or missing or space.names[:1]))) from error
+    check_status(row, target, space.names)
     measured = target_of(row, target)
     value = None if math.isnan(measured) else measured
 

@@ -369,3 +369,43 @@ def test_a_parameter_has_not_the_name_of_what_is_measured(tmp_path: Path) -> Non
         space = Space.from_dict({name: ["l1", "l2"]})
         with pytest.raises(InputError, match=f"space: {name}"):
             RunsTable(tmp_path / "runs.csv", space, "seconds", identity="a program")
+
+
+@pytest.mark.parametrize(
+    ("own", "status", "value", "words"),
+    [
+        (True, "failed", "5", "contradicts the value in column 'seconds'. Found 'failed'"),
+        (True, "timeout", "5", "contradicts the value"),
+        (True, "ok", "", "has no value in column 'seconds'. Found 'ok'"),
+        (True, "banana", "5", "is no status of a run. Found 'banana'. Allowed: ok, failed"),
+        (True, "", "5", None),
+        (True, "failed", "", None),
+        (False, "failed", "5", "contradicts the value"),
+        (False, "timeout", "5", "contradicts the value"),
+        (False, "done", "5", None),
+        (False, "ok", "", None),
+    ],
+)
+def test_a_status_agrees_with_the_value(
+    tmp_path: Path, own: bool, status: str, value: str, words: str | None
+) -> None:
+    """Tables of others may have a status of their own."""
+    path = tmp_path / "runs.csv"
+    more = (",identity,space", ",i,s") if own else ("", "")
+    path.write_text(
+        f"n,seconds,cost,status{more[0]}\n1,4,9,ok{more[1]}\n2,{value},9,{status}{more[1]}\n"
+    )
+    readers = [lambda: read_runs(path, Space.from_dict({"n": [1, 2]}))]
+    if own:
+        readers.append(lambda: read_measured(path, "seconds"))
+        assert len(read_measured(path, "seconds", ignored=("status",))) == 2
+    # What a run cost is known however it ended.
+    assert len(read_runs(path, Space.from_dict({"n": [1, 2]}), "cost")) == 2
+    for read in readers:
+        if words is None:
+            read()
+        else:
+            with pytest.raises(InputError) as caught:
+                read()
+            where = "row 2 (line 3), column 'status': "
+            assert f"{where}{words}" in caught.value.message
