@@ -18,8 +18,8 @@ from kongming.records.errors import InputError
 REPORTED = "told"
 CONSTANT_COST = "makes all runs cost the same."
 """What is wrong with a cost in no parameter."""
-_ENOUGH = 4
-"""Told costs from which costs are predicted."""
+ENOUGH = 4
+"""Costs told from which costs are predicted."""
 
 CostFunction = Callable[[Floats], Floats]
 """(n,) costs of (n, d) codes."""
@@ -68,7 +68,7 @@ def learned(
     space: Space, codes: Sequence[tuple[float, ...]], costs: Sequence[float]
 ) -> CostFunction | None:
     """Costs predicted from those of (n, d) runs, within a factor of 2 of them; None for too few."""
-    if len(costs) < _ENOUGH:
+    if len(costs) < ENOUGH:
         return None
     features = Features(space.dimensions, "both")
     # A run that cost nothing, as from a cache, has no logarithm: it counts as the cheapest.

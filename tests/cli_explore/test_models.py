@@ -218,6 +218,26 @@ def test_the_policies_that_weigh_costs_do_and_the_others_refuse_them(
     assert "neither the policy actl nor a budget of runs" in error["message"]
 
 
+def test_costs_are_learned_from_a_column_that_is_there(kongming: Kongming, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text("n = { from = 1, to = 20 }\n")
+    ask = ("next", "space.toml", "runs.csv", "--cost", "told")
+    for column, costs, words in (
+        ("price", [1, 2, 3], None),
+        ("cost", ["", "", ""], None),
+        ("cost", [1, 2, 3], "3 runs of runs.csv have one, and 4 are needed"),
+        ("cost", [1, 2, 3, 4], ""),
+        ("cost", [], ""),
+    ):
+        rows = "".join(f"{n},{n},{cost}\n" for n, cost in enumerate(costs, 1))
+        (tmp_path / "runs.csv").write_text(f"n,seconds,{column}\n{rows}")
+        document = answer(kongming, *ask, status=2 if words is None else 0)
+        if words is None:
+            assert "--cost: no run of runs.csv has a cost" in document["error"]["message"]
+        else:
+            assert len(document["warnings"]) == bool(words)
+            assert words in "".join(document["warnings"])
+
+
 @pytest.mark.parametrize(
     ("row", "column", "text", "message"),
     [

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
+from kongming.quantities import count as count_of
+
+if TYPE_CHECKING:
+    from kongming.explore.runs_table import PointRun
 
 
 @click.command(
@@ -58,6 +64,7 @@ def command(
 
     from kongming.cli.explore.report import print_stopped
     from kongming.explore import DecisionTreeProfiler, Space
+    from kongming.explore.cost import REPORTED
     from kongming.explore.fitting import refuse_all_failed, tell
     from kongming.explore.runs_table import read_runs, text_of
     from kongming.records.errors import CannotAnswerError
@@ -67,6 +74,7 @@ def command(
     known = [] if runs is None else read_runs(runs, space, target)
     if runs is not None:
         explore_options.warn_of_ignored(runs, space, target)
+    warnings = _of_costs(known, runs) if cost == REPORTED and known else []
     profiler = DecisionTreeProfiler(
         space,
         budget=len(known) + max(count, 2),
@@ -80,7 +88,6 @@ def command(
     for run in known:
         tell(profiler, run)
     points = profiler.suggest(count)
-    warnings = []
     try:
         refuse_all_failed(known)
     except CannotAnswerError as error:
@@ -111,3 +118,28 @@ def command(
         output.print_warnings(["These are the last points of the space."])
     rows = [[text_of(point.get(name)) or None for name in space.names] for point in points]
     output.console().print(output.table(space.names, rows))
+
+
+def _of_costs(known: Sequence[PointRun], table: Path | None) -> list[str]:
+    """Return a warning where costs are not learned yet, since the runs have too few.
+
+    Raises:
+        InputError: no run has a cost.
+    """
+    from kongming.explore.cost import ENOUGH, REPORTED
+    from kongming.records.errors import InputError
+
+    priced = sum(run.cost is not None for run in known)
+    if not priced:
+        raise InputError(
+            f"no run of {table} has a cost to learn from.",
+            field="--cost",
+            value=REPORTED,
+            allowed="a table with costs in a column 'cost'; or an expression in the parameters",
+        )
+    if priced >= ENOUGH:
+        return []
+    return [
+        f"Costs are not learned yet: {count_of(priced, 'run')} of {table} "
+        f"{'has' if priced == 1 else 'have'} one, and {ENOUGH} are needed."
+    ]
