@@ -173,6 +173,7 @@ class NodeRunner:
                     how="service",
                     started_at=started_at,
                     seconds=outcome.wall_s if outcome.ok else None,
+                    warnings=outcome.warnings,
                 )
             with self._own_cpus(slot):
                 runner = self._caches[slot].get(
@@ -198,6 +199,7 @@ class NodeRunner:
             how="process",
             started_at=outcome.started_at,
             seconds=outcome.wall_s if outcome.ok else None,
+            warnings=outcome.warnings,
         )
 
     @contextmanager

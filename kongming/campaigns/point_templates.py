@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
+
 from kongming.explore.dimensions import Value
 from kongming.explore.runs_table import text_of
 from kongming.explore.space import Space
@@ -115,6 +117,13 @@ def filled(app: Application, point: Mapping[str, Value | None]) -> Application:
     commands: dict[str, Any] = {name: _filled(getattr(app, name), values) for name in COMMANDS}
     env = {name: _fill(text, values) for name, text in app.env.items()}
     return replace(app, env=env, **commands)
+
+
+def at_some_point(app: Application, space: Space) -> Application:
+    """Return an application at a point of a space, always the same, to see what its commands are
+    like."""
+    [point] = space.decode(space.draw(1, np.random.default_rng(0)))
+    return filled(app, {name: point.get(name) for name in space.names})
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:

@@ -57,7 +57,8 @@ Status = str
 class PointRun:
     """A run of a point. ``value`` is None where it failed; ``limit`` is the time limit that ended
     it, a lower bound of the value; ``cost`` is in seconds unless the table says otherwise, and
-    ``seconds`` is how long it took where the value is a metric."""
+    ``seconds`` is how long it took where the value is a metric. ``warnings`` of how it was run are
+    no part of the table."""
 
     point: Mapping[str, Value | None]
     value: float | None
@@ -67,6 +68,7 @@ class PointRun:
     how: str = ""
     started_at: str = ""
     seconds: float | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> dict[str, Value]:

@@ -11,7 +11,7 @@ from kongming.records.application import SCRATCH, Application
 def cautions(apps: Mapping[str, Application]) -> list[str]:
     """Return what to know of a campaign of these applications before it begins."""
     known = [app for _, app in sorted(apps.items())]
-    return [text for app in known for text in (*seated_on_one(app), *_stays_warm(app))]
+    return [text for app in known for text in (*seated_on_one(app), *stays_warm(app))]
 
 
 def seated_on_one(app: Application) -> tuple[str, ...]:
@@ -24,7 +24,9 @@ def seated_on_one(app: Application) -> tuple[str, ...]:
     )
 
 
-def _stays_warm(app: Application) -> tuple[str, ...]:
+def stays_warm(app: Application) -> tuple[str, ...]:
+    """Return a warning for an application that is to start with a cold cache, if its inputs will
+    not be evicted, as far as its commands tell."""
     if app.cache != "cold":
         return ()
     if folders := folders_named(app):

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from kongming.files.line_file import LineFile
+from kongming.profiling.runs.page_cache import FILES_ONLY, WHOLE_NODE
 from tests.conftest import Kongming
 
 APPS = """
@@ -411,3 +412,19 @@ def test_a_table_that_was_begun_before_files_counted_goes_on(
     (tmp_path / "prog.sh").write_text("exit  0\n")
     refused = run(kongming, *job, *OUT, "--budget", "6", status=2)["error"]
     assert "row 3 (line 4), column 'identity'" in refused["message"]
+
+
+def test_a_cold_cache_that_stays_warm_is_a_warning(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "data-gz").mkdir()
+    (tmp_path / "data-xz").mkdir()
+    app = "[apps.job]\ncommand = 'ls data-{codec} | head -{n}'\n"
+    (tmp_path / "apps.toml").write_text(app)
+    assert run(kongming, *job, "--out", "warm.csv", "--budget", "2")["warnings"] == []
+    (tmp_path / "apps.toml").write_text(f"{app}cache = 'cold'\n")
+    caution, evicted = run(kongming, *job, *OUT, "--budget", "3")["warnings"]
+    assert caution.startswith("job is to start with a cold cache, but files below data-")
+    assert evicted in (FILES_ONLY, WHOLE_NODE)
+    done = kongming("explore", "run", *job, *OUT, "--budget", "4")
+    assert " ".join(done.stderr.split()).count("is to start with a cold cache") == 1

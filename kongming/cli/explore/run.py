@@ -137,12 +137,13 @@ def command(
     from kongming.campaigns.named_files import NamedFiles
     from kongming.campaigns.other_machines import mixed_machines, refuse_other_machines
     from kongming.campaigns.point_runners import MACHINES, check_machines
-    from kongming.campaigns.point_templates import check_placeholders, identity_at
+    from kongming.campaigns.point_templates import at_some_point, check_placeholders, identity_at
     from kongming.cli.explore.report import print_stopped
     from kongming.explore import DecisionTreeProfiler, Space
     from kongming.explore.profiler import FEWEST_RUNS
     from kongming.explore.runs_table import RunsTable
     from kongming.probes.measuring import disturbed_since, measuring
+    from kongming.profiling.cautions import stays_warm
     from kongming.records.errors import InputError
 
     app = runners.application(file, name)
@@ -192,6 +193,8 @@ def command(
     files = NamedFiles(app, space)
     table = RunsTable(out, space, target, identity=identity_at(app, space), files=files.digests)
     runners.warn_of_removed(out, table.removed)
+    cautions = stays_warm(at_some_point(app, space))
+    output.print_warnings(cautions)
     try:
         campaign = Exploration(profiler, table)
         if machines and not profiler.is_spent:
@@ -213,7 +216,8 @@ def command(
         raise
     finally:
         table.close()
-    warnings = runners.disturbed_warnings(other)
+    of_runs = dict.fromkeys(text for run in campaign.measured for text in run.warnings)
+    warnings = [*runners.disturbed_warnings(other), *of_runs]
     if (
         mixed := mixed_machines([run.how for run in table.runs if run.value is not None])
     ) is not None:
@@ -256,7 +260,7 @@ def command(
                 ],
                 "identity": table.identity,
                 "space": table.space_identity,
-                "warnings": warnings,
+                "warnings": [*cautions, *warnings],
             }
         )
         return
