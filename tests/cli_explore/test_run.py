@@ -428,3 +428,15 @@ def test_a_cold_cache_that_stays_warm_is_a_warning(
     assert evicted in (FILES_ONLY, WHOLE_NODE)
     done = kongming("explore", "run", *job, *OUT, "--budget", "4")
     assert " ".join(done.stderr.split()).count("is to start with a cold cache") == 1
+
+
+def test_what_was_ended_did_not_fail(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    command = "case {n} in [1-6]) ;; 7) sleep 60;; *) exit 1;; esac; echo {codec}"
+    (tmp_path / "apps.toml").write_text(f"[apps.job]\ncommand = '{command}'\ntimeout_s = 1\n")
+    document = run(kongming, *job, *OUT, "--budget", "16")
+    assert {each["at"]["n"] for each in document["failed"]} == {8}
+    assert all("exit status 1" in each["error"] for each in document["failed"])
+    assert {each["at"]["n"] for each in document["timed_out"]} == {7}
+    assert all(each["at_least"] == 1.0 for each in document["timed_out"])

@@ -254,9 +254,14 @@ def command(
                 "resumed": campaign.resumed,
                 "measured": len(campaign.measured),
                 "failed": [
-                    {"at": dict(run.point), "error": run.error, "at_least": run.limit}
+                    {"at": dict(run.point), "error": run.error}
                     for run in campaign.measured
-                    if run.value is None
+                    if run.status == "failed"
+                ],
+                "timed_out": [
+                    {"at": dict(run.point), "at_least": run.limit}
+                    for run in campaign.measured
+                    if run.status == "timeout"
                 ],
                 "identity": table.identity,
                 "space": table.space_identity,
