@@ -440,3 +440,20 @@ def test_what_was_ended_did_not_fail(
     assert all("exit status 1" in each["error"] for each in document["failed"])
     assert {each["at"]["n"] for each in document["timed_out"]} == {7}
     assert all(each["at_least"] == 1.0 for each in document["timed_out"])
+
+
+def test_that_enough_is_known_is_no_warning(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    """All points were run when it stops, which is not why."""
+    (tmp_path / "space.toml").write_text("n = { from = 10, to = 39 }\n")
+    (tmp_path / "apps.toml").write_text(
+        "[apps.job]\ncommand = 'echo x 10{n}'\n"
+        "metric = { pattern = 'x ([0-9]+)', unit = 'x', better = 'higher' }\n"
+    )
+    document = run(kongming, *job, *OUT, "--budget", "60", "--stop-pct", "100%")
+    assert document["stopped"]
+    assert document["spent"] == 30
+    assert document["warnings"] == []
+    document = run(kongming, *job, *OUT, "--budget", "60")
+    assert "The space has no further point: all 30 were run" in document["warnings"][0]

@@ -230,12 +230,13 @@ def command(
             f"{count(known, 'run')} with a value: a model needs {FEWEST_RUNS}. The same command "
             "with a larger --budget goes on."
         )
-    if profiler.points_left == 0 and profiler.spent < most:
+    ended_early = not profiler.is_spent and not profiler.stopped
+    if ended_early and profiler.points_left == 0:
         warnings.append(
             f"The space has no further point: all {space.size} were run, and the budget is not "
             "used up."
         )
-    elif not profiler.is_spent and not profiler.stopped:
+    elif ended_early:
         warnings.append(
             f"What is left of the budget, {most - profiler.spent:.4g} {unit}, pays for no further "
             "run."
