@@ -15,7 +15,9 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -292,6 +294,13 @@ class RunsTable:
             self.runs.append(run)
 
     def _resume(self, space: Space, target: str) -> list[PointRun]:
+        if not stat.S_ISREG(os.fstat(self._file.file.fileno()).st_mode):
+            raise InputError(
+                "is no regular file: nothing could be resumed from it.",
+                field="--out",
+                value=str(self.path),
+                hint="Choose another file.",
+            )
         self._file.file.seek(0)
         content = self._file.file.read() or b""
         # Spreadsheets begin a table with a byte order mark, and end its lines as Windows does.

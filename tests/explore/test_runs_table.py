@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import signal
 from contextlib import closing
 from pathlib import Path
@@ -409,3 +410,11 @@ def test_a_status_agrees_with_the_value(
                 read()
             where = "row 2 (line 3), column 'status': "
             assert f"{where}{words}" in caught.value.message
+
+
+def test_a_device_is_no_table(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/null"), tmp_path / "pipe"):
+        with pytest.raises(InputError, match=rf"--out: is no regular file.*'{path}'"):
+            table_of(path)
+        assert path.exists()
