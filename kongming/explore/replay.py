@@ -280,12 +280,9 @@ def compare(
         summaries[policy] = summary(profiles)
         if refusals:
             summaries[policy]["without_model"] = len(refusals)
-    return {
-        "rows": len(world.table),
-        "budget": settings.budget,
-        "noise_floor": world.noise_floor(),
-        "policies": summaries,
-    }
+    document = {"rows": len(world.table), "budget": settings.budget, "policies": summaries}
+    floor = world.noise_floor()
+    return document if floor is None else {**document, "noise_floor": floor}
 
 
 def summary(profiles: Sequence[Replayed]) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def _show(document: dict[str, Any], repeats: int) -> None:
         )
         for policy, seen in document["policies"].items()
     ]
-    floor = document["noise_floor"]
+    floor = document.get("noise_floor")
     if floor is not None:
         missed = (_number(floor["mse"]), _number(floor["mae"]), *[_per_cent(floor["mre_pct"])] * 2)
         rows.append(("noise floor", *missed, *[None] * 4))
