@@ -289,11 +289,16 @@ def _held_out(
 
 
 def _limits(values: Floats) -> tuple[float, float]:
-    """The least prediction, and the largest of a logarithm, which must not run away. What was
-    always above 0, as a time, is predicted above 0: a line that falls does not go on below."""
+    """The least prediction, and the largest of a logarithm, which must not run away."""
     low, high = float(values.min()), float(values.max())
-    least = max(low * min(_LEAST, low / high), 1e-300) if low > 0.0 else -np.inf
-    return least, max(high + 2.0 * (high - low), 1e-300)
+    return least_prediction(values), max(high + 2.0 * (high - low), 1e-300)
+
+
+def least_prediction(values: Floats) -> float:
+    """Return the least that is predicted from (n,) values. What was always above 0, as a time, is
+    predicted above 0: a line that falls does not go on below. Of others it is -inf."""
+    low, high = float(values.min()), float(values.max())
+    return max(low * min(_LEAST, low / high), 1e-300) if low > 0.0 else -np.inf
 
 
 def _raw(predicted: Floats, log_target: bool, limits: tuple[float, float]) -> Floats:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kongming.arrays import Floats
+from kongming.explore.choice import least_prediction
 from kongming.explore.runs import places_of_points
 
 _NEAREST = 8
@@ -31,8 +32,8 @@ class Intervals:
         self, X: Floats, observed: Floats, held_out: Floats, shares: Floats, level: float
     ) -> None:
         """``X`` (m, p): the columns of the observations' points."""
-        self._positive = bool(observed.min() > 0.0)
-        positive = self._positive and bool(held_out.min() > 0.0)
+        self._floor = least_prediction(observed)
+        positive = self._floor > 0.0 and bool(held_out.min() > 0.0)
         self.relative = positive and bool(observed.max() > _SPREAD * observed.min())
         # Not the log of a ratio, which overflows over a denormal number.
         values = np.log(observed) if self.relative else observed
@@ -81,8 +82,8 @@ class Intervals:
             lower, upper = median / ratio, median * ratio
         else:
             lower, upper = median - width, median + width
-        if self._positive:
-            lower = np.maximum(lower, 0.0)
+            # No prediction is below that, and a time is never 0.
+            lower = np.maximum(lower, self._floor)
         own = (away == 0.0) & (self._least[at] < self._most[at])
         lower = np.where(own, np.minimum(lower, self._least[at]), lower)
         upper = np.where(own, np.maximum(upper, self._most[at]), upper)

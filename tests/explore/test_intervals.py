@@ -96,5 +96,17 @@ def test_what_was_always_positive_is_predicted_positive(model: str) -> None:
         profiler.tell({"x": x}, float(seconds))
     forecast = profiler.predict([{"x": x} for x in (3, 7, 8, 10, 12)])
     assert np.all(forecast.median > 0.0)
-    assert np.all((forecast.lower >= 0.0) & (forecast.lower <= forecast.median))
+    assert np.all((forecast.lower > 0.0) & (forecast.lower <= forecast.median))
     assert np.all((forecast.median <= forecast.upper) & (forecast.lower < forecast.upper))
+
+
+def test_the_lower_end_of_a_time_is_above_0_where_errors_are_as_large() -> None:
+    y = np.array([1.0, 1.4, 1.1, 1.5, 1.2, 1.3])
+    X = np.linspace(0.0, 1.0, len(y))[:, None]
+    intervals = Intervals(X, y, y + np.array([2.0, -1.0] * 3), np.ones(len(y)), 0.9)
+    lower, upper = intervals.bounds(X, y)
+    # A tenth of the least, as for predictions.
+    assert lower.tolist() == pytest.approx([0.1] * len(y))
+    assert np.all(upper > 2.0)
+    both_signs = Intervals(X, y - 1.2, y, np.ones(len(y)), 0.9)
+    assert np.all(both_signs.bounds(X, y - 1.2)[0] < 0.0)
