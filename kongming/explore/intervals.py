@@ -58,6 +58,14 @@ class Intervals:
         wanted = min(level * (1.0 + 1.0 / len(runs)), 1.0)
         at = min(int(np.searchsorted(below, wanted - 1e-12)), len(order) - 1)
         self._factor = float(ratios[order[at]]) * (1.0 + _OPTIMISM / len(runs))
+        # That the next is like n that are all alike has a probability of (n + 1) / (n + 2) (rule of
+        # succession). While that is less than the level, it may differ by as much as it is.
+        unsure = (len(runs) + 1.0) / (len(runs) + 2.0) < level - 1e-12
+        alike = bool(observed.min() == observed.max())
+        self._least_width = abs(float(observed[0])) if alike and unsure else 0.0
+        if self._least_width > 0.0:
+            # Nor is it known whether there are others of 0, as of an indicator.
+            self._floor = -np.inf
 
     def _scale(self, X: Floats, *, own: bool = False) -> Floats:
         """What is missed near (n, p) columns; ``own``: of the points themselves in their order,
@@ -77,6 +85,7 @@ class Intervals:
         away, at = self._points.query(X)
         beyond = np.maximum(away - self._reach, 0.0) / np.maximum(away, 1e-300)
         width = self._factor * self._scale(X) + beyond * self._spread
+        width = np.maximum(width, self._least_width)
         if self.relative:
             ratio = np.exp(np.minimum(width, 50.0))
             lower, upper = median / ratio, median * ratio

@@ -100,6 +100,18 @@ def test_what_was_always_positive_is_predicted_positive(model: str) -> None:
     assert np.all((forecast.median <= forecast.upper) & (forecast.lower < forecast.upper))
 
 
+@pytest.mark.parametrize(("points", "level", "width"), [(2, 0.9, 3), (7, 0.9, 3), (8, 0.9, 0)])
+def test_few_values_that_are_alike_say_little_of_the_next(
+    points: int, level: float, width: float
+) -> None:
+    X = np.linspace(0.0, 1.0, points)[:, None]
+    for value in (-3.0, 3.0):
+        y = np.full(points, value)
+        lower, upper = Intervals(X, y, y, np.ones(points), level).bounds(X, y)
+        assert lower.tolist() == pytest.approx([value - width] * points)
+        assert upper.tolist() == pytest.approx([value + width] * points)
+
+
 def test_the_lower_end_of_a_time_is_above_0_where_errors_are_as_large() -> None:
     y = np.array([1.0, 1.4, 1.1, 1.5, 1.2, 1.3])
     X = np.linspace(0.0, 1.0, len(y))[:, None]
