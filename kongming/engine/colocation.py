@@ -218,7 +218,7 @@ class Companion:
         width = slots.width
         awake = np.nan_to_num(company.awake)
         # Columns may have come since, of which nothing was read.
-        noise = np.nan_to_num(fitted(company.noise, width))
+        noise = np.nan_to_num(fitted(company.noise.astype(np.float64), width))
         return _Base(fitted(company.met, width), slots.idle[slot], noise, awake, slot)
 
     def _met(self, model: Served, base: _Base, pressures: Sequence[Pressure]) -> Met:

@@ -346,7 +346,7 @@ class Forecaster:
             if model is None or not fleet.is_judged(slot, model):
                 continue
             logs = fitted(subject.company.each[i], width)
-            noise = fitted(subject.company.each_noise[i], width)
+            noise = fitted(subject.company.each_noise[i].astype(np.float64), width)
             joined = logs + environment.added(pressure, spread, noise)
             awake = subject.company.awake_for(member.placement, i)
             is_carried = fleet.is_carried(slot, model)

@@ -18,13 +18,18 @@ MOST_DOMAINS = 256
 """Last-level cache domains of a node at the most."""
 
 
+Hardware = tuple[str, str, str, int, int, int]
+"""What nodes of one kind have in common: architecture, CPU and caches."""
+
+
 @dataclass(slots=True)
 class NodeView:
     """Knowledge of one node except its readings. ``number`` is its place in arrays by node,
     ``slots`` are by domain, ``last_seen`` the newest sign of life (unix seconds), ``has_agent``
     whether any came from an agent: without one a node is as its stored readings say; ``by`` whose
     its readings are (``columns``), ``holder`` whose the node is, where that is known without it:
-    nodes of one holder are one vote about what an idle node is (``references``)."""
+    nodes of one holder are one vote about what an idle node is (``references``); ``hardware`` is
+    that of its ``facts``."""
 
     number: int
     facts: NodeFacts
@@ -36,10 +41,10 @@ class NodeView:
     probe_cost: float = 0.0
     by: str = ""
     holder: str = ""
+    hardware: Hardware = field(init=False)
 
-
-Hardware = tuple[str, str, str, int, int, int]
-"""What nodes of one kind have in common: architecture, CPU and caches."""
+    def __post_init__(self) -> None:
+        self.hardware = hardware(self.facts)
 
 
 def hardware(node: NodeFacts) -> Hardware:
@@ -92,7 +97,7 @@ class Nodes:
             if facts.name != known.facts.name:
                 self._unname(known.facts)
                 self._ids_by_name.setdefault(facts.name, set()).add(facts.id)
-            known.facts = facts
+            known.facts, known.hardware = facts, hardware(facts)
             return known
         view = self._by_id[facts.id] = NodeView(self._number(facts.id), facts)
         self._ids_by_name.setdefault(facts.name, set()).add(facts.id)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.engine.columns import Columns
-from kongming.engine.nodes import Hardware, NodeView, hardware
+from kongming.engine.nodes import Hardware, NodeView
 from kongming.engine.slots import ANY_SUITE, Slots
 
 _MOST_HOLDERS = 32
@@ -35,7 +35,7 @@ class References:
     def put(self, view: NodeView, slot: int, logs: Floats, suite: int) -> None:
         """Put (C,) ``logs`` of the idle node, by a suite version (code, or ``ANY_SUITE``)."""
         self._slots.put_reference(slot, logs, suite)
-        kind = hardware(view.facts), suite
+        kind = view.hardware, suite
         holder = view.holder or view.by or view.facts.id
         held = self._held.setdefault(slot, {})
         if (before := held.get(kind, holder)) != holder:
@@ -70,7 +70,7 @@ class References:
         own = self._columns.own_places()
         votes: dict[str, dict[int, Floats]] = {}
         for code in (suite, ANY_SUITE):
-            for holder, lenders in self._lenders.get((hardware(view.facts), code), {}).items():
+            for holder, lenders in self._lenders.get((view.hardware, code), {}).items():
                 if holder not in votes and len(votes) == _MOST_HOLDERS:
                     continue
                 readings = votes.get(holder, {}) | self._readings(lenders, suite, view.by, own)

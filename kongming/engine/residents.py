@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from kongming.engine.columns import Columns, fitted
 from kongming.engine.environment import Phase
 from kongming.engine.slots import Slots
 from kongming.records.resident import Resident
+
+_Float = TypeVar("_Float", np.float32, np.float64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -39,13 +42,13 @@ class Company:
     what each of ``present`` meets itself: all of it but its own pressure. ``awake`` (2,) and
     ``each_awake`` (n, 2) are the shares of time in which a CPU is kept awake next to them, in pairs
     (``awake_shares``); ``awake`` is NaN without residents. ``noise`` (C,) and ``each_noise``
-    (n, C) are as in ``environment.Environments``."""
+    (n, C) are as in ``environment.Environments``, in single precision: there are many."""
 
     present: tuple[Present, ...]
     met: Floats
     each: Floats
-    noise: Floats
-    each_noise: Floats
+    noise: NDArray[np.float32]
+    each_noise: NDArray[np.float32]
     awake: Floats
     each_awake: Floats
 
@@ -149,8 +152,17 @@ class Residents:
             awake.append(0.0 if its is Phase.REMOVED else pressure.awake)
         if not present:
             nobody = np.empty((0, slots.width))
-            nothing, nowhere = np.zeros(slots.width), np.full(2, math.nan)
-            return Company((), read.copy(), nobody, nothing, nobody, nowhere, np.empty((0, 2)))
+            noise = np.zeros(slots.width, dtype=np.float32)
+            nowhere = np.full(2, math.nan)
+            return Company(
+                (),
+                read.copy(),
+                nobody,
+                noise,
+                nobody.astype(np.float32),
+                nowhere,
+                np.empty((0, 2)),
+            )
         meet = environment.met(
             read,
             slots.idle[slot],
@@ -165,8 +177,8 @@ class Residents:
             tuple(present),
             meet.newcomer,
             meet.each,
-            meet.noise,
-            meet.each_noise,
+            meet.noise.astype(np.float32),
+            meet.each_noise.astype(np.float32),
             np.full(2, math.nan) if alone else awake_shares.together(shares),
             awake_shares.of_others(shares),
         )
@@ -198,7 +210,7 @@ class ResidentTable:
 
     ``slot`` (m,) is where each is (-1 for a free row), ``model`` its row in the matrix (0 where
     it has no model in service), ``met`` (m, C) the log seconds per operation that it meets,
-    ``noise`` (m, C) the part of these that may be noise (``environment.Environments``), ``awake``
+    ``noise`` (m, C) the part of these that may be noise (``Company``), ``awake``
     the share of time in which others there keep a CPU awake, ``now`` its log slowdown there (NaN
     until worked out).
     """
@@ -210,13 +222,18 @@ class ResidentTable:
         self.now = np.full(64, math.nan)
         self.awake = np.zeros(64)
         self.met = np.zeros((64, width))
-        self.noise = np.zeros((64, width))
+        self.noise = np.zeros((64, width), dtype=np.float32)
         self._rows: dict[int, list[int]] = {}
         self._free: list[int] = []
         self._counts = np.zeros(64, dtype=np.int64)
 
     def replace(
-        self, slot: int, met: Floats, noise: Floats, awake: Floats, models: Sequence[int]
+        self,
+        slot: int,
+        met: Floats,
+        noise: NDArray[np.float32],
+        awake: Floats,
+        models: Sequence[int],
     ) -> None:
         """Those of one slot, ``met`` and ``noise`` (n, C), ``awake`` (n,) and ``models`` of
         each."""
@@ -297,13 +314,13 @@ class ResidentTable:
             self.awake = np.concatenate([self.awake, np.zeros(more)])
             room = np.zeros((more, self.met.shape[1]))
             self.met = np.concatenate([self.met, room])
-            self.noise = np.concatenate([self.noise, room])
+            self.noise = np.concatenate([self.noise, room.astype(np.float32)])
         self.count += 1
         return self.count - 1
 
 
-def _widened(rows: Floats, width: int, filling: float) -> Floats:
+def _widened(rows: NDArray[_Float], width: int, filling: float) -> NDArray[_Float]:
     """Return ``rows`` (n, C) with ``filling`` up to ``width`` columns."""
-    wider = np.full((len(rows), width), filling)
+    wider = np.full((len(rows), width), filling, dtype=rows.dtype)
     wider[:, : rows.shape[1]] = rows
     return wider

@@ -19,7 +19,7 @@ from kongming.engine import awake_shares, environment, scoring, standing_in
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.lag import Lag
-from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView, hardware
+from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView
 from kongming.engine.references import References
 from kongming.engine.residents import Company, Residents, ResidentTable
 from kongming.engine.score_matrix import Environments, HarmTable, Matrix
@@ -94,7 +94,7 @@ class FleetState:
             self._companies.pop(slot, None)
             self._references.drop(slot)
             nobody = np.empty((0, self.slots.width))
-            self.table.replace(slot, nobody, nobody, np.empty(0), [])
+            self.table.replace(slot, nobody, nobody.astype(np.float32), np.empty(0), [])
             self._lag.drop(slot)
 
     def put_reference(
@@ -212,7 +212,7 @@ class FleetState:
         if view.facts.id == model.file.node_id:
             return True
         home = self.nodes.get(model.file.node_id)
-        return None if home is None else hardware(home.facts) == hardware(view.facts)
+        return None if home is None else home.hardware == view.hardware
 
     def is_carried(self, slot: int, model: Served) -> bool:
         """Return whether the slot's environment counts by slowdowns over its own reference."""
@@ -364,7 +364,7 @@ class FleetState:
         met = fitted_rows(met, width)
         awake = table.awake[rows] if awake is None else awake[order]
         if newcomer is not None:
-            noise = fitted_rows(table.noise[rows, :width], width)
+            noise = fitted_rows(table.noise[rows, :width].astype(np.float64), width)
             pressure, spread = fitted(newcomer.slowed, width), fitted(newcomer.spread, width)
             met = met + environment.added(pressure, spread, noise)
             awake = together((awake, np.asarray(newcomer.awake)))
