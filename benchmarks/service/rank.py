@@ -219,6 +219,9 @@ def build(engine: Engine, fleet: Fleet, options: argparse.Namespace) -> None:
         engine.put_model(fleet.model(n), 1)
     engine.put_signatures(fleet.signature(n) for n in range(options.apps))
     idle = dict(zip(fleet.names, fleet.idle.tolist(), strict=True))
+    # Models are of a node that is known, and of the type of all others.
+    trainer = fleet.model(0).node_id
+    engine.put_node(replace(fleet.facts(0), id=trainer, name=trainer), NOW)
     for n in range(options.nodes):
         facts = fleet.facts(n)
         engine.put_node(facts, NOW)
