@@ -284,7 +284,9 @@ class DecisionTreeProfiler:
         codes = self._choice(situation, count, repeats)
         if self.budget_in == "runs" or not len(codes):
             return codes
-        typical = self.spent / len(self._outcomes.runs) if self._outcomes.runs else 0.0
+        runs = len(self._outcomes.runs)
+        # Points that are awaited count before the first answer as well: the budget has to end.
+        typical = self.spent / runs if runs else self.budget / _UNKNOWN_COSTS
         prices = self._costs() or (lambda points: np.full(len(points), typical))
         pending = rows(self._outcomes.pending, codes.shape[1])
         left = self.budget - self.spent - float(prices(pending).sum() if len(pending) else 0.0)

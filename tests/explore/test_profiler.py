@@ -529,6 +529,18 @@ def test_a_budget_of_costs_ends_where_no_cost_is_known(value: float | None) -> N
     assert profiler.spent >= 80.0
 
 
+@pytest.mark.parametrize("cost", [None, "told"])
+def test_a_budget_of_costs_ends_before_the_first_answer(cost: str | None) -> None:
+    """As where a queue is filled for many workers."""
+    profiler = DecisionTreeProfiler(
+        LINE, budget=10, batch=3, budget_in="cost", cost=cost, policy="uni"
+    )
+    suggested = 0
+    while suggested < 30 and (points := profiler.suggest()):
+        suggested += len(points)
+    assert suggested == 20
+
+
 def test_a_run_of_unknown_cost_counts_as_the_others_do() -> None:
     profiler = DecisionTreeProfiler(LINE, budget=100, budget_in="cost")
     for at, seconds in ((1, 10.0), (2, 30.0)):
