@@ -81,5 +81,6 @@ def three_weights(weights: object) -> tuple[float, float, float]:
             value=repr(weights),
             allowed="of error, size and cost",
         )
-    error, size, cost = (finite(weight, "weights") for weight in weights)
+    # Sums of larger ones are no numbers.
+    error, size, cost = (within(weight, "weights", -LARGEST, LARGEST) for weight in weights)
     return error, size, cost

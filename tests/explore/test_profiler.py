@@ -357,6 +357,7 @@ def test_it_stops_once_enough_is_known() -> None:
         ({"model": "svm"}, "model"),
         ({"weights": (1.0, 2.0)}, "weights"),
         ({"weights": (1.0, 2.0, float("inf"))}, "weights"),
+        ({"weights": (0.0, 0.0, -1e308)}, "weights"),
         ({"level": 1.0}, "level"),
         ({"stop_pct": -1.0}, "stop_pct"),
         ({"random_state": -1}, "random_state"),
@@ -367,6 +368,12 @@ def test_settings_that_are_refused(settings: Any, word: str) -> None:
     with pytest.raises(ExploreError, match=word) as refused:
         DecisionTreeProfiler(SPACE, **settings)
     assert refused.value.exit_status == 2
+
+
+@pytest.mark.parametrize("weights", [(0.0, 0.0, -1e100), (1e100, 1e100, 1e100)])
+def test_the_largest_weights_use_up_the_budget(weights: tuple[float, float, float]) -> None:
+    profiler = _profiled(policy="dta", budget=20, weights=weights, cost="nodes")
+    assert profiler.report()["runs"] == 20
 
 
 @pytest.mark.parametrize(
