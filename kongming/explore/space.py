@@ -157,11 +157,11 @@ class Space:
         """A space of which only the rows of a table are allowed: a CSV file or a list of dicts.
 
         Args:
-            columns: those that are dimensions; by default all.
+            columns: those that are dimensions; by default all, which each row then has.
             choices: columns of numbers that are unordered choices.
 
         Raises:
-            ExploreError: the table has no rows, a column is missing or a cell is empty.
+            ExploreError: the table has no rows, a column is missing somewhere, or a cell is empty.
         """
         where, values = read_columns(table, columns, choices)
         for name in (*choices, *(columns or ())):

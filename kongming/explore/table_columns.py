@@ -105,6 +105,15 @@ def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any
                     value=", ".join(map(str, row)),
                     allowed=f"a row with {', '.join(map(str, names))}",
                 )
+        for name in () if columns else row:
+            if name not in rows[0]:
+                raise ExploreError(
+                    "is not a column of the first row.",
+                    field=f"table: row {number}, column {name!r}",
+                    value=repr(row[name]),
+                    allowed=", ".join(map(str, names)),
+                    hint="Name the columns that are dimensions, or give each row all of them.",
+                )
     return {name: [row[name] for row in rows] for name in names}
 
 

@@ -211,6 +211,11 @@ def test_tables_that_are_refused(tmp_path: Path) -> None:
         Space.from_table([{"a": 1, "b": 2}, {"a": 1}])
 
 
+def test_columns_that_are_no_dimensions_may_be_in_some_rows() -> None:
+    space = Space.from_table([{"a": 1}, {"a": 2, "note": "slow"}], columns=["a"])
+    assert (space.names, space.size) == (("a",), 2)
+
+
 def test_a_saved_space_with_a_dimension_that_never_exists_is_still_read() -> None:
     saved = Space.from_dict({"a": [1, 6], "b": {"choices": [1, 2], "when": "a > 5"}}).to_dict()
     saved["dimensions"]["a"] = [1, 2]
@@ -259,6 +264,7 @@ def test_one_expression_need_not_be_in_a_list() -> None:
         ([1, 2], "row 1: is no row"),
         ([{"a": 1}, 3], "row 2: is no row"),
         ([{"a": 1}, {"a": [1]}], "row 2, column 'a': is no value"),
+        ([{"a": 1}, {"a": 2, "b": 5}], "row 2, column 'b': is not a column of the first row"),
         ([{"a": 1.0}, {"a": float("inf")}], "row 2, column 'a': is no value"),
         ([{"a": 1.0}, {"a": float("nan")}], "row 2, column 'a': is empty"),
     ],
