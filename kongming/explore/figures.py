@@ -22,7 +22,6 @@ from kongming.explore.profiler import FEWEST_RUNS
 from kongming.explore.regions import Region, regions
 from kongming.explore.runs import deviations_of_repeats, places_of_points
 from kongming.explore.runs_table import text_of
-from kongming.explore.situation import keys
 from kongming.quantities import per_cent
 from kongming.records.errors import InputError, UnknownNameError
 
@@ -108,11 +107,7 @@ def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
         judged = [
             row for row in range(k, len(values)) if np.isfinite(values[row]) and values[row] != 0.0
         ]
-        measured = codes[:k][np.isfinite(values[:k])]
-        if len(measured) < FEWEST or not judged:
-            continue
-        if len(keys(measured)) < FEWEST_RUNS:
-            # Repeats next to each other: no model knows more than their mean.
+        if np.isfinite(values[:k]).sum() < FEWEST or not judged:
             continue
         partial = DecisionTreeProfiler(
             profiler.space,
@@ -127,6 +122,9 @@ def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
                 float(values[row]) if known else None,
                 at_least=float(limits[row]) if ended else None,
             )
+        if len(partial.observations.repeatable) < FEWEST_RUNS:
+            # Repeats next to each other: no model knows more than their mean.
+            continue
         missed = partial.predict([points[row] for row in judged]).median - values[judged]
         curve.append((int(k), 100.0 * float(np.median(np.abs(missed / values[judged])))))
     return curve

@@ -34,7 +34,7 @@ def fit_runs(
 
     Raises:
         InputError: there are too few runs, or all values are equal; ``where`` names the table.
-        CannotAnswerError: no run came to its end.
+        CannotAnswerError: no run came to its end, or those of a single point alone.
     """
     if len(runs) < FEWEST_RUNS:
         raise InputError(

@@ -64,7 +64,7 @@ class SpaceModel:
         seed: int,
     ) -> None:
         """``outcomes``: the (n, d) codes of the runs that did not fail, and the (k, d) of those
-        that did. ``runs``: two points or more."""
+        that did. ``runs``: two points or more that were measured, and any that were ended."""
         # Folds and resamples are drawn by place: a table that is sorted has the same model.
         runs = runs.sorted_by_codes()
         self.space, self.runs = space, runs

@@ -26,7 +26,7 @@ from kongming.explore.outcomes import Outcomes
 from kongming.explore.policies import POLICIES
 from kongming.explore.pool import Pool
 from kongming.explore.repeats import half, least_run
-from kongming.explore.runs import Measured, Run, coded, plain, rows
+from kongming.explore.runs import VALUE, Measured, Run, coded, plain, rows
 from kongming.explore.situation import Situation
 from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough, wanted_repeats
@@ -269,7 +269,7 @@ class DecisionTreeProfiler:
         if self.stop_pct is None or len(outcomes.runs) < _FEWEST_TO_STOP:
             return 0
         seen = self.observations
-        if len(seen.means) < _FEWEST_TO_STOP:
+        if len(seen.means) < _FEWEST_TO_STOP or len(seen.repeatable) < FEWEST_RUNS:
             return 0
         certainties = self._fitted().certainties(self.stop_pct)
         self.stopped = enough(certainties)
@@ -418,7 +418,7 @@ class DecisionTreeProfiler:
 
         Raises:
             ExploreError: a point is not allowed.
-            UntrainedError: fewer than two points were measured.
+            UntrainedError: fewer than two points were measured: lower bounds are no values.
         """
         if not isinstance(points, Iterable) or isinstance(points, Mapping):
             raise ExploreError(
@@ -434,14 +434,7 @@ class DecisionTreeProfiler:
         outcomes = self._outcomes
         name = outcomes.guide if metric is None else metric
         if name not in self._models:
-            runs = outcomes.measured(name)
-            if len(runs.means) < FEWEST_RUNS:
-                reasons = outcomes.errors()
-                raise UntrainedError(
-                    f"Runs: {len(outcomes.runs)}; points with a value of {name!r}: "
-                    f"{len(runs.means)}; a model needs {FEWEST_RUNS}."
-                    + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else "")
-                )
+            runs = self._trained(name)
             learners = {"auto": tuple(LEARNERS), "paper": PAPER}.get(self.model, (self.model,))
             self._models[name] = SpaceModel(
                 self.space,
@@ -454,6 +447,26 @@ class DecisionTreeProfiler:
             )
         return self._models[name]
 
+    def _trained(self, name: str) -> Measured:
+        """Return the runs that measured a metric. Raises UntrainedError as ``predict``: by bounds
+        alone, which are often all the same time limit, nothing is known of what they bound."""
+        outcomes = self._outcomes
+        runs = outcomes.measured(name)
+        exact, ended = len(runs.repeatable), int(runs.censored.sum())
+        if exact >= FEWEST_RUNS:
+            return runs
+        facts = [
+            f"Runs: {len(outcomes.runs)}",
+            f"points with a value{'' if name == VALUE else f' of {name!r}'}: {exact}",
+            *([f"points with a lower bound alone: {ended}"] if ended else []),
+            f"a model needs {FEWEST_RUNS} points with a value.",
+        ]
+        reasons = outcomes.errors()
+        raise UntrainedError(
+            "; ".join(facts) + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else ""),
+            hint="Raise the time limit, or run points that take less." if ended else None,
+        )
+
     @property
     def model_name(self) -> str:
         """The learner of the final model. Raises UntrainedError as ``predict``."""
@@ -461,15 +474,16 @@ class DecisionTreeProfiler:
 
     @property
     def tree_(self) -> ObliqueModelTree:
-        """A tree of all runs over the columns ``Features(space.dimensions)``."""
+        """A tree of all runs over the columns ``Features(space.dimensions)``. Raises
+        UntrainedError as ``predict``."""
+        self._trained(self._outcomes.guide)
         situation = self._situation(np.random.default_rng(0))
-        if len(situation.values) < FEWEST_RUNS:
-            self._fitted()
         return self._new_tree().fit(situation.features(situation.runs), situation.values)
 
     def report(self) -> dict[str, Any]:
         """Facts about the runs and the model, as JSON: the error of runs that were left out, and
-        the noise floor next to it."""
+        the noise floor next to it. Where ``predict`` raises UntrainedError, ``model`` is None, and
+        there is no error."""
         outcomes = self._outcomes
         facts: dict[str, Any] = {
             "runs": len(outcomes.runs),
@@ -484,7 +498,7 @@ class DecisionTreeProfiler:
             "metric": outcomes.guide,
             "errors": outcomes.errors(),
         }
-        if len(self.observations.means) < FEWEST_RUNS:
+        if len(self.observations.repeatable) < FEWEST_RUNS:
             return facts | {"model": None}
         model = self._fitted()
         return facts | {

@@ -149,7 +149,7 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
 
     Raises:
         InputError: an argument of the profiler is not valid.
-        CannotAnswerError: all runs failed, or all but those of one point.
+        CannotAnswerError: all runs failed or were ended, or all but those of one point.
     """
     arguments: dict[str, Any] = {
         "budget": settings.budget,
@@ -202,10 +202,11 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
             f"No row of {table.path} has a value of {table.target!r}: the runs failed or were "
             "ended at their time limit."
         )
-    if len(profiler.observations.means) < FEWEST_RUNS:
+    if len(profiler.observations.repeatable) < FEWEST_RUNS:
+        ended = profiler.report()["timed_out"]
         raise CannotAnswerError(
             f"Fewer than {FEWEST_RUNS} points have a value of {table.target!r} ({profile}): "
-            f"{sum(failures)} of {len(failures)} runs failed.",
+            f"{sum(failures)} of {len(failures)} runs failed, {ended} were ended.",
             hint=way_out,
         )
     begun = time.perf_counter()

@@ -405,3 +405,12 @@ def test_runs_that_were_all_ended_are_no_model(kongming: Kongming, tmp_path: Pat
         "error"
     ]
     assert "3 of 3 were ended at their time limit" in refused["message"]
+    # Of a single one nothing is known either: the limit is the same for all others.
+    rows = rows.replace("3,,timeout,time limit,5.0", "3,5.0,ok,,")
+    (tmp_path / "runs.csv").write_text(f"n,seconds,status,error,at_least\n{rows}")
+    refused = answer(kongming, "fit", "space.toml", "runs.csv", "--out", "m.json", status=3)[
+        "error"
+    ]
+    assert "points with a value: 1; points with a lower bound alone: 2;" in refused["message"]
+    assert "Raise the time limit" in refused["hint"]
+    assert not (tmp_path / "m.json").exists()

@@ -334,7 +334,7 @@ def test_a_budget_that_pays_for_no_model(kongming: Kongming, job: tuple[str, ...
     assert "3 or more" in refused["message"]
     few = run(kongming, *job, *OUT, "--budget", "0.001s")
     assert few["measured"] == 1
-    assert "1 run with a value: a model needs 2" in few["warnings"][-1]
+    assert "1 point with a value: a model needs 2" in few["warnings"][-1]
 
 
 def test_another_program_behind_a_placeholder_is_refused(

@@ -692,6 +692,28 @@ def test_it_does_not_stop_where_next_to_nothing_was_measured(measured: int) -> N
     assert not profiler.stopped
 
 
+@pytest.mark.parametrize("measured", [0, 1])
+def test_by_bounds_alone_nothing_is_predicted(measured: int) -> None:
+    """A time limit is the same for all runs: it would be an interval without a width."""
+    profiler = DecisionTreeProfiler(LINE, budget=40, model="lines", metric="seconds")
+    for _ in range(2 * measured):
+        profiler.tell({"a": 20}, 10.0)
+    for at in range(1, 13):
+        profiler.tell({"a": at}, None, at_least=10.0)
+    for use in (lambda: profiler.predict([{"a": 19}]), lambda: profiler.tree_):
+        with pytest.raises(UntrainedError, match=f"with a value of 'seconds': {measured}; .*: 12;"):
+            use()
+    report = profiler.report()
+    assert report["model"] is None
+    assert "error" not in report
+    assert report["timed_out"] == 12
+    assert profiler.suggest()
+    profiler.tell({"a": 19}, 9.0)
+    profiler.tell({"a": 18}, 8.0)
+    assert profiler.predict([{"a": 19}]).lower < 10.0
+    assert profiler.report()["error"]["rmse"] > 0.0
+
+
 def test_where_a_run_was_ended_no_prediction_is_below_its_bound() -> None:
     profiler = DecisionTreeProfiler(Space.from_dict({"x": list(range(31))}), model="lines")
     for at in range(12):

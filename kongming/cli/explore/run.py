@@ -224,10 +224,10 @@ def command(
         warnings.append(mixed)
     failed = sum(run.status == "failed" for run in table.runs)
     ended = sum(run.status == "timeout" for run in table.runs)
-    known = sum(run.value is not None or run.limit is not None for run in table.runs)
+    known = len(profiler.observations.repeatable)
     if known < FEWEST_RUNS:
         warnings.append(
-            f"{count(known, 'run')} with a value: a model needs {FEWEST_RUNS}. The same command "
+            f"{count(known, 'point')} with a value: a model needs {FEWEST_RUNS}. The same command "
             "with a larger --budget goes on."
         )
     ended_early = not profiler.is_spent and not profiler.stopped
