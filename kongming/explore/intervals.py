@@ -2,13 +2,15 @@
 
 A miss is divided by how much the model misses near it, so that intervals are wide only where the
 function is hard. Misses count by the share of the space that their run stands for. What is near a
-point are other points: runs of the same point miss alike, and a new point has none.
+point are other points: runs of the same point miss alike, and a new point has none. Levels that few
+points cannot show are extrapolated from the largest miss.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.spatial import cKDTree
+from scipy.stats import norm
 
 from kongming.arrays import Floats
 from kongming.explore.choice import least_prediction
@@ -58,6 +60,7 @@ class Intervals:
         wanted = min(level * (1.0 + 1.0 / len(runs)), 1.0)
         at = min(int(np.searchsorted(below, wanted - 1e-12)), len(order) - 1)
         self._factor = float(ratios[order[at]]) * (1.0 + _OPTIMISM / len(runs))
+        self._factor *= _beyond_largest(level, len(runs))
         # That the next is like n that are all alike has a probability of (n + 1) / (n + 2) (rule of
         # succession). While that is less than the level, it may differ by as much as it is.
         unsure = (len(runs) + 1.0) / (len(runs) + 2.0) < level - 1e-12
@@ -98,3 +101,12 @@ class Intervals:
         upper = np.where(own, np.maximum(upper, self._most[at]), upper)
         # Whatever the misses were, an interval holds its median.
         return np.minimum(lower, median), np.maximum(upper, median)
+
+
+def _beyond_largest(level: float, points: int) -> float:
+    """Return how many times the largest miss of so many points is exceeded at a level, by a normal
+    tail: 1 up to the level that the largest miss itself has, n / (n + 1)."""
+    shown = 1.0 / (points + 1)
+    # Not by 0.5 + level / 2, which may be rounded to 1.
+    missed = min(1.0 - level, shown)
+    return float(norm.isf(missed / 2.0) / norm.isf(shown / 2.0))

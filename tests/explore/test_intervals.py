@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -47,6 +49,41 @@ def test_runs_of_a_point_that_are_all_alike_are_as_good_as_a_single_run(
         several.bounds(at, np.zeros(9)), single.bounds(at, np.zeros(9)), strict=True
     ):
         assert ours == pytest.approx(theirs)
+
+
+@given(
+    st.integers(2, 150),
+    st.lists(st.floats(0.01, float(np.nextafter(1.0, 0.0))), min_size=2, max_size=9),
+)
+@example(20, [0.9, 0.95, 0.96, 0.99, 0.999, float(np.nextafter(1.0, 0.0))])
+def test_intervals_of_higher_levels_hold_those_of_lower_ones(
+    points: int, levels: list[float]
+) -> None:
+    rng = np.random.default_rng(points)
+    X, y, shares = rng.random((points, 2)), rng.normal(size=points), rng.random(points)
+    uppers = [
+        Intervals(X, y, np.zeros(points), shares, level).bounds(X[:1], np.zeros(1))[1]
+        for level in sorted(levels)
+    ]
+    for (lower, narrow), (higher, wide) in pairwise(zip(sorted(levels), uppers, strict=True)):
+        assert narrow <= wide < np.inf
+        # Beyond what the runs can show, each level has its own.
+        if lower >= points / (points + 1) and higher > lower + 1e-9:
+            assert narrow < wide
+
+
+@pytest.mark.parametrize("level", [0.99, 0.999])
+def test_levels_that_few_runs_cannot_show_are_those_of_a_normal_tail(level: float) -> None:
+    """With 20 runs the largest miss is that of 95%."""
+    shares = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X, y = rng.random((20, 2)), rng.normal(size=20)
+        intervals = Intervals(X, y, np.zeros(20), np.ones(20), level)
+        lower, upper = intervals.bounds(rng.random((200, 2)), np.zeros(200))
+        further = rng.normal(size=200)
+        shares.append(np.mean((lower <= further) & (further <= upper)))
+    assert np.mean(shares) > level - 0.25 * (1.0 - level)
 
 
 @pytest.mark.parametrize("repeats", [1, 3, 8])
