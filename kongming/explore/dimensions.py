@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,14 +71,17 @@ class Dimension:
             np.arange(self.low, self.high + 0.5) if self.kind == "integer" else np.array([self.low])
         )
 
-    def weights(self) -> Floats:
-        """Return how likely each code of ``grid`` is drawn: equally, or by its width in
-        logarithm."""
-        grid = self.grid()
-        if not self.log or len(grid) == 1:
-            return np.full(len(grid), 1.0 / len(grid))
-        width = np.log((grid + 0.5) / (grid - 0.5))
-        return np.asarray(width / width.sum())
+    def code_at(self) -> Callable[[np.ndarray], Floats]:
+        """Return what gives the codes at (n,) places of ``grid``; of a range without a list of
+        them, which may take a gigabyte."""
+        return self.grid().__getitem__ if self.values else lambda places: self.low + places
+
+    def weights(self, codes: Floats) -> Floats:
+        """Return how likely (n,) codes of ``grid`` are drawn: equally, or by width in logarithm."""
+        if not self.log or self.count == 1:
+            return np.full(len(codes), 1.0 / (self.count or 1))
+        width = np.log((codes + 0.5) / (codes - 0.5))
+        return np.asarray(width / math.log((self.high + 0.5) / (self.low - 0.5)))
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """``count`` codes, uniform on the dimension's scale."""

@@ -22,7 +22,7 @@ class Pool:
         self._space, self._seed = space, seed
         self.codes, self.complete = space.pool(np.random.default_rng([seed]))
         self.drawn = 0
-        while self.drawn < drawn:
+        while self.drawn < drawn and not self.complete:
             self._draw()
 
     def leave(self, count: int, taken: list[tuple[float, ...]]) -> bool:

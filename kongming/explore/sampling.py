@@ -1,8 +1,8 @@
 """Uniform draws from the allowed points of a space, and lists of all of them.
 
 Dimensions that no clause links are drawn apart. A group of linked dimensions is listed if it is
-small enough, which also finds one allowed point in millions; of a larger one, points are drawn and
-the forbidden ones rejected.
+small enough, which also finds one allowed point in millions, or if so little of it is allowed that
+rejection would take longer; of another, points are drawn and the forbidden ones rejected.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension
 
 MOST_LISTED = 1 << 21
-"""Points of a group that are listed at most."""
+"""Points of a group that are listed at most; of a larger group, if few of them are allowed."""
+FEW = 20_000
+"""Allowed points of a group that are listed wherever they can be: as many as stand for a space."""
 _CHUNK = 1 << 17
+_AT_ONCE = 1 << 15
+"""Points of a group that are listed at a time: few enough to stay in the cache of a processor."""
 _MOST_TRIES = 1 << 26
 """Draws after which a group counts as empty."""
 
@@ -49,22 +53,51 @@ class Group:
     def listed(self) -> tuple[Floats, Floats] | None:
         """All allowed (n, g) codes and their (n,) cumulated weights; None if there are too many."""
         product = self.product
-        if product is None or product > MOST_LISTED:
+        if product is None or (product > MOST_LISTED and not self._few_allowed(product)):
             return None
-        codes = combined([dimension.grid()[:, None] for dimension in self.dimensions])
-        weights = combined([dimension.weights()[:, None] for dimension in self.dimensions])
-        if self.judge is not None:
-            codes, allowed = self.judge(codes)
-            codes, weights = codes[allowed], weights[allowed]
-            absent = np.isnan(codes)
-            if absent.any():
-                # What differs in absent dimensions alone is one point, as likely as the mean of
-                # those in which they exist.
-                mean = [1.0 / len(dimension.grid()) for dimension in self.dimensions]
-                weights = np.where(absent, mean, weights)
-                first = first_of_each(codes)
-                codes, weights = codes[first], weights[first]
-        return codes, np.cumsum(weights.prod(axis=1))
+        starts = range(0, product, _AT_ONCE)
+        parts = [self._allowed_at(np.arange(a, min(a + _AT_ONCE, product))) for a in starts]
+        codes = np.concatenate(parts)
+        weights = np.stack(
+            [each.weights(codes[:, at]) for at, each in enumerate(self.dimensions)], axis=1
+        )
+        absent = np.isnan(codes)
+        if absent.any():
+            # What differs in absent dimensions alone is one point, as likely as the mean of those
+            # in which they exist.
+            mean = [1.0 / (dimension.count or 1) for dimension in self.dimensions]
+            weights = np.where(absent, mean, weights)
+            first = first_of_each(codes)
+            codes, weights = codes[first], weights[first]
+        return np.ascontiguousarray(codes), np.cumsum(weights.prod(axis=1))
+
+    def _allowed_at(self, places: np.ndarray) -> Floats:
+        """The (n, g) codes of the allowed ones of the points at (k,) places of the product, of
+        which the last dimension varies fastest."""
+        columns: list[Floats] = []
+        for dimension, code_at in reversed(list(zip(self.dimensions, self._codes_at, strict=True))):
+            # Much faster than numpy's divmod.
+            above = places // (dimension.count or 1)
+            columns.insert(0, code_at(places - above * (dimension.count or 1)))
+            places = above
+        # A column is together in memory, as expressions read it.
+        codes = np.array(columns).T
+        if self.judge is None:
+            return codes
+        codes, allowed = self.judge(codes)
+        return codes[allowed]
+
+    @cached_property
+    def _codes_at(self) -> list[Callable[[np.ndarray], Floats]]:
+        return [dimension.code_at() for dimension in self.dimensions]
+
+    def _few_allowed(self, product: int) -> bool:
+        """Return whether so few points of a large group are allowed, by a sample that is always the
+        same, that going through all of it takes no more tries than to draw each of them."""
+        if self.judge is None or product > _MOST_TRIES:
+            return False
+        sample = np.random.default_rng(0).integers(product, size=_CHUNK)
+        return len(self._allowed_at(sample)) * product <= FEW * _CHUNK
 
     def draw(self, count: int, rng: np.random.Generator, most_tries: int | None = None) -> Floats:
         """(count, g) codes; fewer (also none) where few tries find an allowed point."""

@@ -15,7 +15,15 @@ from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension, Value, read
 from kongming.explore.errors import ExploreError
 from kongming.explore.refusals import refuse_absent, refuse_inexact, refuse_unwritable
-from kongming.explore.sampling import MOST_LISTED, Group, Judge, combined, first_of_each, groups
+from kongming.explore.sampling import (
+    FEW,
+    MOST_LISTED,
+    Group,
+    Judge,
+    combined,
+    first_of_each,
+    groups,
+)
 from kongming.explore.table_columns import read_columns
 from kongming.expressions import Expression, parse_condition
 from kongming.files.missing_file import did_you_mean
@@ -23,7 +31,7 @@ from kongming.records.errors import InputError
 
 Point = Mapping[str, Value]
 
-POOL = 20_000
+POOL = FEW
 """Points that stand for a space that is too large to be listed."""
 _POOL_TRIES = 1 << 21
 

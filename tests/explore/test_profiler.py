@@ -524,6 +524,30 @@ def test_a_space_of_which_little_is_allowed_fills_the_budget() -> None:
     assert len(seen) == len(set(seen)) == 300
 
 
+def test_a_space_of_which_little_is_allowed_is_used_up() -> None:
+    """One point in 10,000 of ten million."""
+    rare = Space.from_dict({"x": {"from": 1, "to": 10_000_000}}, ["x % 10000 != 77"])
+    profiler = DecisionTreeProfiler(rare, budget=1200, batch=400, policy="uni", model="lines")
+    seen = set()
+    while points := profiler.suggest():
+        for point in points:
+            seen.add(point["x"])
+            profiler.tell(point, float(point["x"]))
+        profiler = DecisionTreeProfiler.from_json(profiler.to_json())
+        assert profiler.points_left == 1000 - len(seen)
+    assert len(seen) == 1000
+
+
+def test_a_campaign_that_began_with_draws_goes_on_with_the_list() -> None:
+    rare = Space.from_dict({"x": {"from": 1, "to": 10_000_000}}, ["x % 2000000 != 77"])
+    document = json.loads(DecisionTreeProfiler(rare, budget=9, policy="uni").to_json())
+    del document["checksum"]
+    drawn = KIND.seal(document | {"drawn": 20})
+    profiler = DecisionTreeProfiler.from_json(json.dumps(drawn))
+    assert len(profiler.suggest(9)) == 5
+    assert profiler.suggest() == []
+
+
 @pytest.mark.parametrize("value", [None, 0.0, -3.0])
 def test_a_budget_of_costs_ends_where_no_cost_is_known(value: float | None) -> None:
     profiler = DecisionTreeProfiler(LINE, budget=100, batch=3, budget_in="cost", policy="uni")

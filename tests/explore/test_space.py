@@ -89,6 +89,37 @@ def test_rare_points_of_a_large_product(forbid: list[str]) -> None:
     assert space.judged(pool)[1].all()
 
 
+def test_few_points_of_a_large_product_are_all_listed() -> None:
+    """Two in a million; each as likely as its width in logarithm."""
+    space = Space.from_dict(
+        {"x": {"from": 1, "to": 10_000_000, "log": True}}, ["x % 1000000 != 7 and x > 9"]
+    )
+    points = [*range(1, 10), *range(1_000_007, 10_000_000, 1_000_000)]
+    assert space.size == len(points)
+    pool, complete = space.pool(np.random.default_rng(0))
+    assert complete
+    assert pool[:, 0].tolist() == points
+    drawn = space.draw(40_000, np.random.default_rng(0))[:, 0]
+    widths = np.log([(x + 0.5) / (x - 0.5) for x in points])
+    assert np.mean(drawn == 1.0) == pytest.approx(widths[0] / widths.sum(), abs=0.01)
+
+
+def test_few_points_of_a_large_product_exist_once_where_dimensions_do_not() -> None:
+    ranges = {name: {"from": 1, "to": 200} for name in "abc"}
+    spec = ranges | {"c": {"from": 1, "to": 200, "when": "a == 5"}}
+    space = Space.from_dict(spec, ["a != b or b > 9"])
+    assert space.size == 8 + 200
+    # Forbidden everywhere: of all points, not only of those that were tried.
+    with pytest.raises(ExploreError, match=r"forbid\[2\]: every point is forbidden"):
+        Space.from_dict(ranges, ["a > b", "b >= c", "c >= a"])
+
+
+def test_much_of_a_large_product_is_not_listed() -> None:
+    space = Space.from_dict({name: {"from": 1, "to": 200} for name in "abc"}, ["a + b > c"])
+    assert space.size is None
+    assert not space.pool(np.random.default_rng(0))[1]
+
+
 def test_a_table_allows_its_rows_alone(tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
     file.write_text("threads,codec,seconds\n1,gz,3\n2,gz,2\n1,xz,5\n1,gz,3.1\n")
