@@ -473,11 +473,14 @@ class Training:
         if operation is None:
             return
         self._ends[operation_id] = operation.finished(state, message, self._now())
-        # What cannot be told to the store is seen to be over by its age.
-        with contextlib.suppress(StoreError):
-            await asyncio.to_thread(self._write, operation_id)
-        self._operations.put(self._ends.pop(operation_id))
-        self._count()
+        try:
+            # What cannot be told to the store is seen to be over by its age.
+            with contextlib.suppress(StoreError):
+                await asyncio.to_thread(self._write, operation_id)
+        finally:
+            # Also where the server ends meanwhile: whoever watches it waits for this.
+            self._operations.put(self._ends.pop(operation_id))
+            self._count()
 
     def _stop(self, operation_id: str, why: str) -> None:
         """Cancel the work on an operation: once, for its cleaning up must not be disturbed, and

@@ -56,7 +56,9 @@ def train(store: Store, task: Task, fit: Fit, report: Report) -> list[Outcome]:
         report(0.1 + 0.9 * number / len(sets), f"Training {task.app} at {placement}")
         nodes = newer.setdefault(placement, set())
         outcome = _train_set(store, task, node_id, placement, members, fit, nodes)
-        nodes.add(node_id)
+        # A set that nothing was learned from says nothing of the program that is in service.
+        if outcome is None or not outcome.error:
+            nodes.add(node_id)
         if outcome is not None:
             outcomes.append(outcome)
     report(1.0, f"Trained {task.app}")
@@ -72,7 +74,7 @@ def _train_set(
     fit: Fit,
     newer: Set[str],
 ) -> Outcome | None:
-    """``newer``: ids of the nodes with newer runs at this placement."""
+    """``newer``: ids of the nodes whose newer runs at this placement were learned from."""
     in_service = store.in_service(task.app, placement)
     incumbent = None
     if in_service is not None:

@@ -55,3 +55,19 @@ def test_the_first_in_service_is_of_the_node_with_the_newest_runs(
     assert store.in_service("prog", "cross-core") == 1
     again = trained(store)
     assert [outcome.promoted for outcome in again] == [True, False]
+
+
+def test_runs_that_nothing_was_learned_from_do_not_keep_an_earlier_program_in_service(
+    store: Store,
+) -> None:
+    keep(store, on_node("node-a", BEGAN))
+    assert [outcome.promoted for outcome in trained(store)] == [True]
+    changed = "another-program"
+    runs = [replace(run, identity=changed) for run in on_node("node-b", BEGAN + 1000.0)]
+    begun = replace(on_node("node-a", BEGAN + 2000.0)[-1], id="begun", identity=changed)
+    keep(store, [*runs, begun])
+
+    outcomes = {outcome.node_id or outcome.error[:12]: outcome for outcome in trained(store)}
+
+    assert outcomes["node-b"].promoted, outcomes
+    assert store.in_service("prog", "cross-core") == outcomes["node-b"].version
