@@ -285,6 +285,11 @@ def test_what_the_script_sets_for_a_part_of_an_array_is_not_its_users(script: Sc
     assert modify("xz", exc_nodes=",") == (",", f"xz {LEFT}")
     assert modify("dd", exc_nodes=",", comment=f"xz {LEFT}") == (",", f"dd {LEFT}")
     assert modify("xz", partition="few", exc_nodes="n1") == ("n1", f"xz {LEFT}")
+    # A later change that has something in common with it is another one.
+    assert modify("xz", min_nodes=2) == (",", f"xz {LEFT}")
+    assert modify("xz", comment=f"xz {LEFT}") == (",", f"xz {LEFT}")
+    assert modify(LEFT, exc_nodes="n2,n3", contiguous=0) == (None, None)
+    assert modify(LEFT, time_min=5) == (None, None)
 
 
 @pytest.mark.parametrize(

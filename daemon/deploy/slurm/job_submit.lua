@@ -766,36 +766,51 @@ local function leave(job, record, partitions)
 end
 
 -- Slurm gives one change to the script for each part of an array that is split, one after the other:
--- what the script has set of it for the part before is not its user's.
+-- what the script has set of it for the part before is not its user's. It is the same change only
+-- where all of it is as the script left it.
 local SETS = { "exc_nodes", "comment", "admin_comment", "time_min" }
+local GIVEN = { { "partition", "time_limit", "contiguous" }, CONSTRAINTS, SHAPES, NEEDS16, NEEDS }
 local last = {}
 
-local function values_of(job)
+local function values_of(job, lists)
    local values = {}
-   for _, field in ipairs(SETS) do
-      values[field] = job[field]
+   for _, fields in ipairs(lists) do
+      for _, field in ipairs(fields) do
+         values[field] = job[field]
+      end
    end
    return values
 end
 
+local function equal(values, others)
+   for field, value in pairs(values) do
+      if others[field] ~= value then
+         return false
+      end
+   end
+   for field in pairs(others) do
+      if values[field] == nil then
+         return false
+      end
+   end
+   return true
+end
+
 local function leave_parts(job, record, partitions)
    local array = below(record.array_job_id, NO_VAL, nil)
-   if array and array == last.array and job.partition == last.partition
-      and job.time_limit == last.time_limit then
+   local request, now = values_of(job, GIVEN), values_of(job, { SETS })
+   if array and array == last.array and equal(request, last.request) and equal(now, last.set) then
       for _, field in ipairs(SETS) do
-         if job[field] == last.set[field] and last.given[field] ~= last.set[field] then
+         if last.given[field] ~= last.set[field] then
             job[field] = last.given[field] or "" -- which is none
          end
       end
    end
-   local given = values_of(job)
+   local given = values_of(job, { SETS })
    last = {}
    leave(job, record, partitions)
    if array then
-      last = {
-         array = array, partition = job.partition, time_limit = job.time_limit,
-         given = given, set = values_of(job),
-      }
+      last = { array = array, request = request, given = given, set = values_of(job, { SETS }) }
    end
 end
 
