@@ -18,7 +18,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ from kongming.records.quantity import LARGEST
 LONGEST_REASON = 300
 
 _JOINT = "+"
-"""Between the identity of a program and the digests of the files that it names."""
+"""Between the identity of a program and the digest of its scripts."""
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -216,8 +216,8 @@ class RunsTable:
     """The table at ``path``, open and locked until ``close``; ``runs`` are those that it has, and
     ``removed`` is what was left of a row that a killed run did not write to its end.
 
-    ``files`` returns digests of the files that the program's commands name, of those alone that its
-    runs did not change so far: they are a part of the identity of each row.
+    ``scripts`` is a digest of the scripts of the program, empty without any: it is a part of the
+    identity of each row.
 
     Raises:
         InputError: the file is another table, of another program or space, or another process
@@ -232,12 +232,11 @@ class RunsTable:
         target: str,
         *,
         identity: str,
-        files: Callable[[], Sequence[str]] = tuple,
+        scripts: str = "",
     ) -> None:
         self.path = path
-        self._program, self.space_identity = identity, space_identity(space)
-        self._files = files
-        self._compared: Sequence[str] | None = None
+        self.identity = _JOINT.join(filter(None, (identity, scripts)))
+        self.space_identity = space_identity(space)
         self._names = space.names
         self._target = target
         own = (*dict.fromkeys((target, SECONDS)), *RECORD)
@@ -259,17 +258,8 @@ class RunsTable:
             raise
         self.close = self._file.close
 
-    @property
-    def identity(self) -> str:
-        """The identity of the program, with the digests of the files that it names."""
-        compared = self._compared
-        digests = [each for each in self._files() if compared is None or each in compared]
-        return _JOINT.join([self._program, *digests])
-
     def add(self, run: PointRun) -> None:
         """Append a run; it is on disk when this returns. Raises StoreError."""
-        identity = self.identity
-        self._compared = identity.split(_JOINT)[1:]
         reason = " ".join((run.error or "").split())[:LONGEST_REASON]
         values = {
             **{name: text_of(run.point.get(name)) for name in self._names},
@@ -279,7 +269,7 @@ class RunsTable:
             "status": run.status,
             "error": reason,
             "how": run.how,
-            "identity": identity,
+            "identity": self.identity,
             "space": self.space_identity,
             "started_at": run.started_at,
             "at_least": text_of(run.limit),
@@ -363,20 +353,22 @@ class RunsTable:
 
     def _check_origin(self) -> None:
         """Raise InputError for a row of another program or space."""
-        now = self.identity
-        program, *files = now.split(_JOINT)
+        program, _, scripts = self.identity.partition(_JOINT)
         for row in read_rows(self.path, self.columns):
-            was, *named = row.text("identity").split(_JOINT)
-            # A row of before files counted has none. One that a run changed counts no longer.
-            if named or self._compared is not None:
-                self._compared = named
+            was, _, its_scripts = row.text("identity").partition(_JOINT)
             for column, own, same, what in (
-                ("identity", now, was == program, "program, its set-up or its environment"),
                 (
                     "identity",
-                    now,
-                    set(named) <= set(files),
-                    "content of a file that its commands name",
+                    self.identity,
+                    was == program,
+                    "program, its set-up or its environment",
+                ),
+                # A row of before scripts counted has none.
+                (
+                    "identity",
+                    self.identity,
+                    its_scripts in ("", scripts),
+                    "content of a script that its commands name",
                 ),
                 (
                     "space",

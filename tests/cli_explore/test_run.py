@@ -374,31 +374,31 @@ def test_a_campaign_whose_runs_were_all_ended(
     assert [row["status"] for row in rows(tmp_path / "runs.csv")] == ["timeout"] * 2
 
 
-def test_another_script_or_input_that_the_command_names_is_refused(
+def test_another_script_that_the_command_names_is_refused(
     kongming: Kongming, job: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """And what runs write, under a name in the command, is no part of the program."""
-    for name, text in (("prog.sh", "cat $1\n"), ("in-gz", "1"), ("in-xz", "2"), ("log", "")):
+    """What runs write, and read, under a name in the command is no part of the program."""
+    for name, text in (("prog-gz.sh", "cat $1\n"), ("prog-xz.sh", "cat $1\n"), ("log", "")):
         (tmp_path / name).write_text(text)
-    command = "sh prog.sh in-{codec} > out-{n}; echo {n} | tee -a log"
+    (tmp_path / "input").write_text("1")
+    command = "sh -u prog-{codec}.sh input > out-{n}; echo {n} | tee -a log"
     (tmp_path / "apps.toml").write_text(f"[apps.job]\ncommand = '{command}'\n")
     for budget in (2, 4):
         run(kongming, *job, *OUT, "--budget", str(budget))
     content = (tmp_path / "runs.csv").read_text()
     assert (tmp_path / "log").read_text().count("\n") >= 4
-    for name in ("prog.sh", "in-xz"):
+    for name in ("prog-gz.sh", "prog-xz.sh"):
         before = (tmp_path / name).read_text()
         (tmp_path / name).write_text(f"{before}# another\n")
         refused = run(kongming, *job, *OUT, "--budget", "6", status=2)["error"]
-        assert (
-            "column 'identity': the content of a file that its commands name" in refused["message"]
-        )
+        assert "column 'identity': the content of a script" in refused["message"]
         (tmp_path / name).write_text(before)
     assert (tmp_path / "runs.csv").read_text() == content
+    (tmp_path / "input").write_text("2")
     assert run(kongming, *job, *OUT, "--budget", "6")["resumed"] == 4
 
 
-def test_a_table_that_was_begun_before_files_counted_goes_on(
+def test_a_table_that_was_begun_before_scripts_counted_goes_on(
     kongming: Kongming, job: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "prog.sh").write_text("exit 0\n")

@@ -134,10 +134,10 @@ def command(
     require("kongming explore run", "predict", "sklearn")
 
     from kongming.campaigns.exploration import Exploration
-    from kongming.campaigns.named_files import NamedFiles
     from kongming.campaigns.other_machines import mixed_machines, refuse_other_machines
     from kongming.campaigns.point_runners import MACHINES, check_machines
     from kongming.campaigns.point_templates import at_some_point, check_placeholders, identity_at
+    from kongming.campaigns.scripts import scripts_digest
     from kongming.cli.explore.report import print_stopped
     from kongming.explore import DecisionTreeProfiler, Space
     from kongming.explore.profiler import FEWEST_RUNS
@@ -190,8 +190,8 @@ def command(
     if unit == "cost":
         unit = "seconds" if cost is None else "of cost"
     target = "seconds" if app.metric is None else "metric"
-    files = NamedFiles(app, space)
-    table = RunsTable(out, space, target, identity=identity_at(app, space), files=files.digests)
+    program, scripts = identity_at(app, space), scripts_digest(app, space)
+    table = RunsTable(out, space, target, identity=program, scripts=scripts)
     runners.warn_of_removed(out, table.removed)
     cautions = stays_warm(at_some_point(app, space))
     output.print_warnings(cautions)

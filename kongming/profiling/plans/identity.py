@@ -11,7 +11,7 @@ import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from kongming.records.application import SCRATCH, Application, Command
 
@@ -21,6 +21,12 @@ _CACHES = {"warm": "warm", "cold": "cold, with the files that commands name"}
 root could drop, or the scratch folder alone) are of other identities."""
 
 _SHELL_LINE = re.compile(r"-[a-z]*c")
+_INTERPRETER = re.compile(
+    r"(?:(?:ba|da|k|z)?sh|python|pypy|perl|ruby|lua|luajit|node|php|Rscript|julia|octave|tclsh)"
+    r"[\d.]*"
+)
+_NO_SCRIPT = ("-c", "-e", "-m")
+"""Options of interpreters after which no script is named."""
 
 
 def identity(app: Application, search_path: str | None = None) -> str:
@@ -87,12 +93,29 @@ def inputs_named(app: Application) -> list[Path]:
 
     What is registered has digests of ``files_named``, which therefore stays as it is.
     """
-    return files_of(app, input_words(app))
+    words = dict.fromkeys(word for command in _commands(app) for word in _inputs(command))
+    return files_of(app, words)
 
 
-def input_words(app: Application) -> list[str]:
-    """Return the distinct words of an application's commands that may name a file."""
-    return list(dict.fromkeys(word for command in _commands(app) for word in _inputs(command)))
+def scripts_named(app: Application) -> list[str]:
+    """Return the words of an application's commands that are given to an interpreter as its script,
+    whether or not a file is there: ``prog.py`` of ``python3 -u prog.py {n}``."""
+    lines = [_shell_words(c) if isinstance(c, str) else list(c) for c in _commands(app)]
+    return list(dict.fromkeys(script for words in lines for script in _scripts(words)))
+
+
+def _scripts(words: Sequence[str]) -> Iterator[str]:
+    for place, word in enumerate(words):
+        if not _INTERPRETER.fullmatch(PurePath(word).name):
+            continue
+        for following in words[place + 1 :]:
+            if not following.startswith("-"):
+                yield following
+            elif following in _NO_SCRIPT:
+                break
+            else:
+                continue
+            break
 
 
 def _commands(app: Application) -> list[Command]:
