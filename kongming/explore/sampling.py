@@ -24,6 +24,9 @@ FEW = 20_000
 _CHUNK = 1 << 17
 _AT_ONCE = 1 << 15
 """Points of a group that are listed at a time: few enough to stay in the cache of a processor."""
+_MOST_CODES = 1 << 25
+"""Values of dimensions that are looked at to list a group of more points than ``MOST_LISTED``: text
+in many clauses takes a quarter of a microsecond each."""
 _MOST_TRIES = 1 << 26
 """Draws after which a group counts as empty."""
 
@@ -94,7 +97,7 @@ class Group:
     def _few_allowed(self, product: int) -> bool:
         """Return whether so few points of a large group are allowed, by a sample that is always the
         same, that going through all of it takes no more tries than to draw each of them."""
-        if self.judge is None or product > _MOST_TRIES:
+        if self.judge is None or product * len(self.dimensions) > _MOST_CODES:
             return False
         sample = np.random.default_rng(0).integers(product, size=_CHUNK)
         return len(self._allowed_at(sample)) * product <= FEW * _CHUNK
