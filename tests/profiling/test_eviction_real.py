@@ -13,7 +13,7 @@ from kongming.probes.suite import load_suite
 from kongming.profiling.events import Doing
 from kongming.profiling.runs.corun import corun
 from kongming.profiling.runs.execution import Execution
-from kongming.records import control
+from kongming.records import control, eviction
 from kongming.records.application import Application
 from kongming.records.run import Run
 
@@ -97,4 +97,6 @@ def test_an_evicted_run_of_a_pair_is_taken_again(input_dir: Path, tmp_path: Path
     assert taken >= 1
     assert int((input_dir / "count").read_text()) == 8 + taken
     assert max(run.usage.read_bytes for run in runs) < INPUT_BYTES // 2
-    assert control.evicted(runs) == frozenset()
+    # What the first ones read, as the interpreter's own files, can be judged by later ones alone.
+    judged = {run.id for run in runs[eviction.FEWEST_OTHERS :]}
+    assert not control.evicted(runs) & judged
