@@ -82,7 +82,7 @@ class SpaceModel:
         self._held_out = self.chosen.held_out[runs.point]
         weights = (self.shares / runs.counts)[runs.point]
         # What was missed of a run that was ended is not known.
-        exact = _measured(runs.censored[runs.point], 2)
+        exact = ~runs.censored[runs.point]
         self._intervals = Intervals(
             self._done[runs.point][exact],
             runs.observed[exact],
@@ -98,7 +98,7 @@ class SpaceModel:
     def _beyond_bounds(self, means: Floats, names: Sequence[str], seed: int) -> Floats:
         """The values, of runs that were ended what a model of the others says beyond their bound.
         By the bounds themselves any model would be flat there."""
-        judges = _measured(self.runs.censored, _FEWEST_EXACT)
+        judges = _judges(self.runs.censored)
         others = choose(
             self.space.dimensions,
             self.runs.codes[judges],
@@ -112,7 +112,7 @@ class SpaceModel:
 
     def _choose(self, means: Floats, names: Sequence[str], seed: int) -> Chosen:
         """Judged by what was measured: the values of runs that were ended are those of a model."""
-        judged = _measured(self.runs.censored, _FEWEST_EXACT)
+        judged = _judges(self.runs.censored)
         shares = np.where(judged, self.shares, _UNJUDGED)
         return choose(self.space.dimensions, self.runs.codes, means, shares, names, seed)
 
@@ -142,7 +142,7 @@ class SpaceModel:
         long ones vary."""
         means, held_out, shares = self.left_out()
         noise, relative = self.runs.noise, self.runs.relative_noise
-        counts = self.runs.counts[_measured(self.runs.censored, 2)]
+        counts = self.runs.counts[~self.runs.censored]
         nonzero = means != 0.0
         # In the units of the metric, of the whole space.
         noises = noise if relative is None else relative * np.abs(means)
@@ -163,16 +163,13 @@ class SpaceModel:
 
     def left_out(self) -> tuple[Floats, Floats, Floats]:
         """The (n,) mean values of points, their predictions without them, and their shares; of
-        points with a lower bound alone only if there are no others: what was missed by at them is
-        not known."""
-        exact = _measured(self.runs.censored, 2)
+        points with a lower bound alone not: what was missed by at them is not known."""
+        exact = ~self.runs.censored
         return self.runs.means[exact], self.chosen.held_out[exact], self.shares[exact]
 
     def certainties(self, percent: float) -> Floats:
         """Return how certain it is that 90% of the space are predicted within ``percent``, at each
         of (k,) equally likely values of the noise. Where a run was only ended, nothing is."""
-        if (~self.runs.censored).sum() < 2:
-            return np.zeros(1)
         means, held_out, shares = self.left_out()
         ended = self.shares[self.runs.censored]
         means, none = np.append(means, np.ones(len(ended))), np.zeros(len(ended))
@@ -187,7 +184,7 @@ class SpaceModel:
     def _noises(self) -> Floats:
         """Return (k, n) standard deviations of the means that were left out, where that of a run
         has each of its plausible values."""
-        exact = _measured(self.runs.censored, 2)
+        exact = ~self.runs.censored
         means, counts = self.runs.means[exact], self.runs.counts[exact]
         observed, relative = self.runs.observed, bool(self.runs.observed.min() > 0.0)
         values = np.log(observed) if relative else observed
@@ -215,10 +212,10 @@ class SpaceModel:
         return {name: move / total if total > 0.0 else 0.0 for name, move in moved.items()}
 
 
-def _measured(censored: NDArray[np.bool_], least: int) -> NDArray[np.bool_]:
-    """Return which (n,) are no lower bounds; all of them where fewer than ``least`` are none."""
+def _judges(censored: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which (n,) are no lower bounds; all of them where too few are none."""
     measured = ~censored
-    return measured if measured.sum() >= least else np.ones_like(measured)
+    return measured if measured.sum() >= _FEWEST_EXACT else np.ones_like(measured)
 
 
 def nearest_shares(done: Floats, pool: Floats) -> Floats:
