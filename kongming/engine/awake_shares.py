@@ -29,13 +29,9 @@ def pairs(shares: Floats, here: Floats) -> Floats:
     return np.stack([shares * here, shares], axis=1)
 
 
-def together(shares: Floats) -> Floats:
-    """Return (2,) of n residents together, of the pairs (n, 2) of each (``learning.awake``)."""
-    return np.asarray(1.0 - (1.0 - shares).prod(axis=0))
-
-
 def of_others(shares: Floats) -> Floats:
-    """Return (n, 2) of all others together, for each of n residents."""
+    """Return (n, 2) of all others together (``learning.awake.together``), for each of n
+    residents, of the pairs (n, 2) of each."""
     asleep = 1.0 - shares
     before, after = np.ones((2, *shares.shape))
     np.multiply.accumulate(asleep[:-1], out=before[1:])

@@ -19,6 +19,7 @@ from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted
 from kongming.engine.environment import Phase
 from kongming.engine.slots import Slots
+from kongming.learning.awake import together
 from kongming.records.resident import Resident
 
 _Float = TypeVar("_Float", np.float32, np.float64)
@@ -179,7 +180,7 @@ class Residents:
             meet.each,
             meet.noise.astype(np.float32),
             meet.each_noise.astype(np.float32),
-            np.full(2, math.nan) if alone else awake_shares.together(shares),
+            np.full(2, math.nan) if alone else together(shares),
             awake_shares.of_others(shares),
         )
 

@@ -23,7 +23,7 @@ def test_pairs_are_of_the_domain_and_of_all(shares: list[tuple[float, bool]]) ->
 
     for placement in ("same-core", "cross-core", "cross-socket"):
         which = awake_shares.counted(placement)
-        all_of_them = awake_shares.together(pairs)[which]
+        all_of_them = together(pairs)[which]
         np.testing.assert_allclose(all_of_them, expected(shares, placement), atol=1e-12)
         for i, its in enumerate(awake_shares.of_others(pairs)[:, which]):
             others = [*shares[:i], *shares[i + 1 :]]
