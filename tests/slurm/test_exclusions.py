@@ -93,6 +93,7 @@ def test_a_job_gets_as_many_nodes_as_it_needs(
         ("ExcNodeList=n1,n3", "n1,n3", {"n2"}),
         ("NumNodes=3", ",", {"n[1-3]"}),
         ("MinMemoryNode=15000", ",", set(NODES)),
+        ("MinMemoryNode=0", ",", set(NODES)),
         ("ReqNodeList=n2", ",", {"n2"}),
         ("Comment=kongming:app=xz,kongming:no-exclusions", "n[2-3]", {"n1"}),
         ("Comment=kongming:app=xz kongming:no-exclusions", ",", set(NODES)),

@@ -231,6 +231,9 @@ LEFT = "kongming:no-exclusions"
         ({"req_nodes": "n2"}, {}, ",", LEFT),
         ({"features": ""}, {}, ",", LEFT),
         ({"contiguous": 1}, {}, ",", LEFT),
+        # All of a node's memory.
+        ({"min_mem_per_node": 0}, {}, ",", LEFT),
+        ({"min_mem_per_cpu": 0}, {}, ",", LEFT),
         ({"min_nodes": 3}, {"admin_comment": f"{NOTED}n[2-3]"}, "n[2-3]", LEFT),
         ({"min_nodes": 3, "exc_nodes": "n1"}, {}, "n1", LEFT),
         ({"min_nodes": 3}, {"comment": "a" * 1002}, ",", None),
@@ -252,6 +255,8 @@ LEFT = "kongming:no-exclusions"
         ({"exc_nodes": "n2,n3", "contiguous": 0}, {"comment": LEFT}, None, None),
         # Other changes, other jobs.
         ({"time_limit": 5}, {}, None, None),
+        # A memory that was not said is nil, in older versions a number that none has.
+        ({"time_limit": 5, "min_mem_per_cpu": 2.0**63}, {}, None, None),
         ({"min_nodes": 3}, {"job_state": 1}, None, None),
         ({"min_nodes": 3}, {"admin_comment": "of the operator"}, None, None),
     ],

@@ -48,10 +48,9 @@ local SHAPES = {
 
 -- The other things by which a job says what it needs; 65534 stands for not said.
 local NEEDS16 = { "cpus_per_task", "ntasks_per_node", "pn_min_cpus" }
-local NEEDS = {
-   "min_nodes", "max_nodes", "min_cpus", "num_tasks", "min_mem_per_node", "min_mem_per_cpu",
-   "pn_min_tmp_disk",
-}
+local NEEDS = { "min_nodes", "max_nodes", "min_cpus", "num_tasks", "pn_min_tmp_disk" }
+-- 0 is said, too: all memory of a node.
+local MEMORY = { "min_mem_per_node", "min_mem_per_cpu" }
 
 -- What of a partition bounds its jobs' nodes, CPUs and memory.
 local PARTITION_BOUNDS = {
@@ -670,6 +669,11 @@ local function needs_change(job)
          end
       end
    end
+   for _, field in ipairs(MEMORY) do
+      if job[field] == 0 or below(job[field], NO_VAL, nil) then
+         return true
+      end
+   end
    return job.contiguous == 1
 end
 
@@ -769,7 +773,7 @@ end
 -- what the script has set of it for the part before is not its user's. It is the same change only
 -- where all of it is as the script left it.
 local SETS = { "exc_nodes", "comment", "admin_comment", "time_min" }
-local GIVEN = { { "partition", "time_limit", "contiguous" }, CONSTRAINTS, SHAPES, NEEDS16, NEEDS }
+local GIVEN = { { "partition", "time_limit", "contiguous" }, CONSTRAINTS, SHAPES, NEEDS16, NEEDS, MEMORY }
 local last = {}
 
 local function values_of(job, lists)
