@@ -28,6 +28,10 @@ FAILED = ("failed", "timeout", "error", "oom", "killed")
 """What a column ``status`` says of runs that count and of those that are left out, whatever their
 time: ``kongming explore run`` writes ok, failed and timeout."""
 
+SCRIPTS = "+"
+"""Between a program's identity and the digest of its scripts, as ``kongming explore run`` writes
+them; rows from before scripts counted have none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -46,8 +50,8 @@ class Columns:
 class Table:
     """A validated table: runs by (group, machine type), None where there is no such column.
 
-    ``identities`` are the values of the column ``identity`` that ``kongming scale run`` writes;
-    ``failed`` counts the rows that were left out as their runs failed.
+    ``identities`` are those of the programs in the column ``identity`` that ``kongming scale run``
+    writes; ``failed`` counts the rows that were left out as their runs failed.
     """
 
     path: str
@@ -104,8 +108,7 @@ def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
         _check_varied(rows, columns, key)
         values = np.array([numbers for _, numbers in rows], dtype=np.float64)
         parts[key] = Runs(Points(values[:, 0], values[:, 1], values[:, 3]), values[:, 2])
-        names = dict.fromkeys(row.text("identity") for row, _ in rows)
-        identities[key] = tuple(name for name in names if name)
+        identities[key] = _programs([row.text("identity") for row, _ in rows])
     return Table(
         path=str(file),
         parts=parts,
@@ -184,6 +187,14 @@ def read_context_table(
             )
         )
     return tuple(tables)
+
+
+def _programs(identities: Sequence[str]) -> tuple[str, ...]:
+    """Return the identities that differ, in their order; one that says nothing of scripts is that
+    of the same program with any."""
+    names = dict.fromkeys(name for name in identities if name)
+    with_scripts = {name.partition(SCRIPTS)[0] for name in names if SCRIPTS in name}
+    return tuple(name for name in names if name not in with_scripts)
 
 
 def _check_name(name: str, names: Sequence[str], used: Mapping[str | None, str]) -> None:

@@ -72,6 +72,26 @@ def test_the_group_that_is_too_small_is_named(tmp_path: Path) -> None:
         read_table(path, Columns(group="job"))
 
 
+@pytest.mark.parametrize(
+    ("identities", "programs"),
+    [
+        (["a", "a", "a"], 1),
+        # The table was begun before scripts were a part of it.
+        (["a", "a+1", "a+1"], 1),
+        (["a", "a+1", "a+2"], 2),
+        (["a", "b+1", "b"], 2),
+        (["", "a+1", "a"], 1),
+    ],
+)
+def test_programs_differ_by_scripts_where_those_are_known(
+    tmp_path: Path, identities: list[str], programs: int
+) -> None:
+    rows = [f"{n},{10 / n},{name}\n" for n, name in zip((1, 2, 4), identities, strict=True)]
+    path = write(tmp_path, "machines,seconds,identity\n" + "".join(rows))
+    (known,) = read_table(path).identities.values()
+    assert len(known) == programs
+
+
 @pytest.mark.parametrize("word", ["failed", "FAILED", "timeout", "Error", "oom", "killed"])
 def test_failed_runs_with_a_time_are_left_out_and_counted(tmp_path: Path, word: str) -> None:
     text = f"machines,seconds,status\n1,10,{word}\n1,100,ok\n2,1,{word}\n2,52,\n4,27,Ok\n"
