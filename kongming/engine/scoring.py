@@ -14,7 +14,7 @@ from kongming.engine.columns import MOST_SHARED, Columns
 from kongming.engine.environment import LARGEST_LOG
 from kongming.learning.model_file import ModelFile, Variant
 from kongming.learning.readings import VariantName, joined_as_idle
-from kongming.learning.scorer import Scorer, is_blind, parts_of
+from kongming.learning.scorer import Blindness, Scorer, parts_of
 from kongming.records.errors import InputError
 
 FULL, QUICK, NEITHER = 1, 2, 0
@@ -38,13 +38,14 @@ class PlacedScorer(Scorer):
 @dataclass(frozen=True, eq=False, slots=True)
 class Served:
     """A model in service: ``row`` is its place in the matrix, ``suite`` the code of its suite
-    version, ``scorers`` by the code of the variant."""
+    version, ``scorers`` by the code of the variant; ``blindness`` where it has both of them."""
 
     row: int
     file: ModelFile
     version: int
     suite: int
     scorers: dict[int, PlacedScorer]
+    blindness: Blindness | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -80,7 +81,10 @@ def served(
     for code, name in ((FULL, "full"), (QUICK, "quick")):
         if name in file.variants:
             scorers[code] = _scorer(file.variants[name], model, columns)
-    return Served(row, file, version, suite, scorers)
+    blindness = None
+    if len(scorers) > 1:
+        blindness = Blindness.between(scorers[FULL], scorers[QUICK])
+    return Served(row, file, version, suite, scorers, blindness)
 
 
 def rows_of(model: Served, absolute: Floats, slowed: Floats, carried: bool) -> Rows:
@@ -123,10 +127,9 @@ def score(
         complete = np.asarray(~np.isnan(logs).any(axis=1))
         if code == FULL:
             incomplete = logs
-        elif incomplete is not None:
+        elif incomplete is not None and model.blindness is not None:
             rows = np.flatnonzero(left & complete)
-            missing = np.isnan(incomplete[rows])
-            complete[rows] = ~is_blind(model.scorers[FULL], scorer, missing)
+            complete[rows] = ~model.blindness.of(np.isnan(incomplete[rows]))
         _put(scores, scorer, code, np.flatnonzero(left & complete), logs, awake)
         left &= ~complete
     if left.any() and incomplete is not None:

@@ -239,21 +239,34 @@ class Scorer:
         return np.asarray(missing & ~is_read[self.family], dtype=np.bool_)
 
 
-def is_blind(full: Scorer, quick: Scorer, missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return (n,): whether the quick variant must not stand in for the full one, whose ``missing``
-    columns are (n, p): nothing was read of a family that the full model uses and the quick variant
-    does not have, although more than the quick columns was. Such readings have failed; a quick
-    fingerprint has none of them, and is what the quick variant was validated on."""
-    blind = np.zeros(len(missing), dtype=np.bool_)
-    families = full.variant.families
-    alien = {families[j] for j in np.flatnonzero(full.used)}.difference(quick.variant.families)
-    if not alien:
-        return blind
-    for family in alien:
-        blind |= missing[:, [each == family for each in families]].all(axis=1)
-    known = frozenset(quick.variant.columns)
-    more = [column not in known for column in full.variant.columns]
-    return np.asarray(blind & ~missing[:, more].all(axis=1))
+@dataclass(frozen=True, eq=False, slots=True)
+class Blindness:
+    """Columns of a full variant, of p, that its quick one is blind to: ``families`` (k, p) are
+    those of each family that the full model uses and the quick variant does not have, and ``more``
+    (p,) those that are not quick ones."""
+
+    families: NDArray[np.bool_]
+    more: NDArray[np.bool_]
+
+    @classmethod
+    def between(cls, full: Scorer, quick: Scorer) -> Blindness:
+        """Return it for the two variants of a model."""
+        names = np.array(full.variant.families)
+        alien = sorted(set(names[full.used].tolist()).difference(quick.variant.families))
+        families = names == np.array(alien, dtype=names.dtype)[:, None]
+        return cls(families, ~np.isin(full.variant.columns, quick.variant.columns))
+
+    def of(self, missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return (n,): whether the quick variant must not stand in for the full one, whose
+        ``missing`` columns are (n, p): nothing was read of one of ``families``, although something
+        of ``more`` was. Such readings have failed; a quick fingerprint has none of them, and is
+        what the quick variant was validated on."""
+        blind = np.zeros(len(missing), dtype=np.bool_)
+        if not len(self.families):
+            return blind
+        for family in self.families:
+            blind |= missing[:, family].all(axis=1)
+        return np.asarray(blind & ~missing[:, self.more].all(axis=1))
 
 
 def _medians(relatives: Floats) -> Floats:
@@ -306,7 +319,7 @@ def choose(
 
     ``rows`` are the environment by the columns of each variant, NaN where there is no reading.
     It is the ``wanted`` variant; else the full one, or the quick one where readings for the full
-    one are missing, none for the quick one is, and it is not blind (``is_blind``). What was done
+    one are missing, none for the quick one is, and it is not blind (``Blindness``). What was done
     about missing readings is added to ``warnings``.
 
     Raises:
@@ -321,7 +334,7 @@ def choose(
         and lacking
         and "quick" in rows
         and not np.isnan(rows["quick"]).any()
-        and not is_blind(scorers[name], scorers["quick"], missing[None, :])[0]
+        and not Blindness.between(scorers[name], scorers["quick"]).of(missing[None, :])[0]
     ):
         quick = scorers["quick"]
         warnings.append(
