@@ -159,3 +159,31 @@ def test_the_lower_end_of_a_time_is_above_0_where_errors_are_as_large() -> None:
     assert np.all(upper > 2.0)
     both_signs = Intervals(X, y - 1.2, y, np.ones(len(y)), 0.9)
     assert np.all(both_signs.bounds(X, y - 1.2)[0] < 0.0)
+
+
+@pytest.mark.parametrize("points", [6, 12])
+@pytest.mark.parametrize("least", [1e-1, 1e-9, 1e-90])
+def test_a_value_near_0_does_not_make_all_intervals_infinite(points: int, least: float) -> None:
+    rng = np.random.default_rng(points)
+    space = Space.from_dict({"x": {"from": 1, "to": 60}, "y": [1, 2, 3]})
+    profiler = DecisionTreeProfiler(space, budget=points, model="gaussian_process")
+    xs, ys = rng.permutation(60)[:points] + 1, rng.integers(1, 4, points)
+    values = 5.0 + 0.1 * xs * ys + rng.normal(0.0, 0.1, points)
+    values[2] = least
+    for x, y, value in zip(xs.tolist(), ys.tolist(), values.tolist(), strict=True):
+        profiler.tell({"x": x, "y": y}, value)
+    forecast = profiler.predict([{"x": x, "y": y} for x in range(1, 61) for y in (1, 2, 3)])
+    # No prediction is less either.
+    floor = least * min(0.1, least / float(values.max()))
+    assert np.all((max(floor, 1e-300) <= forecast.lower) & (forecast.lower <= forecast.median))
+    assert np.all((forecast.median <= forecast.upper) & (forecast.upper <= 10.0 * values.max()))
+
+
+def test_an_upper_end_is_as_far_up_as_misses_say_that_are_not_relative() -> None:
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    y = np.tile([1.0, 100.0], 10)
+    intervals = Intervals(X, y, np.tile([1e-9, 5000.0], 10), np.ones(20), 0.9)
+    assert intervals.relative
+    lower, upper = intervals.bounds(X, np.full(20, 50.0))
+    assert np.all((upper > 4900.0) & (upper < 20000.0))
+    assert np.all((lower > 0.0) & (lower < 0.1))
