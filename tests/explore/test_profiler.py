@@ -572,6 +572,26 @@ def test_a_budget_of_costs_ends_before_the_first_answer(cost: str | None) -> Non
     assert suggested == 20
 
 
+@pytest.mark.parametrize("space", [LINE, Space.from_dict({"a": {"from": 0.0, "to": 1.0}})])
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize(("first", "runs"), [(0.0, 20), (2.0, 1001)])
+def test_a_budget_of_costs_ends_where_runs_cost_nothing(
+    space: Space, repeats: bool, first: float, runs: int
+) -> None:
+    """As with answers from a cache."""
+    profiler = DecisionTreeProfiler(
+        space, budget=10, batch=8, budget_in="cost", cost="told", policy="uni", repeats=repeats
+    )
+    costs = [first]
+    while points := profiler.suggest():
+        assert len(costs) <= 1000
+        for point in points:
+            profiler.tell(point, point["a"], cost=costs[-1])
+            costs.append(0.0)
+    assert len(costs) - 1 <= runs
+    assert profiler.spent == pytest.approx(first or 10.0)
+
+
 def test_a_run_of_unknown_cost_counts_as_the_others_do() -> None:
     profiler = DecisionTreeProfiler(LINE, budget=100, budget_in="cost")
     for at, seconds in ((1, 10.0), (2, 30.0)):
