@@ -285,6 +285,31 @@ def test_a_node_without_an_agent_holds_no_name(start_server: StartServer, tmp_pa
     assert code_of(other.register) is grpc.StatusCode.ALREADY_EXISTS
 
 
+def test_nodes_measured_by_hand_are_no_fleet_of_a_token_either(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'by-hand.db'}"
+    names = [f"n{number}" for number in range(7)]
+    with Store.open(url) as store:
+        for name in names:
+            store.put_node(builders.node(id=name, name=name))
+    server = start_server(store_url=url, settings=ALWAYS)
+    named, _ = agent_with(server, nodes=["n0"])
+    thief, _ = agent_with(server)
+
+    def calls(who: FakeAgent, name: str) -> set[grpc.StatusCode]:
+        who.facts = builders.node(id=name, name=name)
+        return {code_of(lambda: who.report(who.fingerprint())), code_of(who.register)}
+
+    # It has no agent yet, but a token is for it.
+    assert calls(thief, "n0") == FORBIDDEN
+    assert calls(named, "n0") == OK
+    assert [calls(thief, name) for name in names[1:]] == [
+        *[OK] * 4,
+        *[{grpc.StatusCode.RESOURCE_EXHAUSTED}] * 2,
+    ]
+
+
 def test_names_differ_by_more_than_their_case_for_tokens_with_names_too(
     server: ServerProcess,
 ) -> None:

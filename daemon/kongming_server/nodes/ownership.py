@@ -8,7 +8,7 @@ Operators may speak for every node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import Protocol
 
@@ -62,6 +62,8 @@ class Ownership:
             )
         if not named:
             raise _not_named(agent.facts)
+        # Also of a node that was measured by hand, and is registered by none.
+        self._refuse_named_for_others(caller, (agent.facts.id, agent.facts.name))
         agent.bound_to = mine
         return True
 
@@ -81,15 +83,7 @@ class Ownership:
         # What a node is called already it keeps: what was allowed when it came may be no more.
         new_id, new_name = is_new(facts, agents.get(facts.id))
         new = [name for name, new in ((facts.id, new_id), (facts.name, new_name)) if new]
-        for name in new:
-            if caller.nodes and covers(caller, name):
-                continue
-            if any(_TOKEN + token != mine for token in self._tokens.naming(name)):
-                raise AccessError(
-                    f"Another token is for the node {name}.",
-                    hint="An operator makes one for it: kongming-server token add --role "
-                    f"agent --node {name}",
-                )
+        self._refuse_named_for_others(caller, new)
         # A batch system may know nodes by the first part of their names alone. That two have one
         # and the same is no mistake where an operator made a token for each.
         if caller.nodes:
@@ -111,6 +105,20 @@ class Ownership:
                         hint="Rename this node, or have an operator release the other one: "
                         f"kongming-server token release {other.facts.id}",
                     )
+
+    def _refuse_named_for_others(self, caller: Caller, names: Iterable[str]) -> None:
+        """Raise AccessError where a token of another caller is for one of these ids and names, and
+        the caller's own is not."""
+        mine = holder_of(caller)
+        for name in names:
+            if caller.nodes and covers(caller, name):
+                continue
+            if any(_TOKEN + token != mine for token in self._tokens.naming(name)):
+                raise AccessError(
+                    f"Another token is for the node {name}.",
+                    hint="An operator makes one for it: kongming-server token add --role "
+                    f"agent --node {name}",
+                )
 
     def _counts(self, holder: str) -> bool:
         if not holder.startswith(_TOKEN):

@@ -25,10 +25,12 @@ class NodeAccess:
 
         Raises:
             AccessError: it is another agent's.
+            OverloadedError: it is nobody's, and the caller may not have another one.
             StoreError: that it is the caller's from now on could not be kept.
         """
         before = agent.bound_to
         try:
+            self._check_count(agent)
             # One that never registered is kept when it does.
             if self._ownership.claim(agent) and agent.registered:
                 await self._state.keep(agent)
@@ -51,10 +53,7 @@ class NodeAccess:
         """
         try:
             self._ownership.admit(facts, self._state.agents)
-            caller = calling_agent()
-            if caller is not None and self._state.agents.get(facts.id) is None:
-                count = self._state.agents.count_of(holder_of(caller))
-                self._state.quotas.check_nodes(count, named=bool(caller.nodes))
+            self._check_count(self._state.agents.get(facts.id))
         except KongmingError as error:
             self._state.metrics.refused.labels("forbidden").inc()
             log.warning("The node %s was not registered: %s", facts.id, error.message)
@@ -62,3 +61,10 @@ class NodeAccess:
         agent = self._state.put_node(facts)
         self._ownership.claim(agent)
         return agent
+
+    def _check_count(self, known: Agent | None) -> None:
+        """Raise OverloadedError where a node would be the caller's, and it has too many."""
+        caller = calling_agent()
+        if caller is not None and (known is None or not known.bound_to):
+            count = self._state.agents.count_of(holder_of(caller))
+            self._state.quotas.check_nodes(count, named=bool(caller.nodes))
