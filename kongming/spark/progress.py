@@ -29,7 +29,8 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``done`` jobs of ``of``; ``pace``: seconds so far over those of the earlier run's replay."""
+    """``done`` jobs of ``of``; ``pace``: seconds since the first task over those of the earlier
+    run's replay. How long an application waits for its executors says nothing of its tasks."""
 
     elapsed_s: float
     done: int
@@ -98,7 +99,10 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
     place = next((each for each, job in enumerate(jobs) if job.completed_s is None), of)
     share = _share(earlier, own, running, jobs[place], place, cluster.slots) if place < of else None
     reached = _reached(own, done, place, share, waited_s)
-    pace = now / reached if reached > 0.0 else 1.0
+    begun, own_begun = _first_launch(running), _begun(own)
+    pace = 1.0
+    if begun is not None and reached > own_begun and now > begun:
+        pace = (now - begun) / (reached - own_begun)
     left = []
     for size in sizes:
         # Executors are as those of this run, not of the earlier one.
@@ -113,6 +117,17 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
 
 def _replayed(earlier: Estimator, size: Size) -> Replayed:
     return earlier.pipeline.replay(earlier.cluster(size)).replayed
+
+
+def _first_launch(running: Application) -> float | None:
+    """Return when the first of the tasks that have ended began; None where none has."""
+    launches = [float(each.tasks["launch_s"].min()) for each in running.stages if len(each.tasks)]
+    return min(launches, default=None)
+
+
+def _begun(replayed: Replayed) -> float:
+    """Return when the first stage of a replay began."""
+    return float(replayed.stage_spans[:, 0].min()) if len(replayed.stage_spans) else 0.0
 
 
 def _share(
@@ -136,7 +151,11 @@ def _share(
     # The last tasks are not the job's end.
     most = float(passed[finished + slots - 1]) if finished + slots < len(passed) else 1.0
     begin, end = own.job_spans[place].tolist()
-    by_time = (running.last_s - job.submitted_s) / (end - begin) if end > begin else 0.0
+    since, launched = job.submitted_s, _first_launch(running)
+    if launched is not None and since <= launched:
+        # It may have waited for the first executors.
+        since = max(since, launched - max(_begun(own) - begin, 0.0))
+    by_time = (running.last_s - since) / (end - begin) if end > begin else 0.0
     return min(max(by_time, least), most)
 
 

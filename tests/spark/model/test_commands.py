@@ -434,6 +434,47 @@ def test_what_is_left_while_the_driver_works_alone(waited_s: float) -> None:
     assert known.left[0].left_s == pytest.approx(finished.ended_s - now, abs=0.6)
 
 
+@pytest.mark.parametrize("submitted", [False, True])
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.7, 0.95])
+def test_the_wait_for_executors_is_not_the_pace_of_tasks(share: float, submitted: bool) -> None:
+    """It came five minutes later than the earlier run to its first task, or to its first job."""
+    finished = run(PROGRAM, 3)
+    assert finished.ended_s is not None
+    part = cut(finished, share * finished.ended_s)
+    late = delayed(part, 300.0)
+    if submitted:
+        first, *others = late.jobs
+        late = replace(late, jobs=(replace(first, submitted_s=first.submitted_s - 300.0), *others))
+    known, at_once = (progress(Estimator(finished), each, [Size(3)]) for each in (late, part))
+    assert known.pace == pytest.approx(at_once.pace, rel=0.02)
+    assert known.left[0].left_s == pytest.approx(at_once.left[0].left_s, rel=0.02, abs=0.1)
+    assert known.left[0].total_s == pytest.approx(at_once.left[0].total_s + 300.0, rel=0.02)
+
+
+def delayed(application: Application, by_s: float) -> Application:
+    """The same so many seconds later after its start."""
+
+    def later(stage: Any) -> Any:
+        tasks = stage.tasks.copy()
+        for name in ("launch_s", "finish_s"):
+            tasks[name] += by_s
+        return replace(stage, tasks=tasks, submitted_s=stage.submitted_s + by_s)
+
+    return replace(
+        application,
+        jobs=tuple(
+            replace(
+                job,
+                submitted_s=job.submitted_s + by_s,
+                completed_s=None if job.completed_s is None else job.completed_s + by_s,
+            )
+            for job in application.jobs
+        ),
+        stages=tuple(later(stage) for stage in application.stages),
+        last_s=application.last_s + by_s,
+    )
+
+
 def cut(finished: Application, now: float) -> Application:
     """A run as its log has it at a moment."""
     jobs = (
