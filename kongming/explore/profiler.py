@@ -40,8 +40,8 @@ KIND = DocumentKind(
     "kongming-explore-profiler", 1, "profiler's document", "fit it again", "kongming explore fit"
 )
 FEWEST_RUNS = 2
-MODELS = ("auto", "paper", *LEARNERS)
 """The least budget: one run is no model."""
+MODELS = ("auto", "paper", *LEARNERS)
 _UNKNOWN_COSTS = 20
 """Runs that a budget of costs pays for while no run's cost is known, or all were 0."""
 _FREE_RUNS = 1000
