@@ -87,7 +87,6 @@ class Agent:
         now = time.monotonic()
         self.schedule = Schedule(
             len(self.domains),
-            len(self.node.cpus),
             settings.probing,
             settings.budget,
             now=now,
@@ -193,7 +192,12 @@ class Agent:
             disk,
         )
         self.schedule.sampled(
-            seen.system, seen.window_s, now, no_room=room.reason, oom=seen.oom_kills > 0
+            seen.system,
+            seen.window_s,
+            now,
+            cpus=len(after.cpus),
+            no_room=room.reason,
+            oom=seen.oom_kills > 0,
         )
         with self._lock:
             self._signals = seen
@@ -245,7 +249,7 @@ class Agent:
         before = {place: index for index, (place, _) in enumerate(self.domains)}
         now = time.monotonic()
         self.domains = domains
-        self.schedule.rearranged([before.get(p) for p, _ in domains], len(self.node.cpus), now)
+        self.schedule.rearranged([before.get(p) for p, _ in domains], now)
         self._domain_states.only([place for place, _ in domains])
         for index, (place, _) in enumerate(domains):
             if place not in before:

@@ -119,7 +119,10 @@ class Probing:
         ABOVE_ZERO,
     )
     idle_s: float = setting(
-        60.0, "Idle time of the node before a reference is taken, in seconds.", NOT_NEGATIVE
+        60.0,
+        "Idle time of the node before a reference is taken, in seconds: work of 0.2 CPUs or less "
+        "on all of the node's, not only on those that the agent may use.",
+        NOT_NEGATIVE,
     )
     reference_s: float = setting(86400.0, "Period of idle references, in seconds.", ABOVE_ZERO)
     write_s: float = setting(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import pytest
 from kongming_agent import agent_command as main
 from kongming_agent.agent import Agent as AgentHere
 from kongming_agent.agent_config import Budget, Files, Probing, Profile, Settings
+from kongming_agent.probing import signals
 from kongming_agent.probing.budget import Cost
 from kongming_agent.probing.schedule import Probe
 from kongming_agent.profiling import profile_allowed
@@ -192,6 +194,39 @@ def test_probes_that_fail_are_counted_and_do_not_end_the_agent(
     process = agent_process("--server", fleet[1], settings=FAST)
     wait_until(lambda: len(fleet[0].beats) >= 3, what="three heartbeats")
     assert process.poll() is None
+
+
+@pytest.mark.parametrize(("busy_cpus", "idle"), [(0, True), (12, False)])
+def test_a_node_is_idle_by_all_its_cpus_and_not_by_those_that_the_agent_may_use(
+    fake: Path,
+    spool: Spool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    busy_cpus: int,
+    idle: bool,
+) -> None:
+    """Of 64 CPUs, which is more than this process may use where the tests run."""
+    read, stat, seconds = signals.sample, tmp_path / "proc/stat", itertools.count()
+    stat.parent.mkdir()
+
+    def sample(root: Path) -> signals.Sample:
+        ticks, cpus = 100 * next(seconds), [*[1] * busy_cpus, *[0] * (64 - busy_cpus)]
+        rows = [("cpu", sum(cpus)), *((f"cpu{cpu}", busy) for cpu, busy in enumerate(cpus))]
+        stat.write_text(
+            "".join(
+                f"{name} {ticks * busy} 0 0 {ticks * ((64 if name == 'cpu' else 1) - busy)} 0\n"
+                for name, busy in rows
+            )
+        )
+        return read(root)
+
+    monkeypatch.setattr(signals, "sample", sample)
+    settings = Settings(
+        files=Files(state=str(tmp_path / "state"), io=str(tmp_path)), probing=Probing(idle_s=0.0)
+    )
+    agent = AgentHere(settings, spool, rng=random.Random(1), root=tmp_path)
+    agent.once(pause_s=0.0)
+    assert agent.schedule.idle(time.monotonic()) is idle
 
 
 def test_a_probe_that_fails_is_charged_what_it_took(

@@ -22,7 +22,6 @@ def new_schedule(
 ) -> Schedule:
     return Schedule(
         domains,
-        2,
         probing or Probing(),
         budget or Budget(),
         now=0.0,
@@ -38,13 +37,14 @@ def live(
     start: float = 0.0,
     own_share: float = 0.001,
     no_room: str = "",
+    cpus: int = 2,
 ) -> list[tuple[float, Probe]]:
     """Samples every two seconds and probes on schedule; returns what was probed, when."""
     now, done = start, []
     while now < start + seconds:
         system = signals(now) if callable(signals) else signals
         schedule.spent(Cost(cpu_s=2.0 * own_share), now)
-        schedule.sampled(system, 2.0, now, no_room=no_room)
+        schedule.sampled(system, 2.0, now, cpus=cpus, no_room=no_room)
         instruction = schedule.next(now)
         if isinstance(instruction, Probe):
             cost = QUICK if instruction.suite == "quick" else STANDARD
@@ -167,7 +167,7 @@ def test_nothing_starts_without_room_or_after_the_kernel_has_killed() -> None:
     schedule = new_schedule()
     assert live(schedule, 3600.0, no_room="no memory") == []
     assert schedule.next(3600.0) == Wait(3660.0, "no memory")
-    schedule.sampled(BUSY, 2.0, 3602.0, oom=True)
+    schedule.sampled(BUSY, 2.0, 3602.0, cpus=2, oom=True)
     assert live(schedule, 290.0, start=3604.0) == []
     assert len(live(schedule, 300.0, start=3904.0)) >= 1
 
@@ -192,6 +192,14 @@ def test_a_busy_node_or_one_with_placements_gets_none() -> None:
     schedule = new_schedule()
     schedule.assignments(frozenset({"job"}))
     assert all(probe.suite == "quick" for _, probe in live(schedule, 7200.0, IDLE))
+
+
+def test_a_large_node_is_idle_if_a_fifth_of_a_cpu_is_busy_and_not_a_share_of_all() -> None:
+    few, many = {"cpu_busy": 0.1 / 64}, {"cpu_busy": 12 / 64}
+    assert "standard" in {probe.suite for _, probe in live(new_schedule(), 200.0, few, cpus=64)}
+    for cpus in (64, 0):
+        done = live(new_schedule(), 200.0, many, cpus=cpus)
+        assert {probe.suite for _, probe in done} == {"quick"}
 
 
 @pytest.mark.thorough
@@ -233,17 +241,17 @@ def test_other_domains_keep_what_is_known_of_them_and_new_ones_are_probed_soon()
     schedule = new_schedule(Probing(period_s=1000.0), domains=2)
     live(schedule, 100.0)
     # The first is gone, the second is the first now, and there is a new one.
-    schedule.rearranged([1, None], 1, 100.0)
+    schedule.rearranged([1, None], 100.0)
     done = live(schedule, 100.0, start=100.0)
     assert [probe.domain for _, probe in done] == [1]
     assert done[0][0] <= 120.0
-    schedule.rearranged([0], 1, 200.0)
+    schedule.rearranged([0], 200.0)
     assert live(schedule, 100.0, start=200.0) == []
 
 
 def test_a_probe_that_could_not_begin_comes_soon_and_not_at_once() -> None:
     schedule = new_schedule(Probing(period_s=1000.0))
-    schedule.sampled(BUSY, 2.0, 50.0)
+    schedule.sampled(BUSY, 2.0, 50.0, cpus=2)
     schedule.request("the server asked")
     probe = schedule.next(50.0)
     assert isinstance(probe, Probe)

@@ -35,6 +35,8 @@ WINDOW_S = 1200.0
 """Window in seconds of the limits on CPU and probing time."""
 
 _IDLE_CPUS = 0.2
+"""CPUs' worth of work on an idle node, whatever its size."""
+
 _IDLE_PRESSURE = 0.03
 _IDLE_DISK = 4e6
 _STEP_SAMPLES = 2
@@ -97,7 +99,6 @@ class Schedule:
     def __init__(
         self,
         domains: int,
-        cpus: int,
         probing: Probing,
         budget: Budget,
         *,
@@ -105,7 +106,6 @@ class Schedule:
         rng: random.Random,
     ) -> None:
         self._probing, self._rng = probing, rng
-        self._cpus = cpus
         # Agents that were started together must not probe together.
         start = rng.uniform(0.0, probing.start_s)
         self._domains = [_Domain(due_at=now + start) for _ in range(domains)]
@@ -127,15 +127,18 @@ class Schedule:
         window_s: float,
         now: float,
         *,
+        cpus: int,
         no_room: str = "",
         oom: bool = False,
     ) -> None:
-        """Process passive signals of the last ``window_s`` seconds, in which no probe ran."""
+        """Process passive signals of the last ``window_s`` seconds, in which no probe ran. ``cpus``
+        are those whose time the shares in ``system`` are of: all of the node, not only the allowed
+        ones; 0 if unknown."""
         node = self._node
         node.no_room = no_room or None
         if oom:
             node.oom_at = now
-        if not self._looks_idle(system):
+        if not self._looks_idle(system, cpus):
             node.idle_since = None
         elif node.idle_since is None:
             node.idle_since = now - window_s
@@ -194,11 +197,12 @@ class Schedule:
         self._domains[domain].references = count
         self._domains[domain].reference_at = now - age_s
 
-    def rearranged(self, before: Sequence[int | None], cpus: int, now: float) -> None:
+    def rearranged(self, before: Sequence[int | None], now: float) -> None:
         """Change the domains: for each the index that it had before, None for a new one, which is
-        probed soon. ``cpus`` are the allowed CPUs."""
-        new = [_Domain(due_at=now) if place is None else self._domains[place] for place in before]
-        self._domains, self._cpus = new, cpus
+        probed soon."""
+        self._domains = [
+            _Domain(due_at=now) if place is None else self._domains[place] for place in before
+        ]
 
     def request(self, reason: str, domain: int | None = None) -> None:
         """Request a fingerprint because of a known change."""
@@ -326,13 +330,13 @@ class Schedule:
                 for domain in self._domains:
                     domain.due_at = min(domain.due_at, self._last_end + self._period())
 
-    def _looks_idle(self, system: Mapping[str, float]) -> bool:
-        if "cpu_busy" not in system:
+    def _looks_idle(self, system: Mapping[str, float], cpus: int) -> bool:
+        if "cpu_busy" not in system or not cpus:
             return False
         shares = ("psi_cpu_some", "psi_memory_some", "psi_io_some", "steal", "iowait")
         rates = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
         return (
-            system["cpu_busy"] * self._cpus <= _IDLE_CPUS
+            system["cpu_busy"] * cpus <= _IDLE_CPUS
             and all(system.get(name, 0.0) <= _IDLE_PRESSURE for name in shares)
             and all(system.get(name, 0.0) <= _IDLE_DISK for name in rates)
         )
