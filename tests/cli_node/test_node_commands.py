@@ -14,8 +14,10 @@ import pytest
 
 from kongming.cli.measure.fingerprint import show
 from kongming.probes.measuring import measuring
+from kongming.quantities import count
 from kongming.records.fingerprint import COUPLING, Fingerprint
 from kongming.store import Store
+from kongming.store.reference import Reference
 from tests import builders
 from tests.conftest import Kongming
 
@@ -145,6 +147,40 @@ def test_reference_then_slowdown(kongming: Kongming, store_url: str) -> None:
         assert reference is not None
         assert reference.readings == 10
     assert "1.00" in kongming("fingerprint", *QUICK).stdout
+
+
+def test_a_reference_of_fewer_surrogates_leaves_the_others_as_they_were(
+    kongming: Kongming, store_url: str
+) -> None:
+    def stored() -> Reference:
+        with Store.open(store_url) as store:
+            (reference,) = store.references()
+            return reference
+
+    document(kongming("reference", "--spread", "0", "--json").stdout)
+    before = stored()
+    with Store.open(store_url) as store:
+        store.put_reference(
+            before.node_id,
+            before.suite_version,
+            before.cpu,
+            {name: 2.0 * seconds for name, seconds in before.times.items()},
+            before.readings,
+            before.taken_at,
+        )
+    before = stored()
+    done = kongming("reference", *QUICK, "--spread", "0", "--json")
+    assert done.returncode == 0, done.stderr
+    measured, after = document(done.stdout), stored()
+    others = before.times.keys() - measured["surrogates"].keys()
+    assert others
+    assert measured["not_measured"] == {name: before.times[name] for name in sorted(others)}
+    assert after.taken_at > before.taken_at
+    assert {name: after.times[name] for name in others} == measured["not_measured"]
+    for name in measured["surrogates"]:
+        assert after.times[name] == pytest.approx(before.times[name] / 2.0)
+    words = " ".join(kongming("reference", *QUICK, "--spread", "0").stdout.split())
+    assert f"{count(len(others), 'surrogate')} of other suites" in words
 
 
 def test_too_few_readings_are_refused(kongming: Kongming) -> None:

@@ -11,7 +11,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION_OR_NONE
 from kongming.cli.examples import examples
-from kongming.quantities import per_cent
+from kongming.quantities import count, per_cent
 
 KEPT_FOR_S = 24 * 3600.0
 """Maximum age of the readings of an interrupted command."""
@@ -58,8 +58,9 @@ def command(
     """Measure the cost of the surrogates on this node while nothing else runs.
 
     Take readings spread over time and store a low quantile of each surrogate: a single reading
-    would include unseen neighbours that come and go. Each reading is stored at once; after Ctrl-C
-    the same command continues from there. It ends where another measurement runs on this CPU
+    would include unseen neighbours that come and go. Surrogates of other suites keep the idle times
+    that they have. Each reading is stored at once; after Ctrl-C the same command continues from
+    there. It ends where another measurement runs on this CPU
     (--anyway) during a reading, which is not used.
     """
     from kongming.cli.measure.fingerprint import measure
@@ -82,7 +83,8 @@ def command(
         raise InputError("is out of range.", field="spread", value=spread, allowed="0 to 86400 s")
     node = node_facts()
     cpu = allowed_cpu(node, cpu)
-    version = load_suite(node, directory).version
+    suite = load_suite(node, directory)
+    version, names = suite.version, suite.names_of(suite_name)
     with Store.open(store_url) as store, measuring("kongming reference", (cpu,)):
         store.put_node(node)
         last = store.reference(node.id, version, cpu)
@@ -121,8 +123,14 @@ def command(
             )
             raise
         times = idle_reference(known)
+        # A reading of a surrogate means the same in each suite that has it.
+        others = {
+            name: seconds
+            for name, seconds in ({} if last is None else last.times).items()
+            if name not in names
+        }
         taken_at = moments.now()
-        store.put_reference(node.id, version, cpu, times, len(known), taken_at)
+        store.put_reference(node.id, version, cpu, {**others, **times}, len(known), taken_at)
     spreads = {
         name: _spread_pct([reading.times()[name] for reading in known if name in reading.times()])
         for name in times
@@ -140,6 +148,7 @@ def command(
                     name: {"seconds_per_op": seconds, "spread_pct": spreads[name]}
                     for name, seconds in times.items()
                 },
+                "not_measured": others,
             }
         )
         return 0
@@ -155,6 +164,10 @@ def command(
         "Spread: how far the slowest reading lies above the fastest. 'kongming fingerprint' now "
         "shows slowdowns."
     )
+    if others:
+        console.print(
+            f"{count(len(others), 'surrogate')} of other suites: their idle times are as before."
+        )
     return 0
 
 
