@@ -78,7 +78,7 @@ def from_signals(signals: Signals, effect: float) -> list[Reason]:
             (
                 "quota",
                 f"A CPU quota (cgroup) stopped processes in {periods}, "
-                f"for {format_percent(signals.throttled)} of the time.",
+                f"for up to {format_percent(signals.throttled)} of the time.",
             )
         )
     if signals.overheated:

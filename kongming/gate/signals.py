@@ -54,7 +54,8 @@ class Signals:
 
     ``steal`` is a share of the CPUs' time, ``others`` the CPUs' worth of time that processes other
     than ours used on the CPUs that we may use (``seen`` are the largest by name), ``throttled`` the
-    share of the time in which a CPU quota stopped us, in ``throttled_periods`` periods. ``hz`` is
+    largest share of the time, up to 1, in which a CPU quota can have stopped any of us, in
+    ``throttled_periods`` periods: stops of several CPUs and of nested groups add up. ``hz`` is
     the fastest CPU's clock at the end, ``overheated`` the number of thermal throttlings, ``memory``
     the share of the time in which some process waited for memory.
     """
@@ -152,7 +153,9 @@ def between(before: State, after: State, cpus: Collection[int], pid: int | None 
         steal=sum(taken) / (ticks * len(used)) if used else None,
         others=others,
         seen=seen,
-        throttled=None if throttled is None else throttled / seconds,
+        # The kernel adds the time of each CPU that is stopped; how far they were stopped at once is
+        # not known, so this is an upper bound.
+        throttled=None if throttled is None else min(1.0, throttled / seconds),
         throttled_periods=None if periods is None else int(periods),
         hz=max((after.hz[cpu] for cpu in used if cpu in after.hz), default=None),
         overheated=None

@@ -97,7 +97,8 @@ def difference(before: Snapshot, after: Snapshot) -> dict[str, float]:
     ``psi_*`` are shares of the window in which some (or all) tasks stalled, and
     ``cpuidle.DRIVER.STATE`` those in which the neighbour's CPU was in an idle state; ``cpu_busy``,
     ``iowait`` and ``steal`` are shares of all CPUs' time; ``*_per_s`` are rates; ``nr_periods``,
-    ``nr_throttled`` and ``throttled_s`` are increments; the rest are gauges at the end. A signal
+    ``nr_throttled`` and ``throttled_s`` are increments, ``throttled_s`` summed over the CPUs that a
+    quota stopped and over nested groups; the rest are gauges at the end. A signal
     that either snapshot lacks, or a counter that decreased, is left out.
     """
     window_s = after.monotonic_s - before.monotonic_s

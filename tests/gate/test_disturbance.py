@@ -72,9 +72,29 @@ def test_each_signal_is_a_reason_of_its_own() -> None:
     assert list(reasons) == ["steal", "processes", "quota", "heat", "memory-pressure"]
     assert "0.90 of 2 CPUs: make 0.90 (process 7 since 2026-01-31" in reasons["processes"]
     assert "init" not in reasons["processes"]
-    assert "12 periods, for 10 % of the time" in reasons["quota"]
+    assert "12 periods, for up to 10 % of the time" in reasons["quota"]
     # A larger effect bears more.
     assert "steal" not in {reason.resource for reason in from_signals(loud, 0.1)}
+
+
+@pytest.mark.parametrize(("throttled_s", "share"), [(0.1, 0.05), (3.0, 1.0)])
+def test_a_quota_stops_for_no_longer_than_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, throttled_s: float, share: float
+) -> None:
+    """The kernel counts the time of each CPU that is stopped."""
+    clock = iter((10.0, 12.0))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    before, after = (
+        replace(machine, passive=replace(machine.passive, counters={"throttled_s": counted}))
+        for machine, counted in (
+            (state(proc(tmp_path / "0", False)), 1.0),
+            (state(proc(tmp_path / "1", True)), 1.0 + throttled_s),
+        )
+    )
+    signals = between(before, after, {0, 1}, pid=10)
+    assert signals.throttled == pytest.approx(share)
+    (reason,) = [each for each in from_signals(signals, 0.02) if each.resource == "quota"]
+    assert f"for up to {100 * share:.0f}" in str(reason)
 
 
 def turns(*factors: float, signals: Signals = QUIET) -> list[Turn]:
