@@ -18,9 +18,15 @@ from tests.builders import node
 WRITING = "iobench.write.4M"
 
 
-def new_prober(tmp_path: Path, *, carry_s: float = 900.0, writing: bool = True) -> Prober:
+def new_prober(
+    tmp_path: Path,
+    *,
+    carry_s: float = 900.0,
+    writing: bool = True,
+    cpu_quota: float | None = None,
+) -> Prober:
     """A prober on the made-up binary, in whose quick suite a surrogate writes."""
-    facts = node_facts()
+    facts = replace(node_facts(), cgroup={"cpu_quota": cpu_quota})
     suite = load_suite(facts, tmp_path)
     if writing:
         surrogates = tuple(
@@ -31,9 +37,12 @@ def new_prober(tmp_path: Path, *, carry_s: float = 900.0, writing: bool = True) 
     return Prober(facts, suite, tmp_path, write_s=0.03, carry_s=carry_s)
 
 
-@pytest.fixture
-def prober(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prober:
-    prober = new_prober(tmp_path)
+@pytest.fixture(params=[None])
+def prober(
+    fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Prober:
+    """Without a CPU quota, or under that of the parameter."""
+    prober = new_prober(tmp_path, cpu_quota=request.param)
     # The library asks the binary anew, which knows of no such suite.
     monkeypatch.setattr("kongming.probes.fingerprinting.load_suite", lambda *_: prober.suite)
     return prober
@@ -43,6 +52,7 @@ def quick(*, writes: bool, domain: int = 0) -> Probe:
     return Probe(domain, "quick", "test", writes)
 
 
+@pytest.mark.parametrize("prober", [None, 0.5], indirect=True)
 def test_a_quick_fingerprint_has_every_surrogate_of_its_suite_and_a_cost(
     prober: Prober, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +72,10 @@ def test_a_quick_fingerprint_has_every_surrogate_of_its_suite_and_a_cost(
     assert [WRITING in call for call in probes] == [False, True]
     seconds = [float(call[call.index("--seconds") + 1]) for call in probes]
     assert seconds == [0.5, 0.03]
+    longest = [float(call[call.index("--chunk") + 1]) for call in probes]
+    quota = prober.node.cgroup["cpu_quota"] is not None
+    # Long enough to see a quota and not only a stall; what writes keeps to its window all the same.
+    assert longest == [pytest.approx(0.3 if quota else 0.5 / 6), 0.03]
 
 
 @pytest.mark.parametrize(("busy", "reason"), [(0.0, None), (0.5, "is not idle")])

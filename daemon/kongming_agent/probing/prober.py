@@ -76,9 +76,9 @@ class Meter:
 class Prober:
     """Fingerprints of one node with one suite.
 
-    In a quick one, surrogates that write get a shorter window of their own: on a fast disk the full
-    one would write a hundred megabytes each time. Without a write budget, their recent last
-    readings are repeated without timed work, with a warning.
+    In a quick one, surrogates that write get a shorter window of their own, also under a CPU quota:
+    on a fast disk the full one would write a hundred megabytes each time. Without a write budget,
+    their recent last readings are repeated without timed work, with a warning.
     """
 
     def __init__(
@@ -125,7 +125,11 @@ class Prober:
         now = time.monotonic()
         warnings: tuple[str, ...] = ()
         if probe.writes:
-            second = self._timed("quick", cpu, writing, self._write_s, on_progress)
+            # Given, since under a quota each of them would write for a third of a second.
+            chunk = self._write_s / len(writing)
+            second = self._timed(
+                "quick", cpu, writing, self._write_s, on_progress, rounds=1, chunk=chunk
+            )
             readings = dict(second.surrogates)
             warnings = tuple(each for each in second.warnings if each not in fingerprint.warnings)
             elapsed = fingerprint.elapsed_s + second.elapsed_s
@@ -168,6 +172,9 @@ class Prober:
         names: tuple[str, ...] | None,
         seconds: float | None,
         on_progress: Callable[[Progress], None] | None,
+        *,
+        rounds: int | None = None,
+        chunk: float | None = None,
     ) -> Fingerprint:
         return take_fingerprint(
             node=self.node,
@@ -176,7 +183,8 @@ class Prober:
             cpu=cpu,
             directory=self._io_dir,
             seconds=seconds,
-            rounds=1 if names is not None and seconds == self._write_s else None,
+            chunk=chunk,
+            rounds=rounds,
             on_progress=on_progress,
         )
 
