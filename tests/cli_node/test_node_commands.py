@@ -66,6 +66,43 @@ def test_no_store_keeps_nothing(kongming: Kongming, tmp_path: Path) -> None:
     nowhere = {"KONGMING_STORE": f"sqlite:///{tmp_path / 'new.db'}"}
     assert kongming("fingerprint", *QUICK, "--no-store", "--json", env=nowhere).returncode == 0
     assert not (tmp_path / "new.db").exists()
+    # A table has slowdowns, so it reads the store.
+    assert kongming("fingerprint", *QUICK, "--no-store", env=nowhere).returncode == 0
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_slowdowns_are_over_the_stored_reference_also_where_nothing_is_stored(
+    kongming: Kongming, store_url: str
+) -> None:
+    line = ("fingerprint", "--surrogate", "compute.int", "--no-store")
+    advice = "There is no idle reference yet"
+    with Store.open(store_url):
+        pass
+    assert advice in kongming(*line).stdout
+    assert kongming("reference", *QUICK, "--spread", "0", "--json").returncode == 0
+    with Store.open(store_url) as store:
+        before = len(store.fingerprints())
+    done = kongming(*line)
+    assert done.returncode == 0, done.stderr
+    assert "slowdown" in done.stdout
+    assert "1.00" in done.stdout
+    assert advice not in done.stdout
+    with Store.open(store_url) as store:
+        assert len(store.fingerprints()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [((), "could not be stored"), (("--no-store",), "slowdowns are not known")],
+)
+def test_nothing_is_claimed_of_a_reference_in_a_store_that_cannot_be_read(
+    kongming: Kongming, tmp_path: Path, options: tuple[str, ...], warning: str
+) -> None:
+    (tmp_path / "store.db").write_text("this is no database, and it is long enough to be seen" * 40)
+    done = kongming("fingerprint", *QUICK, *options)
+    assert done.returncode == 0, done.stderr
+    assert warning in done.stderr
+    assert "idle reference" not in done.stdout
 
 
 def test_a_table_for_a_person(kongming: Kongming) -> None:

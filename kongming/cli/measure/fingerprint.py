@@ -89,7 +89,9 @@ def command(
     if as_json:
         # Printed before it is stored: a failing store must not lose the measurement.
         output.emit_json(fingerprint.to_dict())
-    reference = None if no_store else _keep(fingerprint, store_url)
+    reference = None
+    if not (no_store and as_json):
+        reference = _stored(fingerprint, store_url, write=not no_store)
     if not as_json:
         show(fingerprint, reference, _moved(node, directory))
     for warning in fingerprint.warnings:
@@ -127,8 +129,8 @@ def show(
     moved: Mapping[str, int | None],
 ) -> None:
     """Print a table: time and bandwidth of each surrogate, and the slowdown over ``reference``
-    (seconds by name) if there is one; then the coupling. ``moved`` are bytes that an operation
-    moves."""
+    (seconds by name; empty if there is none, None if that is not known); then the coupling.
+    ``moved`` are bytes that an operation moves."""
     from kongming.records.fingerprint import COUPLING
 
     columns = [
@@ -140,7 +142,7 @@ def show(
         "batches",
         "bandwidth or rate",
     ]
-    columns += [] if reference is None else ["slowdown"]
+    columns += ["slowdown"] if reference else []
     rows: list[list[object]] = []
     failed = []
     for name, reading in fingerprint.surrogates.items():
@@ -152,7 +154,7 @@ def show(
         rate = _rate(seconds, moved.get(name)) + (" *" if reading.partial else "")
         rate += " ~" if _is_uneven(reading) else ""
         row: list[object] = [name, reading.op, *times, reading.n, rate]
-        if reference is not None:
+        if reference:
             idle = reference.get(name)
             row.append(None if idle is None else f"{seconds / idle:.2f}")
         rows.append(row)
@@ -175,7 +177,7 @@ def show(
         )
     if COUPLING in fingerprint.passive:
         console.print(in_words(fingerprint.passive[COUPLING]))
-    if reference is None:
+    if reference is not None and not reference:
         console.print(
             "There is no idle reference yet. Measure one: kongming reference", style="dim"
         )
@@ -211,22 +213,27 @@ def _moved(node: NodeFacts, directory: Path | None) -> dict[str, int | None]:
     return {known.name: known.bytes_per_op for known in load_suite(node, directory).surrogates}
 
 
-def _keep(fingerprint: Fingerprint, store_url: str | None) -> Mapping[str, float] | None:
-    """Store the fingerprint and return the node's idle reference. A failing store is only a warning
-    on stderr: the measurement is printed anyway."""
+def _stored(
+    fingerprint: Fingerprint, store_url: str | None, *, write: bool
+) -> Mapping[str, float] | None:
+    """Store the fingerprint (``write``) and return the node's idle reference, empty if there is
+    none. A failing store is only a warning on stderr, and None: the measurement is printed
+    anyway."""
     try:
         from kongming.store import Store
 
-        with Store.open(store_url) as store:
-            store.put_node(fingerprint.node)
-            store.add_fingerprint(fingerprint, purpose="adhoc")
+        with Store.open(store_url, create=write) as store:
+            if write:
+                store.put_node(fingerprint.node)
+                store.add_fingerprint(fingerprint, purpose="adhoc")
             node_id, version = fingerprint.node.id, fingerprint.suite_version
             # The reference of the same CPU is preferred: cores of one node can differ.
             reference = store.reference(node_id, version, fingerprint.cpu)
             reference = reference or store.reference(node_id, version)
-            return None if reference is None else reference.times
+            return {} if reference is None else reference.times
     except Exception as error:  # a failing store must not lose the measurement
-        _warn(f"The fingerprint could not be stored: {error}")
+        failed = "The fingerprint could not be stored" if write else "The slowdowns are not known"
+        _warn(f"{failed}: {error}")
         return None
 
 
