@@ -158,9 +158,10 @@ def _measuring_anyway(cpu: int) -> Iterator[None]:
         yield
         return
     try:
-        # Several may measure there besides the holder; the lock says that there is one.
+        # For programs of earlier versions, which look whether they can take it.
         fcntl.flock(handle, fcntl.LOCK_SH)
-        # For the others of them: this kind of lock can be asked for without being taken.
+        # Several may measure there besides the holder; the lock says that there is one, and this
+        # kind can be asked for without being taken.
         _of_file(handle, fcntl.F_OFD_SETLK, fcntl.F_RDLCK)
         _note(handle, "A measurement with --anyway")
         _shared[cpu] = handle, os.fstat(handle).st_mtime_ns
@@ -295,10 +296,21 @@ def _active(cpu: int, kind: str, moment: float) -> Holder | None:
     if handle is None:
         return None
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if _is_locked(handle, kind) or os.fstat(handle).st_mtime >= moment:
             return _holder(cpu, handle)
-        return _holder(cpu, handle) if os.fstat(handle).st_mtime >= moment else None
+        return None
     finally:
         os.close(handle)
+
+
+def _is_locked(handle: int, kind: str) -> bool:
+    """Whether somebody measures by this file. Those who look at once do not see each other: the
+    note in it is that of whoever measured last."""
+    if kind == "anyway":
+        return _of_file(handle, fcntl.F_OFD_GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK
+    try:
+        # Its holder has it alone; several can look.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False

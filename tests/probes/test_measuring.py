@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -111,6 +112,35 @@ def test_both_sides_know_that_they_measured_beside_each_other() -> None:
         assert seen is not None
         assert (seen.pid, seen.command) == (process.pid, "the first")
     assert disturbed_since(0.0, (FAR,)) is None
+
+
+@pytest.mark.parametrize("anyway", [False, True])
+def test_looking_who_measures_is_not_taken_for_measuring(locks: Path, anyway: bool) -> None:
+    """Both files are left from processes that ended long ago."""
+    locks.mkdir()
+    for kind in ("lock", "anyway"):
+        (locks / f"cpu-{FAR}.{kind}").write_text('{"pid": 1, "command": "old", "since": ""}')
+    later = time.time() + 60.0
+    ending = threading.Event()
+
+    def look() -> None:
+        while not ending.is_set():
+            for kind in ("lock", "anyway"):
+                module._active(FAR, kind, later)
+
+    with ExitStack() as stack:
+        with held(locks, FAR) if anyway else nullcontext():
+            stack.enter_context(measuring("kongming profile", (FAR,), anyway=anyway))
+        lookers = [threading.Thread(target=look) for _ in range(2)]
+        for looker in lookers:
+            looker.start()
+        try:
+            seen = {disturbed_since(later, (FAR,)) for _ in range(2000)}
+        finally:
+            ending.set()
+            for looker in lookers:
+                looker.join()
+    assert seen == {None}
 
 
 def test_those_who_measure_anyway_see_each_other_and_outlast_the_holder() -> None:
