@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import logging
+import os
 import random
 import signal
 import sys
@@ -133,14 +134,14 @@ def cli(
 )
 @click.option("--state", metavar="DIR", help="Folder of the spool and the reference.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
-@click.option("--requested", is_flag=True, hidden=True)
+@click.option("--requested", "parent", type=int, metavar="PID", hidden=True)
 @click.option("--campaign", default="", hidden=True)
 def profile_cli(
     apps: Sequence[str],
     file: Path | None,
     state: str | None,
     as_json: bool,
-    requested: bool,
+    parent: int | None,
     campaign: str,
 ) -> int:
     """Profile APP... now; the agent delivers the runs. Only names in profile.allow of the settings
@@ -151,8 +152,8 @@ def profile_cli(
     from kongming.probes.measuring import BusyError
     from kongming.records.errors import StoreError
 
-    if requested:
-        _end_with_parent()
+    if parent is not None and not _ends_with(parent):
+        return profile.LATER
     settings = declared.load(Settings, file, {"files.state": state})
     folder = settings.files.state_path()
     profile.allowed(settings, apps)
@@ -163,7 +164,7 @@ def profile_cli(
                 settings, apps, spool, Budget(60.0 * settings.profile.minutes), campaign
             )
     except (BusyError, CampaignBusyError, StoreError) as error:
-        if not requested:
+        if parent is None:
             raise
         click.echo(f"{error} {', '.join(apps)}: profiled later.", err=True)
         return profile.LATER
@@ -353,9 +354,11 @@ def _view(agent: Agent, link: Link, spool: Spool) -> View:
     return values
 
 
-def _end_with_parent() -> None:
-    """A requested campaign ends with the agent that started it."""
+def _ends_with(parent: int) -> bool:
+    """A requested campaign ends with the agent that started it; return whether that still runs."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # It may have ended while the interpreter started.
+    return os.getppid() == parent
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ from kongming_agent.agent_config import Budget, Files, Probing, Profile, Setting
 from kongming_agent.probing import signals
 from kongming_agent.probing.budget import Cost
 from kongming_agent.probing.schedule import Probe
-from kongming_agent.profiling import profile_allowed
+from kongming_agent.profiling import LATER, profile_allowed
 from kongming_agent.reporting.metrics import METRICS, PREFIX
 from kongming_agent.reporting.spool import Spool
 
@@ -314,6 +314,21 @@ def test_the_operator_may_not_profile_what_is_not_in_the_list(
     status, _, err = run_here(monkeypatch, capsys, "profile", "secret", "--config", str(file))
     assert status == 2
     assert "profile.allow" in err
+
+
+def test_a_requested_campaign_whose_agent_has_ended_already_measures_nothing(
+    fake: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "apps.toml").write_text(APPS)
+    file = tmp_path / "agent.toml"
+    file.write_text(f"[profile]\napps = '{tmp_path / 'apps.toml'}'\nallow = ['nap']\n")
+    # Its parent is another process then.
+    arguments = ("profile", "nap", "--requested", "1", "--config", file)
+    done = warm_start.run(
+        "kongming_agent.agent_command", *arguments, "--state", tmp_path / "state", timeout=60
+    )
+    assert done.returncode == LATER, done.stderr
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(

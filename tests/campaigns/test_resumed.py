@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -120,9 +121,10 @@ def test_a_requested_profile_that_cannot_be_kept_now_asks_for_another_turn(
 
     monkeypatch.setattr(profiling, "allowed", lambda *_: {})
     monkeypatch.setattr(profiling, "profile_allowed", full)
-    monkeypatch.setattr(agent, "_end_with_parent", lambda: None)
+    monkeypatch.setattr(agent, "_ends_with", lambda _: True)
     call: Any = agent.profile_cli.callback
-    arguments = (("nap",), None, str(tmp_path), False, requested, "")
+    parent = os.getppid() if requested else None
+    arguments = (("nap",), None, str(tmp_path), False, parent, "")
     if requested:
         assert call(*arguments) == profiling.LATER
     else:
