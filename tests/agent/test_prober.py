@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kongming_agent.probing import prober as module
 from kongming_agent.probing.prober import Prober, domains_of, needed_bytes
 from kongming_agent.probing.schedule import Probe
+from kongming_agent.reporting.status import Totals
 
 from kongming.probes.node import node_facts
 from kongming.probes.suite import Suite, load_suite
@@ -65,7 +69,6 @@ def test_a_quick_fingerprint_has_every_surrogate_of_its_suite_and_a_cost(
     assert taken.fingerprint.warnings == ()
     assert taken.cost.cpu_s > 0.0
     assert taken.cost.wall_s > 0.0
-    assert taken.peak_bytes > 0
     calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
     probes = [call for call in calls if call[0] == "probe"]
     # What writes has a shorter window of its own.
@@ -76,6 +79,28 @@ def test_a_quick_fingerprint_has_every_surrogate_of_its_suite_and_a_cost(
     quota = prober.node.cgroup["cpu_quota"] is not None
     # Long enough to see a quota and not only a stall; what writes keeps to its window all the same.
     assert longest == [pytest.approx(0.3 if quota else 0.5 / 6), 0.03]
+
+
+def test_the_memory_of_another_child_is_not_that_of_a_probe(
+    prober: Prober, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells the largest of all children: before and after each of two probes."""
+    largest_kib = iter((1000, 3000, 3000, 3000))
+    monkeypatch.setattr(module, "_largest_child_bytes", lambda: next(largest_kib) << 10)
+    totals = Totals()
+    peaks = []
+    for _ in range(2):
+        taken = prober.take(quick(writes=True), prober.node.cpus[0])
+        totals.probed("quick", taken.peak_bytes)
+        peaks.append(taken.peak_bytes)
+    assert peaks == [3000 << 10, None]
+    assert totals.peak_bytes == 3000 << 10
+
+
+def test_a_probe_after_a_larger_child_has_no_peak_of_its_own(prober: Prober) -> None:
+    held = "held = b'x' * (200 << 20)"
+    subprocess.run([sys.executable, "-c", held], check=True)
+    assert prober.take(quick(writes=True), prober.node.cpus[0]).peak_bytes is None
 
 
 @pytest.mark.parametrize(("busy", "reason"), [(0.0, None), (0.5, "is not idle")])

@@ -26,11 +26,12 @@ _LEFT_OUT = "was left out: the daily write budget is spent."
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A fingerprint and its cost. ``peak_bytes`` is the largest child's resident memory."""
+    """A fingerprint and its cost. ``peak_bytes`` is the resident memory of its largest process,
+    None if another child of this process, such as an earlier probe or a campaign, had more."""
 
     fingerprint: Fingerprint
     cost: Cost
-    peak_bytes: int
+    peak_bytes: int | None
 
 
 def domains_of(node: NodeFacts) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -101,7 +102,7 @@ class Prober:
         Raises:
             ProbeError: nothing was measured.
         """
-        meter = Meter()
+        meter, before = Meter(), _largest_child_bytes()
         if probe.suite == "standard":
             fingerprint = self._timed("standard", cpu, None, None, on_progress)
         else:
@@ -109,8 +110,8 @@ class Prober:
         if coupling:
             fingerprint = with_coupling(fingerprint, self.suite, "kongming-agent")
         cost = meter.cost()
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        return Taken(fingerprint, cost, peak)
+        peak = _largest_child_bytes()
+        return Taken(fingerprint, cost, peak if peak > before else None)
 
     def _quick(
         self, probe: Probe, cpu: int, on_progress: Callable[[Progress], None] | None
@@ -187,6 +188,12 @@ class Prober:
             rounds=rounds,
             on_progress=on_progress,
         )
+
+
+def _largest_child_bytes() -> int:
+    """Return the largest resident memory of a child that has ended, and of its children: of all
+    since this process began, since the kernel tells no other."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 
 def _spent() -> Cost:

@@ -79,7 +79,11 @@ METRICS = (
     Declared("budget_probe_ratio", "gauge", "Limit of cost_probe_ratio."),
     Declared("budget_written_bytes", "gauge", "Limit of the bytes written in a day."),
     Declared("memory_pss_bytes", "gauge", "Proportional set size of the agent, in bytes."),
-    Declared("probe_peak_memory_bytes", "gauge", "Largest resident size of a probe, in bytes."),
+    Declared(
+        "probe_peak_memory_bytes",
+        "gauge",
+        "Largest resident size of a probe, in bytes; of those before a campaign that used more.",
+    ),
     Declared("backing_off", "gauge", "1 while probing backs off or may not start."),
     Declared("spool_records", "gauge", "Records in the spool.", ("kind",)),
     Declared("spool_bytes", "gauge", "Bytes of the records in the spool."),

@@ -28,11 +28,14 @@ class Totals:
     taken: dict[str, int] = field(default_factory=dict)
     failures: int = 0
     unspooled: int = 0
-    peak_bytes: int = 0
+    peak_bytes: int | None = None
 
-    def probed(self, suite: str, peak_bytes: int) -> None:
+    def probed(self, suite: str, peak_bytes: int | None) -> None:
+        """``peak_bytes`` is None if it is not known; then it is no larger than that of an earlier
+        child."""
         self.taken[suite] = self.taken.get(suite, 0) + 1
-        self.peak_bytes = max(self.peak_bytes, peak_bytes)
+        if peak_bytes is not None:
+            self.peak_bytes = max(self.peak_bytes or 0, peak_bytes)
 
 
 def view(
@@ -88,7 +91,8 @@ def view(
     add("budget_probe_ratio", settings.budget.probe_share)
     add("budget_written_bytes", settings.budget.bytes_per_day)
     add("memory_pss_bytes", pss)
-    add("probe_peak_memory_bytes", totals.peak_bytes)
+    if totals.peak_bytes is not None:
+        add("probe_peak_memory_bytes", totals.peak_bytes)
     add("backing_off", float(held))
     add("spool_failures_total", totals.unspooled)
     for name, value in passive.items():
