@@ -168,7 +168,8 @@ def _ratios(times: Times, like: Times) -> dict[str, tuple[float, float]]:
 
 
 def _named(signals: Signals) -> str:
-    """The processes, by names that their owners choose."""
+    """The processes, by names that their owners choose. The kernel does not tell on which CPU each
+    of them used its time."""
     if not signals.seen:
         return ", none of which can be seen from here (another container or user)"
     # What rounds to 0.00 explains nothing, unless it is all that was seen.
@@ -178,4 +179,4 @@ def _named(signals: Signals) -> str:
         f"(process {process.pid} since {process.since})"
         for process in seen
     ]
-    return f": {', '.join(each)}"
+    return f"{'; on all CPUs' if signals.further else ''}: {', '.join(each)}"

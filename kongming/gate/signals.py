@@ -37,7 +37,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Competitor:
-    """A process that is not ours: ``cpus`` is its CPU time over the time, ``since`` its start."""
+    """A process that is not ours: ``cpus`` is its CPU time over the time, on any CPU, ``since`` its
+    start."""
 
     pid: int
     name: str
@@ -53,11 +54,12 @@ class Signals:
     """Disturbances of a stretch of time, from the system's own signals; None where it has no such.
 
     ``steal`` is a share of the CPUs' time, ``others`` the CPUs' worth of time that processes other
-    than ours used on the CPUs that we may use (``seen`` are the largest by name), ``throttled`` the
-    largest share of the time, up to 1, in which a CPU quota can have stopped any of us, in
-    ``throttled_periods`` periods: stops of several CPUs and of nested groups add up. ``hz`` is
-    the fastest CPU's clock at the end, ``overheated`` the number of thermal throttlings, ``memory``
-    the share of the time in which some process waited for memory.
+    than ours used on the CPUs that we may use (``seen`` are the largest by name, with their time on
+    all CPUs; ``further`` is whether there are some that we may not use), ``throttled`` the largest
+    share of the time, up to 1, in which a CPU quota can have stopped any of us, in
+    ``throttled_periods`` periods: stops of several CPUs and of nested groups add up. ``hz`` is the
+    fastest CPU's clock at the end, ``overheated`` the number of thermal throttlings, ``memory`` the
+    share of the time in which some process waited for memory.
     """
 
     since: str
@@ -71,6 +73,7 @@ class Signals:
     hz: float | None = None
     overheated: int | None = None
     memory: float | None = None
+    further: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -162,4 +165,5 @@ def between(before: State, after: State, cpus: Collection[int], pid: int | None 
         if before.overheated is None or after.overheated is None
         else after.overheated - before.overheated,
         memory=passive.get("psi_memory_some"),
+        further=not after.ticks.keys() <= used.keys(),
     )

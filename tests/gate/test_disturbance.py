@@ -57,8 +57,11 @@ def test_signals_of_a_made_up_machine(tmp_path: Path, monkeypatch: pytest.Monkey
         (20, "other one", 0.45)
     ]
     assert from_signals(signals, 0.02)[0].resource == "steal"
+    assert not signals.further
     # What runs on a CPU that we may not use does not take ours.
     assert between(before, after, {0}, pid=10).cpus == 1
+    # What ran there last may have used its time on any.
+    assert between(before, after, {1}, pid=10).further
 
 
 def test_each_signal_is_a_reason_of_its_own() -> None:
@@ -73,6 +76,9 @@ def test_each_signal_is_a_reason_of_its_own() -> None:
     assert "0.90 of 2 CPUs: make 0.90 (process 7 since 2026-01-31" in reasons["processes"]
     assert "init" not in reasons["processes"]
     assert "12 periods, for up to 10 % of the time" in reasons["quota"]
+    partly = replace(loud, others=0.14, cpus=1, further=True)
+    text = {reason.resource: str(reason) for reason in from_signals(partly, 0.02)}["processes"]
+    assert "used 0.14 of 1 CPU; on all CPUs: make 0.90 (process 7" in text
     # A larger effect bears more.
     assert "steal" not in {reason.resource for reason in from_signals(loud, 0.1)}
 
