@@ -38,6 +38,7 @@ from kongming_agent.reporting.link import Link
 from kongming_agent.reporting.metrics import Exporter, View
 from kongming_agent.reporting.run_listener import Intake
 from kongming_agent.reporting.spool import Spool
+from kongming_agent.state_lock import only_agent
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +118,10 @@ def cli(
     )
     if once:
         return _once(settings, as_json=as_json)
-    return _stay(settings, file)
+    # An unreadable file is reported at once, not when it is first needed.
+    _connection(settings).open().close()
+    with only_agent(settings.files.state_path()):
+        return _stay(settings, file)
 
 
 @cli.command(
@@ -248,8 +252,6 @@ def _stay(settings: Settings, file: Path | None) -> int:
     folder = settings.files.state_path()
     notifier = Notifier()
     rng = random.Random()
-    # An unreadable file is reported at once, not when it is first needed.
-    _connection(settings).open().close()
     spool = Spool(folder / "spool.db", settings.files.spool_bytes)
     try:
         agent = Agent(

@@ -47,7 +47,7 @@ class Node:
         "",
         "Id of the node; empty: derived from the machine id and the hardware. Set it for "
         "machines that were cloned with their machine id, and for several agents on one "
-        "machine.",
+        "machine, each of which also needs its own files.state.",
         ANY,
     )
     name: str = setting("", "Name of the node; empty: the host name.", ANY)
@@ -63,7 +63,7 @@ class Files:
 
     state: str = setting(
         "",
-        "Folder of the spool and the reference; empty: $STATE_DIRECTORY, else "
+        "Folder of the spool and the reference, of this agent only; empty: $STATE_DIRECTORY, else "
         "$XDG_STATE_HOME/kongming/agent.",
         ANY,
     )

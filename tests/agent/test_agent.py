@@ -26,6 +26,7 @@ from kongming_agent.probing.schedule import Probe
 from kongming_agent.profiling import LATER, profile_allowed
 from kongming_agent.reporting.metrics import METRICS, PREFIX
 from kongming_agent.reporting.spool import Spool
+from kongming_agent.state_lock import only_agent
 
 from kongming.probes.measuring import measuring
 from kongming.records.run import Run
@@ -161,6 +162,35 @@ def test_it_probes_reports_serves_metrics_and_ends_in_order(
     assert 0.0 <= servicer.beats[-1].passive["cpu_busy"] <= 1.0
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
+
+
+def test_a_second_agent_with_the_same_state_folder_is_refused(
+    fleet: tuple[Fleet, str],
+    fake: Path,
+    agent_process: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    servicer, address = fleet
+    line = ("--server", address, "--state", str(tmp_path / "own"), "--metrics", "")
+    first = agent_process(*line, settings=FAST)
+    wait_until(lambda: servicer.stored(), what="a fingerprint")
+    status, _, err = run_here(monkeypatch, capsys, *line)
+    assert status == 1
+    assert f"Another agent uses the state folder {tmp_path / 'own'}" in err
+    # A single fingerprint is taken next to it, as before.
+    assert once(*line[:4]).returncode == 0
+    first.kill()
+    first.wait()
+    with only_agent(tmp_path / "own"):
+        pass
+
+
+def test_where_no_lock_can_be_kept_an_agent_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with only_agent(tmp_path / "file"):
+        pass
 
 
 def test_a_stop_in_the_midst_of_a_probe_ends_the_probe(
