@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -90,7 +90,7 @@ class DecisionTreeProfiler:
         batch: int = 5,
         policy: str = "auto",
         model: str = "auto",
-        weights: tuple[float, float, float] = (1.0, 1.0, 0.0),
+        weights: Sequence[float] | Floats = (1.0, 1.0, 0.0),
         cost: str | None = None,
         level: float = 0.9,
         stop_pct: float | None = None,
@@ -147,9 +147,9 @@ class DecisionTreeProfiler:
         self.split = settings.one_of(split, "split", ("oblique", "axis"))
         self.criterion = settings.one_of(criterion, "criterion", ("linear", "residual", "variance"))
         self.iterations = settings.integer(iterations, "iterations", 0)
-        self.rebuild = bool(rebuild)
+        self.rebuild = settings.flag(rebuild, "rebuild")
         self.draws = settings.integer(draws, "draws", 1)
-        self.repeats = bool(repeats)
+        self.repeats = settings.flag(repeats, "repeats")
         self._outcomes = Outcomes(len(space.names), metric)
         self._suggested = 0
         self._online = OnlineTree(self._new_tree, self._first_runs)

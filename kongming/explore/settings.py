@@ -73,7 +73,18 @@ def one_of(value: object, field: str, known: Iterable[str]) -> str:
     return value
 
 
+def flag(value: object, field: str) -> bool:
+    """A boolean, which no text and no other number stands for."""
+    if not isinstance(value, bool | np.bool_):
+        raise ExploreError(
+            "is neither true nor false.", field=field, value=repr(value), allowed="True, False"
+        )
+    return bool(value)
+
+
 def three_weights(weights: object) -> tuple[float, float, float]:
+    if isinstance(weights, np.ndarray):
+        weights = weights.tolist()
     if not isinstance(weights, tuple | list) or len(weights) != 3:
         raise ExploreError(
             "are not three numbers.",

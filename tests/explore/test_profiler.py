@@ -948,6 +948,24 @@ def test_a_budget_of_runs_may_be_written_as_a_float() -> None:
         DecisionTreeProfiler(space, budget=2.5)
 
 
+@pytest.mark.parametrize("setting", ["rebuild", "repeats"])
+@pytest.mark.parametrize("value", ["false", "no", 1, None])
+def test_a_setting_that_is_true_or_false_is_nothing_else(setting: str, value: Any) -> None:
+    with pytest.raises(ExploreError, match=f"^{setting}: is neither .* Allowed: True, False"):
+        DecisionTreeProfiler(LINE, **{setting: value})
+    profiler = DecisionTreeProfiler(LINE, **{setting: np.bool_(False)})
+    assert getattr(profiler, setting) is False
+    assert json.loads(profiler.to_json())["settings"][setting] is False
+
+
+def test_weights_may_be_an_array() -> None:
+    profiler = DecisionTreeProfiler(LINE, weights=np.array([1, 1, 0]))
+    assert profiler.weights == (1.0, 1.0, 0.0)
+    for wrong in (np.ones(2), np.array(3.0), np.ones((3, 1)), np.array([1.0, np.nan, 0.0])):
+        with pytest.raises(ExploreError, match=r"^weights: "):
+            DecisionTreeProfiler(LINE, weights=wrong)
+
+
 def test_a_run_that_cost_nothing_does_not_decide_what_the_others_cost() -> None:
     space = Space.from_dict({"x": {"from": 0.0, "to": 1.0}})
     codes = [(place / 15.0,) for place in range(16)]
