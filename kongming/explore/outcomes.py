@@ -53,18 +53,20 @@ class Outcomes:
         """The metric that guides the choice."""
         if self._metric is not None:
             return self._metric
-        metrics = (name for run in self.runs if run.values for name in run.values)
-        return next(metrics, VALUE)
+        metrics = (name for run in self.runs for name in run.values or ())
+        # A run that was ended says only what was limited, unless there is nothing else.
+        bounds = (name for run in self.runs for name in run.bounds)
+        return next(metrics, next(bounds, VALUE))
 
     def guiding_value(self, run: Run) -> float | None:
         """Return the guiding metric of a run, or a lower bound of it; None where it has neither."""
-        return run.measured(self.guide, first=True)
+        return run.measured(self.guide, guides=True)
 
     def measured(self, metric: str | None = None, first: int | None = None) -> Measured:
         """Return the runs that measured a metric, by default the guiding one, by point; of the
         ``first`` so many runs where that is given."""
         name = self.guide if metric is None else metric
-        known = measured(self.runs[:first], name, self._width, first=name == self.guide)
+        known = measured(self.runs[:first], name, self._width, guides=name == self.guide)
         return known.sorted_by_codes()
 
     def succeeded(self) -> Floats:

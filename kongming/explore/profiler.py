@@ -26,7 +26,7 @@ from kongming.explore.outcomes import Outcomes
 from kongming.explore.policies import POLICIES
 from kongming.explore.pool import Pool
 from kongming.explore.repeats import half, least_run
-from kongming.explore.runs import VALUE, Measured, Run, coded, plain, rows
+from kongming.explore.runs import VALUE, Measured, Run, bounds_of, coded, plain, rows, values_of
 from kongming.explore.situation import Situation
 from kongming.explore.space import Point, Space
 from kongming.explore.stopping import enough, wanted_repeats
@@ -37,8 +37,10 @@ from kongming.records.errors import UntrainedError
 from kongming.records.quantity import LARGEST
 
 KIND = DocumentKind(
-    "kongming-explore-profiler", 1, "profiler's document", "fit it again", "kongming explore fit"
+    "kongming-explore-profiler", 2, "profiler's document", "fit it again", "kongming explore fit"
 )
+WITHOUT_NAMED_BOUNDS = 1
+"""The version that holds all else."""
 FEWEST_RUNS = 2
 """The least budget: one run is no model."""
 MODELS = ("auto", "paper", *LEARNERS)
@@ -204,10 +206,11 @@ class DecisionTreeProfiler:
         *,
         error: str | None = None,
         cost: float | None = None,
-        at_least: float | None = None,
+        at_least: float | Mapping[str, float] | None = None,
     ) -> None:
         """Tell what a run measured: a value, or several by metric, or None and the ``error`` of a
-        run that failed. ``at_least``: it was ended after so much, and is no failure.
+        run that failed. ``at_least``: it was ended after so much of the guiding metric, or of each
+        that is named, as ``{"seconds": 600.0}``, and is no failure.
 
         Any order, points told before (repeats) and points never suggested are welcome.
 
@@ -221,13 +224,7 @@ class DecisionTreeProfiler:
                 if other is not None:
                     raise ExploreError("was told together with a value.", field=field, value=other)
             measured = value if isinstance(value, Mapping) else {self._outcomes.guide: value}
-            if not measured:
-                raise ExploreError("has no metric.", field="value", value="{}")
-            values = {}
-            for name, each in measured.items():
-                if not isinstance(name, str) or not is_unicode(name):
-                    raise ExploreError("is no name of a metric.", field="value", value=repr(name))
-                values[name] = settings.summable(each, name)
+            values = values_of(measured)
         elif error is None and at_least is None:
             error = "failed"
         if error is not None and not isinstance(error, str):
@@ -238,7 +235,7 @@ class DecisionTreeProfiler:
             # Bytes that were no text, as of a file's name, become "?": it has to be saved.
             None if error is None else error.encode("utf-8", "replace").decode(),
             None if cost is None else settings.within(cost, "cost", 0.0, LARGEST),
-            None if at_least is None else settings.summable(at_least, "at_least"),
+            None if at_least is None else bounds_of(at_least),
         )
         self._outcomes.add(run)
         self._models.clear()
@@ -544,8 +541,10 @@ class DecisionTreeProfiler:
             "stopped": self.stopped,
             "drawn": self._drawn if self._points is None else self._points.drawn,
         }
+        named = any(run.bounds for run in self._outcomes.runs)
+        version = None if named else WITHOUT_NAMED_BOUNDS
         # As it will be read: tuples are lists then, which the checksum has to agree with.
-        return json.dumps(KIND.seal(json.loads(json.dumps(payload))), allow_nan=False)
+        return json.dumps(KIND.seal(json.loads(json.dumps(payload)), version), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:

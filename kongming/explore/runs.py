@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.explore import settings
+from kongming.explore.errors import ExploreError
+from kongming.files.sealed_document import is_unicode
 from kongming.records.quantity import LARGEST
 
 VALUE = "value"
@@ -21,19 +23,28 @@ VALUE = "value"
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run: its codes, and what it measured by metric, or why it failed. ``at_least``: it was
-    ended after so much of the first metric, which is a lower bound and no failure."""
+    ended after so much of the guiding metric, or of each that is named, which is a lower bound and
+    no failure."""
 
     codes: tuple[float, ...]
     values: Mapping[str, float] | None = None
     error: str | None = None
     cost: float | None = None
-    at_least: float | None = None
+    at_least: float | Mapping[str, float] | None = None
 
-    def measured(self, metric: str, *, first: bool) -> float | None:
-        """The value of a metric, a lower bound of the ``first`` included."""
+    def measured(self, metric: str, *, guides: bool) -> float | None:
+        """Return the value of a metric, or the lower bound of it; one without a name is of the
+        metric that ``guides``."""
         if self.values is not None:
             return self.values.get(metric)
-        return self.at_least if first else None
+        if isinstance(self.at_least, Mapping):
+            return self.at_least.get(metric)
+        return self.at_least if guides else None
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """The lower bounds that were named."""
+        return self.at_least if isinstance(self.at_least, Mapping) else {}
 
     @property
     def failed(self) -> bool:
@@ -45,7 +56,7 @@ class Run:
             "values": None if self.values is None else dict(self.values),
             "error": self.error,
             "cost": self.cost,
-            "at_least": self.at_least,
+            "at_least": dict(self.bounds) or self.at_least,
         }
 
     @classmethod
@@ -55,9 +66,9 @@ class Run:
         values, error = document["values"], document["error"]
         cost, at_least = document["cost"], document["at_least"]
         if values is not None:
-            if not values or error is not None or at_least is not None:
-                raise ValueError("a run has no metric, or a value and was ended or failed")
-            values = {name: settings.summable(value, name) for name, value in values.items()}
+            if error is not None or at_least is not None:
+                raise ValueError("a run has a value, and was ended or failed")
+            values = values_of(values)
         elif error is None and at_least is None:
             raise ValueError("a run has no value, and nothing says why")
         if not isinstance(error, str | None):
@@ -67,8 +78,31 @@ class Run:
             values,
             error,
             None if cost is None else settings.within(cost, "cost", 0.0, LARGEST),
-            None if at_least is None else settings.summable(at_least, "at_least"),
+            None if at_least is None else bounds_of(at_least),
         )
+
+
+def values_of(value: Mapping[str, float]) -> dict[str, float]:
+    """Check what a run measured by metric. Raises ExploreError."""
+    return _by_metric(value, "value", "")
+
+
+def bounds_of(at_least: float | Mapping[str, float]) -> float | dict[str, float]:
+    """Check a lower bound of the guiding metric, or of each that is named. Raises ExploreError."""
+    if isinstance(at_least, Mapping):
+        return _by_metric(at_least, "at_least", "at_least.")
+    return settings.summable(at_least, "at_least")
+
+
+def _by_metric(numbers: Mapping[str, float], field: str, prefix: str) -> dict[str, float]:
+    if not numbers:
+        raise ExploreError("has no metric.", field=field, value="{}")
+    checked = {}
+    for name, number in numbers.items():
+        if not isinstance(name, str) or not is_unicode(name):
+            raise ExploreError("is no name of a metric.", field=field, value=repr(name))
+        checked[name] = settings.summable(number, f"{prefix}{name}")
+    return checked
 
 
 class Measured(NamedTuple):
@@ -125,13 +159,13 @@ class Measured(NamedTuple):
         )
 
 
-def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True) -> Measured:
+def measured(runs: Sequence[Run], metric: str, width: int, *, guides: bool = True) -> Measured:
     """The runs that measured a metric, by point."""
-    taken = [run for run in runs if run.measured(metric, first=first) is not None]
+    taken = [run for run in runs if run.measured(metric, guides=guides) is not None]
     codes = rows([run.codes for run in taken], width)
     point = places_of_points(codes)
     distinct = int(point.max(initial=-1)) + 1
-    observed = np.array([run.measured(metric, first=first) for run in taken], dtype=np.float64)
+    observed = np.array([run.measured(metric, guides=guides) for run in taken], dtype=np.float64)
     bounds = np.array([run.values is None for run in taken], dtype=bool)
     counted = _counted(point, observed, bounds, distinct)
     codes, point, observed, bounds = (part[counted] for part in (codes, point, observed, bounds))

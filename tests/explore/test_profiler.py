@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -758,6 +759,73 @@ def test_by_bounds_alone_nothing_is_predicted(measured: int) -> None:
     assert profiler.report()["error"]["rmse"] > 0.0
 
 
+def ended_below_3(at_least: Any) -> DecisionTreeProfiler:
+    """Runs of 1 to 8 of ``a``: operations per second rise with it, and the seconds fall."""
+    profiler = DecisionTreeProfiler(LINE, metric="qps", model="lines")
+    for at in range(1, 9):
+        if at < 3:
+            profiler.tell({"a": at}, None, at_least=at_least)
+        else:
+            profiler.tell({"a": at}, {"qps": float(at), "seconds": 100.0 / at})
+    return profiler
+
+
+def test_a_bound_is_of_the_metric_that_is_named() -> None:
+    profiler = ended_below_3({"seconds": 600.0})
+    known = profiler.predict([{"a": at} for at in (1, 5, 8)])
+    assert known.median == pytest.approx([1.0, 5.0, 8.0])
+    assert not known.failure_probability.any()
+    ended = profiler.predict([{"a": 1}, {"a": 2}], metric="seconds")
+    assert (ended.lower >= 600.0).all()
+    assert ended.extrapolating.all()
+    report = profiler.report()
+    assert (report["failed"], report["timed_out"]) == (0, 2)
+    assert not {1, 2} & {point["a"] for point in profiler.suggest(28)}
+
+
+def test_a_bound_without_a_name_is_of_the_metric_that_guides() -> None:
+    bounds = ended_below_3(0.5), ended_below_3({"qps": 0.5})
+    first, second = (profiler.predict([{"a": 1}, {"a": 9}]) for profiler in bounds)
+    assert np.array_equal(first.lower, second.lower)
+    assert (first.lower[0], first.extrapolating[0]) >= (0.5, True)
+    for profiler in bounds:
+        assert not profiler.predict([{"a": 3}], metric="seconds").extrapolating.any()
+
+
+def test_a_metric_that_was_only_bounded_guides_until_another_is_measured() -> None:
+    profiler = DecisionTreeProfiler(LINE)
+    profiler.tell({"a": 1}, None, at_least={"seconds": 9.0})
+    assert profiler.report()["metric"] == "seconds"
+    profiler.tell({"a": 2}, {"qps": 5.0, "seconds": 7.0})
+    assert profiler.report()["metric"] == "qps"
+
+
+def test_named_bounds_are_kept_in_a_newer_document_and_all_else_in_the_older() -> None:
+    named, plain = ended_below_3({"seconds": 600.0}), ended_below_3(0.5)
+    for profiler, version in ((named, 2), (plain, 1)):
+        saved = profiler.to_json()
+        assert json.loads(saved)["version"] == version
+        again = DecisionTreeProfiler.from_json(saved)
+        assert again.to_json() == saved
+        assert again.suggest() == profiler.suggest()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({}, "at_least: has no metric"),
+        ({5: 1.0}, "at_least: is no name of a metric. Found '5'"),
+        ({"seconds": "long"}, "at_least.seconds: is not a number. Found \"'long'\""),
+        ({"seconds": float("inf")}, "at_least.seconds: is not finite"),
+    ],
+)
+def test_a_bound_that_is_none_is_refused(wrong: Any, words: str) -> None:
+    profiler = DecisionTreeProfiler(LINE)
+    with pytest.raises(ExploreError, match=re.escape(words)):
+        profiler.tell({"a": 1}, None, at_least=wrong)
+    assert profiler.report()["runs"] == 0
+
+
 def test_where_a_run_was_ended_no_prediction_is_below_its_bound() -> None:
     profiler = DecisionTreeProfiler(Space.from_dict({"x": list(range(31))}), model="lines")
     for at in range(12):
@@ -916,6 +984,8 @@ def test_a_saved_profiler_with_too_small_a_budget_for_its_model_is_read() -> Non
         {"values": [1.0]},
         {"values": None},
         {"values": None, "at_least": "x"},
+        {"values": None, "at_least": {}},
+        {"values": None, "at_least": {"seconds": None}},
         {"values": None, "error": 5},
         {"at_least": 1.0},
         {"cost": -1.0},
