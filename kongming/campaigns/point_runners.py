@@ -190,15 +190,17 @@ class NodeRunner:
     def _ended(self, begun: _Begun) -> PointRun:
         outcome = begun.run.outcome()
         iteration = begun.run.execution.iterations()[-1]
+        limit = self._app.timeout_s if iteration.timed_out else None
         return PointRun(
             point=begun.point,
             value=outcome.metric,
             cost=begun.setup_s + outcome.wall_s,
             error=outcome.error,
-            limit=self._app.timeout_s if iteration.timed_out and self._app.metric is None else None,
+            limit=limit if self._app.metric is None else None,
             how="process",
             started_at=outcome.started_at,
             seconds=outcome.wall_s if outcome.ok else None,
+            seconds_limit=None if self._app.metric is None else limit,
             warnings=outcome.warnings,
         )
 
@@ -262,15 +264,17 @@ class MachinesRunner:
                 yield _failed(point, machines * (time.monotonic() - began), started_at, str(error))
                 continue
             took = time.monotonic() - began if measured.seconds is None else measured.seconds
+            limit = app.timeout_s if measured.timed_out else None
             yield PointRun(
                 point=point,
                 value=measured.seconds if app.metric is None else measured.metric,
                 cost=machines * took,
                 error=measured.error,
-                limit=app.timeout_s if measured.timed_out and app.metric is None else None,
+                limit=limit if app.metric is None else None,
                 how=measured.how,
                 started_at=measured.started_at,
                 seconds=measured.seconds if measured.error is None else None,
+                seconds_limit=None if app.metric is None else limit,
             )
 
 

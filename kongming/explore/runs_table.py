@@ -58,9 +58,10 @@ Status = str
 @dataclass(frozen=True, slots=True)
 class PointRun:
     """A run of a point. ``value`` is None where it failed; ``limit`` is the time limit that ended
-    it, a lower bound of the value; ``cost`` is in seconds unless the table says otherwise, and
-    ``seconds`` is how long it took where the value is a metric. ``warnings`` of how it was run are
-    no part of the table."""
+    it, a lower bound of the value; ``cost`` is in seconds unless the table says otherwise.
+    Where the value is a metric, ``seconds`` is how long it took, and ``seconds_limit`` the time
+    limit that ended it: it failed then, and only the table's seconds have a bound. ``warnings`` of
+    how it was run are no part of the table."""
 
     point: Mapping[str, Value | None]
     value: float | None
@@ -70,6 +71,7 @@ class PointRun:
     how: str = ""
     started_at: str = ""
     seconds: float | None = None
+    seconds_limit: float | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -261,18 +263,19 @@ class RunsTable:
     def add(self, run: PointRun) -> None:
         """Append a run; it is on disk when this returns. Raises StoreError."""
         reason = " ".join((run.error or "").split())[:LONGEST_REASON]
+        limit = run.limit if run.seconds_limit is None else run.seconds_limit
         values = {
             **{name: text_of(run.point.get(name)) for name in self._names},
             SECONDS: text_of(run.seconds),
             self._target: text_of(run.value),
             "cost": text_of(run.cost),
-            "status": run.status,
+            "status": run.status if limit is None else "timeout",
             "error": reason,
             "how": run.how,
             "identity": self.identity,
             "space": self.space_identity,
             "started_at": run.started_at,
-            "at_least": text_of(run.limit),
+            "at_least": text_of(limit),
         }
         cells = [values[name] for name in self.columns]
         # In one piece with the first row: a header without rows is nothing to resume from.

@@ -67,6 +67,19 @@ def test_what_machines_were_given_too_little_time_for_is_a_lower_bound_of_second
     with MachinesRunner(app, lambda _: Ended(None, None)) as runner:
         (run,) = runner.batch([{"machines": 4, "scale": 1.0}])
     assert (run.value, run.error, run.limit) == (None, "hung", limit)
+    assert run.seconds_limit == (RATE.timeout_s if app is RATE else None)
+
+
+@pytest.mark.parametrize("metric", [None, RATE.metric])
+def test_what_this_node_was_given_too_little_time_for_is_a_lower_bound_of_seconds(
+    metric: Metric | None, tmp_path: Path
+) -> None:
+    app = Application("job", "sleep {n}", timeout_s=0.2, metric=metric)
+    with NodeRunner(app, tmp_path, jobs=1, available=sorted(os.sched_getaffinity(0))) as runner:
+        (run,) = runner.batch([{"n": 60}])
+    limits = (run.limit, run.seconds_limit)
+    assert limits == ((0.2, None) if metric is None else (None, 0.2))
+    assert run.status == ("timeout" if metric is None else "failed")
 
 
 def test_whether_to_go_on_is_asked_where_a_run_could_begin(tmp_path: Path) -> None:

@@ -365,6 +365,25 @@ def test_a_time_limit_is_a_bound_of_the_seconds_alone(tmp_path: Path) -> None:
     }
 
 
+def test_a_time_limit_of_a_program_with_a_metric_bounds_its_seconds(tmp_path: Path) -> None:
+    space = Space.from_dict({"x": [1, 2, 3]})
+    table = RunsTable(tmp_path / "runs.csv", space, "metric", identity="a program")
+    table.add(PointRun({"x": 1}, 50.0, 2.0, seconds=2.0))
+    table.add(PointRun({"x": 2}, None, 5.1, error="ended", seconds_limit=5.0))
+    table.add(PointRun({"x": 3}, None, 0.1, error="broken"))
+    table.close()
+    by_target = {
+        target: [(run.status, run.limit) for run in read_runs(table.path, space, target)]
+        for target in ("metric", "seconds")
+    }
+    assert by_target["metric"] == [(run.status, run.limit) for run in table.runs]
+    assert by_target["metric"] == [("ok", None), ("failed", None), ("failed", None)]
+    assert by_target["seconds"] == [("ok", None), ("timeout", 5.0), ("failed", None)]
+    again = RunsTable(table.path, space, "metric", identity="a program")
+    again.close()
+    assert [run.error for run in again.runs] == [None, "ended", "broken"]
+
+
 def test_a_parameter_has_not_the_name_of_what_is_measured(tmp_path: Path) -> None:
     for name in ("metric", "seconds"):
         space = Space.from_dict({name: ["l1", "l2"]})
