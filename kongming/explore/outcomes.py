@@ -58,6 +58,11 @@ class Outcomes:
         bounds = (name for run in self.runs for name in run.bounds)
         return next(metrics, next(bounds, VALUE))
 
+    @property
+    def metrics(self) -> list[str]:
+        """Return the metrics that runs measured, and those of which a bound was named."""
+        return sorted({name for run in self.runs for name in (*(run.values or ()), *run.bounds)})
+
     def guiding_value(self, run: Run) -> float | None:
         """Return the guiding metric of a run, or a lower bound of it; None where it has neither."""
         return run.measured(self.guide, guides=True)

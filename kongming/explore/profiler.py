@@ -73,6 +73,7 @@ class DecisionTreeProfiler:
             decides whether it is, half of a batch repeats points.
         random_state: a seed; None draws one.
         metric: which of several metrics of a run guides the choice; by default the first told.
+            Runs that measured others only are welcome: ``report`` lists the ``metrics`` of all.
         split, criterion, iterations, rebuild: of the tree by which ``dta`` samples; without
             ``rebuild`` it grows online (C.3).
         draws: uniform draws in a leaf of which ``dta`` takes the one farthest from all runs; 1 is
@@ -475,9 +476,14 @@ class DecisionTreeProfiler:
             *([f"points with a lower bound alone: {ended}"] if ended else []),
             f"a model needs {FEWEST_RUNS} points with a value.",
         ]
-        reasons = outcomes.errors()
+        message = "; ".join(facts)
+        if outcomes.metrics and name not in outcomes.metrics:
+            # The name may be misspelt.
+            message += f" Metrics of the runs: {', '.join(outcomes.metrics)}."
+        if reasons := outcomes.errors():
+            message += f" Runs failed: {'; '.join(reasons[:5])}."
         raise UntrainedError(
-            "; ".join(facts) + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else ""),
+            message,
             hint="Raise the time limit, or run points that take less." if ended else None,
         )
 
@@ -510,6 +516,7 @@ class DecisionTreeProfiler:
             "stopped": self.stopped,
             "policy": self.policy,
             "metric": outcomes.guide,
+            "metrics": outcomes.metrics,
             "errors": outcomes.errors(),
         }
         if len(self.observations.repeatable) < FEWEST_RUNS:

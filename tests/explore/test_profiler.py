@@ -882,6 +882,20 @@ def test_a_value_without_a_name_is_of_the_metric_that_was_told_before() -> None:
     assert profiler.report()["metric"] == "time"
 
 
+def test_a_metric_that_no_run_has_is_named_next_to_those_that_runs_have() -> None:
+    profiler = DecisionTreeProfiler(LINE, metric="thruput", model="lines")
+    for at in range(1, 5):
+        profiler.tell({"a": at}, {"throughput": float(at), "seconds": 1.0})
+    profiler.tell({"a": 5}, None, at_least={"joules": 5.0})
+    report = profiler.report()
+    assert (report["metric"], report["model"]) == ("thruput", None)
+    assert report["metrics"] == ["joules", "seconds", "throughput"]
+    words = r"'thruput': 0; .* Metrics of the runs: joules, seconds, throughput\."
+    with pytest.raises(UntrainedError, match=words):
+        profiler.predict([{"a": 1}])
+    assert profiler.predict([{"a": 4}], metric="throughput").median == pytest.approx(4.0)
+
+
 def test_without_noise_few_points_are_repeated() -> None:
     profiler = noisy_line("uni", seed=0, noise=0.0)
     assert profiler.stopped
