@@ -8,6 +8,7 @@ arithmetic, comparisons and a few functions are accepted, and the tree is evalua
 from __future__ import annotations
 
 import ast
+import operator
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,18 +56,27 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[..., Any]] = {
     ast.Gt: np.greater,
     ast.GtE: np.greater_equal,
 }
+_OF_RANKS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_NONE: Floats = np.zeros(())
+"""What is among no values."""
 _EQUALITIES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
 @dataclass(frozen=True, slots=True)
 class _Grammar:
-    """Grammar of an expression. ``texts``: the values of each variable that holds texts;
-    ``logic``: it is a condition."""
+    """Grammar of an expression. ``texts``: the values of each variable that holds texts, of
+    ``ordered`` ones in their order; ``logic``: it is a condition."""
 
     field: str
     text: str
     variables: Collection[str]
-    texts: Mapping[str, Collection[str]]
+    texts: Mapping[str, Sequence[str]]
+    ordered: Collection[str] = ()
     logic: bool = False
 
     @property
@@ -124,7 +134,8 @@ def parse_condition(
     *,
     field: str,
     variables: Collection[str],
-    texts: Mapping[str, Collection[str]] | None = None,
+    texts: Mapping[str, Sequence[str]] | None = None,
+    ordered: Collection[str] = (),
 ) -> Expression:
     """Parse a condition: besides arithmetic it has ``and``, ``or``, ``not``, ``==``, ``!=``,
     ``in``, ``%`` and ``//``, and texts where a variable that holds texts is compared.
@@ -133,11 +144,12 @@ def parse_condition(
 
     Args:
         texts: by variable that holds texts, the texts that there are.
+        ordered: those of them whose texts are in their order, and are compared by size as well.
 
     Raises:
         InputError: the text is no condition, or names no variable.
     """
-    expression = _parse(_Grammar(field, text.strip(), variables, texts or {}, logic=True))
+    expression = _parse(_Grammar(field, text.strip(), variables, texts or {}, ordered, logic=True))
     if not expression.names:
         raise InputError(
             "names none of the dimensions.",
@@ -171,6 +183,9 @@ def _parse(grammar: _Grammar) -> Expression:
         ) from error
     names: set[str] = set()
     _check(tree, names, grammar)
+    ordered = {name: grammar.texts[name] for name in names.intersection(grammar.ordered)}
+    if ordered:
+        tree = _ByRank(ordered).visit(tree)
     return Expression(stripped, tree, frozenset(names))
 
 
@@ -234,8 +249,6 @@ def _check_comparison(
             for side in (left, *rights):
                 _check(side, names, grammar)
             continue
-        if not isinstance(op, _EQUALITIES):
-            raise grammar.refused(f"{ast.unparse(left)} compared by size")
         for side in (left, *rights):
             match side:
                 case ast.Name(id=name) if name in grammar.texts:
@@ -250,6 +263,50 @@ def _check_comparison(
                         )
                 case _:
                     raise grammar.refused(ast.unparse(side))
+        by_rank = len(named) == 1 and named[0] in grammar.ordered
+        if not isinstance(op, _EQUALITIES) and not by_rank:
+            raise InputError(
+                f"compares {named[0]} by size.",
+                field=grammar.field,
+                value=grammar.text,
+                allowed="== != in of names; < <= > >= with a name of a list that is ordered",
+            )
+
+
+class _ByRank(ast.NodeTransformer):
+    """Replaces ``size >= "mid"`` by ``size in ("mid", "big")`` for variables whose ``texts`` are in
+    their order: it compares as everything else then where a value is missing."""
+
+    def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
+        self._texts = texts
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        terms = [node.left, *node.comparators]
+        pairs = [
+            self._pair(left, op, right)
+            for left, op, right in zip(terms, node.ops, terms[1:], strict=False)
+        ]
+        return pairs[0] if len(pairs) == 1 else ast.BoolOp(ast.And(), pairs)
+
+    def _pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> ast.expr:
+        match left, right:
+            case (ast.Name(id=name), ast.Constant(value=text)) if name in self._texts:
+                variable, on_left = left, True
+            case (ast.Constant(value=text), ast.Name(id=name)) if name in self._texts:
+                variable, on_left = right, False
+            case _:
+                return ast.Compare(left, [op], [right])
+        if type(op) not in _OF_RANKS:
+            return ast.Compare(left, [op], [right])
+        holds, texts = _OF_RANKS[type(op)], self._texts[name]
+        rank = texts.index(text)
+        among: list[ast.expr] = [
+            ast.Constant(other)
+            for place, other in enumerate(texts)
+            if (holds(place, rank) if on_left else holds(rank, place))
+        ]
+        return ast.Compare(variable, [ast.In()], [ast.Tuple(among)])
 
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
@@ -298,7 +355,7 @@ def _holds(left: ast.expr, op: ast.cmpop, right: ast.expr, values: Mapping[str, 
     if isinstance(op, ast.In | ast.NotIn):
         assert isinstance(right, ast.Tuple | ast.List)
         seconds = [_value(side, values) for side in right.elts]
-        among = reduce(np.maximum, [_equal(first, second) for second in seconds])
+        among = reduce(np.maximum, [_equal(first, second) for second in seconds], _NONE)
         return _present(first) * (1.0 - among) if isinstance(op, ast.NotIn) else among
     second = _value(right, values)
     if isinstance(op, ast.Eq):

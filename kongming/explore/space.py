@@ -65,10 +65,17 @@ class Space:
             for dimension in self.dimensions
             if dimension.is_text
         }
+        ordered = [
+            dimension.name
+            for dimension in self.dimensions
+            if dimension.is_text and dimension.kind == "ordered"
+        ]
 
         def parsed(text: str, field: str) -> Expression:
             try:
-                return parse_condition(text, field=field, variables=self.names, texts=texts)
+                return parse_condition(
+                    text, field=field, variables=self.names, texts=texts, ordered=ordered
+                )
             except InputError as error:
                 raise ExploreError(error.message) from error
 

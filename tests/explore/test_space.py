@@ -13,12 +13,17 @@ from kongming.explore import ExploreError, Space
 from kongming.records.errors import InputError
 from tests.variants import variants
 
+RNG = np.random.default_rng(0)
+
 LINKED = {
     "nodes": [2, 4, 8],
     "mem_gb": {"from": 1, "to": 64, "log": True},
     "codec": {"choices": ["gz", "xz"]},
     "level": {"from": 1, "to": 9, "when": 'codec == "xz"'},
 }
+
+
+SIZES = {"choices": ["small", "mid", "big"], "ordered": True}
 
 
 def test_points_of_a_space_with_a_condition_and_a_forbidden_region() -> None:
@@ -182,6 +187,14 @@ def test_what_is_forbidden_below_a_header_is_no_parameter(tmp_path: Path) -> Non
         ({"a": [1, 2]}, ["a is 2"], ["forbid[0]", "'a is 2'", "=="]),
         ({"a": [True, False]}, ["a is not True"], ["forbid[0]", "'a is not True'"]),
         ({"a": ["x", "y"]}, ["a == 'z'"], ["forbid[0]", "'z'", "x, y"]),
+        (
+            {"a": ["x", "y"]},
+            ["a > 'x'"],
+            ["forbid[0]", "compares a by size", "== != in", "ordered"],
+        ),
+        ({"a": SIZES}, ["a > 'z'"], ["forbid[0]", "'z' is no value of a", "small, mid, big"]),
+        ({"a": SIZES}, ["a > 1"], ["forbid[0]", "'1'"]),
+        ({"a": SIZES, "b": SIZES}, ["a > b"], ["forbid[0]", "compares a by size"]),
         ({"a": [1, 2], "b": [1, 2]}, ["a > 0", "b > 1"], ["forbid[0]", "every point", "'a > 0'"]),
         ({"a": [1, 2]}, ["a < 2", "a >= 2"], ["forbid[0], forbid[1]", "every point"]),
         ({"a": {"from": 0, "to": 1, "when": "a > 0"}}, [], ["a.when", "itself"]),
@@ -274,6 +287,32 @@ def test_numbers_that_are_not_their_own_code_are_refused(dimension: Any, words: 
 def test_a_value_beyond_all_numbers_is_no_value_of_a_range() -> None:
     with pytest.raises(ExploreError, match="a: is not a value of this dimension"):
         Space.from_dict({"a": {"from": 1, "to": 9}}).encode([{"a": HUGE}])
+
+
+@pytest.mark.parametrize(
+    ("clause", "left"),
+    [
+        ("size >= 'mid'", ["small"]),
+        ("size > 'mid'", ["small", "mid"]),
+        ("size < 'mid'", ["mid", "big"]),
+        ("'mid' <= size", ["small"]),
+        ("'small' < size <= 'mid'", ["small", "big"]),
+        ("not size <= 'small'", ["small"]),
+        ("(size == 'big') >= 1", ["small", "mid"]),
+        ("size < 'small'", ["small", "mid", "big"]),
+        ("size in ()", ["small", "mid", "big"]),
+        ("(size > 'small') == (n == 1)", ["small", "mid", "big"]),
+        ("-" * 250 + "n < 1 and size > 'mid'", ["small", "mid", "big"]),
+    ],
+)
+def test_ordered_choices_compare_by_their_place_in_the_list(clause: str, left: list[str]) -> None:
+    space = Space.from_dict({"size": SIZES, "n": [1, 2]}, [clause])
+    assert list(dict.fromkeys(p["size"] for p in space.decode(space.pool(RNG)[0]))) == left
+
+
+def test_ordered_numbers_compare_as_numbers() -> None:
+    space = Space.from_dict({"a": {"choices": [4, 1, 2], "ordered": True}}, ["a > 2"])
+    assert space.decode(space.pool(RNG)[0]) == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize("forbid", [5, None, {"a": 1}, [5]])
