@@ -11,7 +11,7 @@ import numpy as np
 
 from kongming.explore.errors import ExploreError
 from kongming.explore.measured_table import finite, loses_digits
-from kongming.files.csv_rows import read_rows
+from kongming.files.csv_rows import Row, read_rows
 from kongming.files.sealed_document import is_unicode
 from kongming.records.errors import InputError
 
@@ -23,10 +23,15 @@ def read_columns(
 ) -> tuple[str, dict[str, list[Any]]]:
     """Return what to call the table, and the values of its columns (by default of all), none of
     which is empty. Those of ``choices`` may be names that look like numbers that are not finite.
+    A column without a name is none, if nothing is in it.
 
     Raises:
-        ExploreError: the table has no rows, a column is missing or a cell is no value.
+        ExploreError: the table has no rows, a column is missing or has no name, or a cell is no
+            value.
     """
+    for name in columns or ():
+        if isinstance(name, str) and not name.strip():
+            raise _unnamed("columns", name)
     if isinstance(table, str | Path):
         where, values = str(table), _of_file(Path(table), columns, choices)
     else:
@@ -36,7 +41,7 @@ def read_columns(
     for name, cells in values.items():
         for number, value in enumerate(cells, start=1):
             cell = f"{where}: row {number}, column {name!r}"
-            if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+            if _is_empty(value):
                 raise ExploreError(
                     "is empty.", field=cell, value=repr(value), allowed="a value in each cell"
                 )
@@ -60,6 +65,10 @@ def read_columns(
     return where, values
 
 
+def _is_empty(value: object) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
 def _of_file(
     path: Path, columns: Sequence[str] | None, choices: Sequence[str]
 ) -> dict[str, list[Any]]:
@@ -67,13 +76,35 @@ def _of_file(
         cells = list(read_rows(path, columns or (), separators=",;\t"))
     except InputError as error:
         raise ExploreError(error.message, hint=error.hint) from error
-    names = columns or (cells[0].places if cells else ())
+    if not columns:
+        _refuse_unnamed(path, cells)
+    names = columns or [name for name in (cells[0].places if cells else ()) if name]
     return {
         name: _numbers(
             [row.text(name) for row in cells], str(path), name, strict=name not in choices
         )
         for name in names
     }
+
+
+def _refuse_unnamed(path: Path, rows: Sequence[Row]) -> None:
+    """Raise ExploreError for a column without a name that has cells, as of an index: each row
+    would be a point of its own, and models would learn from its number."""
+    named = {place for name, place in rows[0].places.items() if name} if rows else set()
+    for row in rows:
+        for place, cell in enumerate(row.cells):
+            if place not in named and cell.strip():
+                raise _unnamed(f"{path}: header (row 0), column {place + 1}", cell.strip())
+
+
+def _unnamed(field: str, value: object) -> ExploreError:
+    return ExploreError(
+        "has no name.",
+        field=field,
+        value=value,
+        allowed="a name for each column",
+        hint="Name it, or give the names of the columns that are dimensions.",
+    )
 
 
 def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any]]:
@@ -91,6 +122,11 @@ def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any
                 "is no row.", field=f"table: row {number}", value=repr(row), allowed="a dict"
             )
     names = list(columns or (rows[0] if rows else ()))
+    for name in [name for name in names if isinstance(name, str) and not name.strip()]:
+        for row in rows:
+            if not _is_empty(row.get(name)):
+                raise _unnamed(f"table: column {name!r}", row[name])
+        names.remove(name)
     for name in names:
         if not isinstance(name, str) or not is_unicode(name):
             raise ExploreError(

@@ -255,6 +255,33 @@ def test_tables_that_are_refused(tmp_path: Path) -> None:
         Space.from_table([{"a": 1, "b": 2}, {"a": 1}])
 
 
+@pytest.mark.parametrize(
+    ("text", "column", "cell"),
+    [(",a\n0,5\n1,6\n", 1, "0"), ("a, ,\n5,,\n6,x,\n", 2, "x"), ("a;;\n5;;\n6;;7\n", 3, "7")],
+)
+def test_a_column_without_a_name_is_no_dimension(
+    text: str, column: int, cell: str, tmp_path: Path
+) -> None:
+    """As the index that other programs write first: each row would be a point of its own."""
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    with pytest.raises(ExploreError, match=rf"column {column}: has no name\. Found '{cell}'"):
+        Space.from_table(file)
+    assert Space.from_table(file, columns=["a"]).names == ("a",)
+    for wrong in ("", " "):
+        with pytest.raises(ExploreError, match="columns: has no name"):
+            Space.from_table(file, columns=["a", wrong])
+        with pytest.raises(ExploreError, match=f"table: column '{wrong}': has no name. Found 2"):
+            Space.from_table([{"a": 1, wrong: None}, {"a": 2, wrong: 2}])
+
+
+def test_a_column_without_a_name_and_without_cells_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("a,,\n5,,\n6, ,\n")
+    assert Space.from_table(file).names == ("a",)
+    assert Space.from_table([{"a": 1, "": ""}, {"a": 2, "": np.nan}]).names == ("a",)
+
+
 def test_columns_that_are_no_dimensions_may_be_in_some_rows() -> None:
     space = Space.from_table([{"a": 1}, {"a": 2, "note": "slow"}], columns=["a"])
     assert (space.names, space.size) == (("a",), 2)
