@@ -9,5 +9,15 @@ from kongming.explore.modelling import Forecast
 from kongming.explore.profiler import DecisionTreeProfiler
 from kongming.explore.space import Space
 from kongming.explore.tree import ObliqueModelTree
+from kongming.records.errors import IncompatibleError, InputError, UntrainedError
 
-__all__ = ["DecisionTreeProfiler", "ExploreError", "Forecast", "ObliqueModelTree", "Space"]
+__all__ = [
+    "DecisionTreeProfiler",
+    "ExploreError",
+    "Forecast",
+    "IncompatibleError",
+    "InputError",
+    "ObliqueModelTree",
+    "Space",
+    "UntrainedError",
+]

@@ -9,7 +9,8 @@ from kongming.records.errors import InputError
 
 class ExploreError(InputError, ValueError):
     """A space, a point, a measurement or a setting of a profiler is wrong: names the field, what
-    was found and what is allowed."""
+    was found and what is allowed. What ``kongming.explore`` raises besides is exported there, too:
+    UntrainedError where nothing can be predicted yet, and the errors of ``from_json``."""
 
     dimensions: tuple[str, ...] = ()
     """Of a point that is forbidden: those that make it so."""

@@ -495,7 +495,7 @@ class DecisionTreeProfiler:
     @property
     def tree_(self) -> ObliqueModelTree:
         """A tree of all runs over the columns ``Features(space.dimensions)``. Raises
-        UntrainedError as ``predict``."""
+        UntrainedError as ``predict``, which is no AttributeError: ``hasattr`` raises it, too."""
         self._trained(self._outcomes.guide)
         situation = self._situation(np.random.default_rng(0))
         return self._new_tree().fit(situation.features(situation.runs), situation.values)
@@ -558,7 +558,9 @@ class DecisionTreeProfiler:
         """Read what ``to_json`` wrote; the same answers then give the same suggestions.
 
         Raises:
-            InputError: the text is no profiler, is damaged, or a newer KONGMING wrote it.
+            InputError: the text is no profiler or is damaged; ExploreError, a kind of it, if it is
+                no JSON.
+            IncompatibleError: a newer KONGMING wrote it (an InputError as well).
         """
         try:
             document = json.loads(text)

@@ -11,12 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.explore import DecisionTreeProfiler, ExploreError, Space
+from kongming.explore import (
+    DecisionTreeProfiler,
+    ExploreError,
+    IncompatibleError,
+    InputError,
+    Space,
+    UntrainedError,
+)
 from kongming.explore.cost import learned, within_means
 from kongming.explore.learners import LEARNERS
 from kongming.explore.policies import POLICIES
 from kongming.explore.profiler import KIND
-from kongming.records.errors import IncompatibleError, InputError, UntrainedError
 
 SPACE = Space.from_dict(
     {
