@@ -210,9 +210,9 @@ def _tree(theme: Theme, tree: Sequence[Region], target: str) -> Figure:
 
 
 class _Surface:
-    """Predictions over two parameters, with the others as most runs have them of those in which
-    both exist. Cells that are forbidden, or in which one of the two does not exist, are empty;
-    ``reason`` says why all of them are, None if not."""
+    """Predictions over two parameters, with the others typical of the runs in which both exist
+    (see ``_typical``). Cells that are forbidden, or in which one of the two does not exist, are
+    empty; ``reason`` says why all of them are, None if not."""
 
     def __init__(self, model: ExploreModel, names: Sequence[str]) -> None:
         space = model.profiler.space
@@ -224,7 +224,7 @@ class _Surface:
         self.axes = [_cells(dimension) for dimension in self.dimensions]
         across, up = np.meshgrid(*self.axes)
         both = ~np.isnan(self.runs).any(axis=1)
-        common = _typical(codes[both] if both.any() else codes)
+        common = _typical(space.dimensions, codes[both] if both.any() else codes)
         grid = np.tile(common, (across.size, 1))
         grid[:, self.places[0]], grid[:, self.places[1]] = across.ravel(), up.ravel()
         grid, allowed = space.judged(grid)
@@ -312,15 +312,19 @@ def _positions(dimension: Dimension, codes: Floats) -> Floats:
     return np.log(codes) if dimension.log else codes
 
 
-def _typical(codes: Floats) -> Floats:
-    """The most frequent code of each dimension, among the points where it exists."""
+def _typical(dimensions: Sequence[Dimension], codes: Floats) -> Floats:
+    """The median code of each dimension, of choices without an order the most frequent, among the
+    points where it exists; NaN where it exists nowhere."""
     typical = []
-    for column in codes.T:
+    for dimension, column in zip(dimensions, codes.T, strict=True):
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
         if not len(values):
             typical.append(np.nan)
-            continue
-        typical.append(values[np.argmax(counts)])
+        elif dimension.kind in ("choice", "boolean"):
+            typical.append(values[np.argmax(counts)])
+        else:
+            # That of a run: no mean of two, which lists and whole numbers may not have.
+            typical.append(values[np.searchsorted(2 * np.cumsum(counts), counts.sum())])
     return np.array(typical)
 
 

@@ -48,6 +48,32 @@ def test_other_parameters_are_as_in_runs_in_which_both_exist() -> None:
     assert np.all(np.diff(surface.predicted, axis=1) > 0.1)
 
 
+def test_other_parameters_are_at_the_middle_of_the_runs() -> None:
+    """Each value of a range occurs once: the most frequent is the least, a corner of the space."""
+    space = Space.from_dict(
+        {
+            **{name: {"from": 0.0, "to": 1.0} for name in "abc"},
+            "n": {"from": 1, "to": 10**6},
+            "threads": [1, 2, 4, 8],
+            "codec": {"choices": ["gz", "xz", "zst"]},
+        }
+    )
+    points = [
+        {
+            **{
+                name: (at * step % 25 + 0.5) / 25
+                for name, step in zip("abc", (7, 11, 1), strict=True)
+            },
+            "n": 1 + at * at,
+            "threads": (1, 2, 4, 8)[at % 4],
+            "codec": "zst" if at % 5 < 3 else "gz",
+        }
+        for at in range(25)
+    ]
+    surface = _Surface(model_of(space, points), ["a", "b"])
+    assert surface.others == "c 0.5, n 145, threads 2, codec zst"
+
+
 def test_cells_without_one_of_the_two_are_empty() -> None:
     surface = _Surface(codecs(), ["codec", "level"])
     assert np.isnan(surface.predicted).all(axis=0).tolist() == [False, True]

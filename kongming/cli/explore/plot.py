@@ -36,8 +36,9 @@ def command(model: Path, folder: Path, pair: str | None, as_json: bool) -> None:
     """Draw the tree, the surface of the predictions with runs and cuts, and the error as runs were
     added.
 
-    Parameters that the surface does not show are fixed at their most frequent values, among the
-    runs in which the two parameters that it shows exist.
+    Parameters that the surface does not show are fixed at their median, and choices without an
+    order at their most frequent value, among the runs in which the two parameters that it shows
+    exist.
     """
     from kongming.cli.extras import require
 
