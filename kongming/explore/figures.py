@@ -15,7 +15,7 @@ from kongming.arrays import Floats
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
 from kongming.explore import DecisionTreeProfiler
-from kongming.explore.dimensions import Dimension
+from kongming.explore.dimensions import Dimension, Value
 from kongming.explore.features import Features
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.profiler import FEWEST_RUNS
@@ -36,6 +36,12 @@ CURVE = 8
 
 FEWEST = 4
 """Runs that the first point of the curve is fitted to, and that the last one is judged by."""
+
+WIDEST = 66
+"""Characters of a line of a title that is not wider than the figure below it."""
+
+TITLE_LINE = 0.2
+"""Inches that a line of a title takes."""
 
 DEEPEST = 4
 """Levels of the tree that are drawn."""
@@ -242,15 +248,16 @@ class _Surface:
         columns = Features(space.dimensions)(grid)
         self.leaves = model.profiler.tree_.apply(columns).reshape(across.shape)
         typical = space.decode(space.judged(common[None])[0])[0]
-        self.others = ", ".join(
-            f"{name} {text_of(value)}" for name, value in typical.items() if name not in names
-        )
+        self.others = [
+            f"{name} {_short(value)}" for name, value in typical.items() if name not in names
+        ]
 
     def figure(self, theme: Theme) -> Figure:
         """Draw it on a page of a theme."""
         from matplotlib.colors import LinearSegmentedColormap
 
-        figure = themes.new_figure(7.0, 5.2)
+        title = _title("Predictions, runs and cuts", self.others)
+        figure = themes.new_figure(7.0, 5.0 + TITLE_LINE * len(title))
         axes = figure.add_subplot()
         ramp = LinearSegmentedColormap.from_list("ramp", theme.ramp)
         positions = [_positions(*pair) for pair in zip(self.dimensions, self.axes, strict=True)]
@@ -290,9 +297,22 @@ class _Surface:
         ):
             axis.set_label_text(dimension.name)
             _ticks(axis, dimension, values)
-        title = "Predictions, runs and cuts"
-        themes.title(axes, f"{title}\n({self.others})" if self.others else title)
+        themes.title(axes, "\n".join(title))
         return figure
+
+
+def _title(what: str, others: Sequence[str]) -> list[str]:
+    """Return the lines of a title: what a surface is of, and the other parameters, no wider than
+    the figure."""
+    if not others:
+        return [what]
+    *before, last = others
+    parts = [*(f"{other}," for other in before), f"{last})"]
+    return [what, *themes.lines([f"({parts[0]}", *parts[1:]], WIDEST)]
+
+
+def _short(value: Value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else text_of(value)
 
 
 def _cells(dimension: Dimension) -> Floats:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.evaluate.figures import theme as themes
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.figures import _Surface, draw, error_floor
 from kongming.explore.fitting import fit_runs
@@ -42,7 +43,7 @@ def codecs() -> ExploreModel:
 
 def test_other_parameters_are_as_in_runs_in_which_both_exist() -> None:
     surface = _Surface(codecs(), ["level", "n"])
-    assert surface.others == "codec gz"
+    assert surface.others == ["codec gz"]
     assert surface.reason is None
     assert np.isfinite(surface.predicted).all()
     assert np.all(np.diff(surface.predicted, axis=1) > 0.1)
@@ -71,7 +72,27 @@ def test_other_parameters_are_at_the_middle_of_the_runs() -> None:
         for at in range(25)
     ]
     surface = _Surface(model_of(space, points), ["a", "b"])
-    assert surface.others == "c 0.5, n 145, threads 2, codec zst"
+    assert surface.others == ["c 0.5", "n 145", "threads 2", "codec zst"]
+
+
+def test_a_title_is_no_wider_than_its_surface(tmp_path: Path) -> None:
+    names = [f"spark_executor_memory_overhead_{at}" for at in range(6)]
+    space = Space.from_dict({name: {"from": 0.0, "to": 1.0} for name in names})
+    points = [
+        {name: (at * step % 11 + 1) / 13 for name, step in zip(names, range(1, 7), strict=True)}
+        for at in range(11)
+    ]
+    surface = _Surface(model_of(space, points), names[:2])
+    assert surface.others == [f"{name} 0.4615" for name in names[2:]]
+    for name in ("long", "short"):
+        themes.write(surface.figure, tmp_path, name)
+        surface.others = []
+    assert abs(_width(tmp_path / "long-light.png") - _width(tmp_path / "short-light.png")) < 20
+
+
+def _width(picture: Path) -> int:
+    """Pixels, of the header of a PNG."""
+    return int.from_bytes(picture.read_bytes()[16:20], "big")
 
 
 def test_cells_without_one_of_the_two_are_empty() -> None:

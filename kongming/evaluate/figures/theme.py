@@ -7,7 +7,8 @@ out from their background; beyond eight of them, dashes tell lines apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +108,17 @@ def new_figure(width: float, height: float) -> Figure:
 def title(axes: Axes, text: str) -> None:
     """A title above the left edge."""
     axes.set_title(text, loc="left", fontsize=_FONT + 1.0, fontweight="bold", pad=10.0)
+
+
+def lines(parts: Sequence[str], width: int) -> list[str]:
+    """Fill lines of ``width`` characters with parts; one that is longer is broken at spaces."""
+    filled: list[str] = []
+    for part in parts:
+        if filled and len(filled[-1]) + 1 + len(part) <= width:
+            filled[-1] += f" {part}"
+        else:
+            filled += textwrap.wrap(part, width, break_long_words=False, break_on_hyphens=False)
+    return filled
 
 
 def on(shade: tuple[float, ...]) -> str:
