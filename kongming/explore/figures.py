@@ -19,9 +19,10 @@ from kongming.explore.dimensions import Dimension, Value
 from kongming.explore.features import Features
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.profiler import FEWEST_RUNS
-from kongming.explore.regions import Region, regions
+from kongming.explore.regions import regions
 from kongming.explore.runs import deviations_of_repeats, places_of_points
 from kongming.explore.runs_table import text_of
+from kongming.explore.tree_figure import tree_figure
 from kongming.quantities import per_cent
 from kongming.records.errors import InputError, UnknownNameError
 
@@ -43,9 +44,6 @@ WIDEST = 66
 TITLE_LINE = 0.2
 """Inches that a line of a title takes."""
 
-DEEPEST = 4
-"""Levels of the tree that are drawn."""
-
 
 class Drawn(NamedTuple):
     """The files that were written, and why a figure was not."""
@@ -66,14 +64,14 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
     """
     names = model.profiler.space.names
     # First of all: without a model there is none, and no parameter matters.
-    tree = [region for region in regions(model) if region.depth <= DEEPEST]
+    tree = regions(model)
     chosen = list(over) if over is not None else _most_important(model)
     for name in chosen:
         if name not in names:
             raise UnknownNameError("parameter", name, names)
     if over is not None and (len(chosen) != 2 or len(set(chosen)) != 2):
         raise InputError("is not two parameters.", field="--over", value=",".join(chosen))
-    written = themes.write(lambda theme: _tree(theme, tree, model.target), folder, "tree")
+    written = themes.write(lambda theme: tree_figure(theme, tree, model.target), folder, "tree")
     left_out = []
     if len(chosen) == 2:
         surface = _Surface(model, chosen)
@@ -166,52 +164,6 @@ def _curve(theme: Theme, curve: Sequence[tuple[int, float]], floor: float | None
     axes.set_xlabel("runs that the model was fitted to")
     axes.set_ylabel("median error of later runs (%)")
     themes.title(axes, "Error as runs were added")
-    return figure
-
-
-def _tree(theme: Theme, tree: Sequence[Region], target: str) -> Figure:
-    """Regions from left to right by depth; leaves are spread from top to bottom."""
-    heights: dict[int, float] = {}
-    leaves = 0
-    children: dict[int, list[int]] = {place: [] for place in range(len(tree))}
-    parents: list[int] = []
-    for place, region in enumerate(tree):
-        del parents[region.depth :]
-        if parents:
-            children[parents[-1]].append(place)
-        parents.append(place)
-    for place in range(len(tree)):
-        if not children[place]:
-            heights[place] = float(-leaves)
-            leaves += 1
-    for place in reversed(range(len(tree))):
-        if children[place]:
-            heights[place] = float(np.mean([heights[child] for child in children[place]]))
-    deepest = max(region.depth for region in tree)
-    figure = themes.new_figure(3.2 * (deepest + 1) + 0.5, max(2.0, 0.75 * leaves + 0.8))
-    axes = figure.add_subplot()
-    axes.axis("off")
-    axes.set_xlim(-0.05, deepest + 1.0)
-    axes.set_ylim(-leaves + 0.4, 0.7)
-    for place, region in enumerate(tree):
-        at = heights[place]
-        for child in children[place]:
-            axes.plot(
-                [region.depth + 0.1, region.depth + 1.0],
-                [at, heights[child]],
-                color=theme.faint,
-                linewidth=0.9,
-                zorder=1,
-            )
-        least = "at least " if region.ended else ""
-        named = f"{region.condition}\n{region.runs} runs, {target} {least}{region.mean:.4g}"
-        axes.text(
-            *(region.depth, at, named),
-            fontsize=8.5,
-            va="center",
-            bbox={"boxstyle": "round", "facecolor": theme.page, "edgecolor": theme.grid},
-        )
-    themes.title(axes, "Regions of the space")
     return figure
 
 

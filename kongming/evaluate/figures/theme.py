@@ -62,6 +62,9 @@ THEMES = (LIGHT, DARK)
 
 FORMATS = ("svg", "png")
 
+DPI = 160
+"""Dots per inch of a PNG."""
+
 _FONT = 10.0
 
 
@@ -130,7 +133,7 @@ def on(shade: tuple[float, ...]) -> str:
 
 def _save(figure: Figure, path: Path) -> None:
     date: dict[str, Any] = {"Date": None} if path.suffix.lower() == ".svg" else {}
-    figure.savefig(path, dpi=160, bbox_inches="tight", pad_inches=0.15, metadata=date)
+    figure.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.15, metadata=date)
 
 
 def _style(theme: Theme) -> AbstractContextManager[None]:
