@@ -14,7 +14,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.explore.settings import summable
-from kongming.files.csv_rows import Row, hint_of_commas, plain_number, read_rows
+from kongming.files.csv_rows import Row, hint_of_commas, plain_number, read_rows, refuse_unnamed
 from kongming.records.errors import InputError
 
 Point = Mapping[str, float | str]
@@ -88,10 +88,11 @@ def read_measured(
     rows = list(read_rows(file, needed, hints=hints, separators=",;\t"))
     if not rows:
         raise InputError("has a header but no rows.", field=f"{file}: row 1, column {target!r}")
+    refuse_unnamed(rows, "If it is no parameter, name it and leave it out: --ignore NAME")
     header = rows[0].places
     written = {*RECORD, *MEASURED} if header.keys() >= {"identity", "space", "status"} else set()
     left_out = {target, cost, *ignored, *(written - set(choices))}
-    names = tuple(name for name in header if name and name not in left_out)
+    names = tuple(name for name in header if name not in left_out)
     if not names:
         raise InputError(
             "has no column of a parameter.",

@@ -169,7 +169,7 @@ def ignored_columns(path: Path, space: Space, target: str) -> tuple[str, ...]:
     ``explore run`` writes. Raises InputError for a file that cannot be read."""
     first = next(iter(read_rows(path, (), separators=",;\t")), None)
     read = {*space.names, target, *RECORD, *MEASURED}
-    return tuple(name for name in (first.places if first else ()) if name and name not in read)
+    return tuple(name for name in (first.places if first else ()) if name not in read)
 
 
 def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:

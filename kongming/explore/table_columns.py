@@ -11,9 +11,11 @@ import numpy as np
 
 from kongming.explore.errors import ExploreError
 from kongming.explore.measured_table import finite, loses_digits
-from kongming.files.csv_rows import Row, read_rows
+from kongming.files.csv_rows import read_rows, refuse_unnamed
 from kongming.files.sealed_document import is_unicode
 from kongming.records.errors import InputError
+
+_UNNAMED = "Name it, or give the names of the columns that are dimensions."
 
 
 def read_columns(
@@ -74,11 +76,11 @@ def _of_file(
 ) -> dict[str, list[Any]]:
     try:
         cells = list(read_rows(path, columns or (), separators=",;\t"))
+        if not columns:
+            refuse_unnamed(cells, _UNNAMED)
     except InputError as error:
         raise ExploreError(error.message, hint=error.hint) from error
-    if not columns:
-        _refuse_unnamed(path, cells)
-    names = columns or [name for name in (cells[0].places if cells else ()) if name]
+    names = columns or (cells[0].places if cells else ())
     return {
         name: _numbers(
             [row.text(name) for row in cells], str(path), name, strict=name not in choices
@@ -87,23 +89,13 @@ def _of_file(
     }
 
 
-def _refuse_unnamed(path: Path, rows: Sequence[Row]) -> None:
-    """Raise ExploreError for a column without a name that has cells, as of an index: each row
-    would be a point of its own, and models would learn from its number."""
-    named = {place for name, place in rows[0].places.items() if name} if rows else set()
-    for row in rows:
-        for place, cell in enumerate(row.cells):
-            if place not in named and cell.strip():
-                raise _unnamed(f"{path}: header (row 0), column {place + 1}", cell.strip())
-
-
 def _unnamed(field: str, value: object) -> ExploreError:
     return ExploreError(
         "has no name.",
         field=field,
         value=value,
         allowed="a name for each column",
-        hint="Name it, or give the names of the columns that are dimensions.",
+        hint=_UNNAMED,
     )
 
 

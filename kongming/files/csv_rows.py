@@ -15,7 +15,8 @@ from kongming.records.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of ``file``; ``number`` counts from 1, below the header."""
+    """One row of ``file``; ``number`` counts from 1, below the header. ``places`` are those of the
+    cells of columns that have a name."""
 
     file: str
     number: int
@@ -189,7 +190,31 @@ def _header(
                 allowed=f"a header with {', '.join(dict.fromkeys(required))}",
                 hint=_separated(names) or hints.get(name),
             )
-    return {name: place for place, name in enumerate(names)}
+    return {name: place for place, name in enumerate(names) if name}
+
+
+def unnamed_columns(rows: Iterable[Row]) -> list[int]:
+    """Return which columns, from 1, have a cell that is not empty but no name. Spreadsheets leave
+    empty ones behind the last."""
+    used: set[int] = set()
+    unnamed: set[int] | None = None
+    for row in rows:
+        if unnamed is None:
+            unnamed = set(range(len(row.cells))) - set(row.places.values())
+        used |= {place for place in unnamed - used if row.cells[place].strip()}
+    return sorted(place + 1 for place in used)
+
+
+def refuse_unnamed(rows: Sequence[Row], hint: str) -> None:
+    """Raise InputError for a column that has a cell that is not empty but no name."""
+    for place in unnamed_columns(rows)[:1]:
+        raise InputError(
+            "has cells, but no name.",
+            field=f"{rows[0].file}: header (row 0), column {place}",
+            value="",
+            allowed="a name",
+            hint=hint,
+        )
 
 
 def hint_of_commas(text: str) -> str | None:

@@ -281,8 +281,13 @@ def test_columns_that_nothing_reads_are_named(
     assert done.returncode == 0, done.stderr
     warned = "ignored, since the space has no such parameter: column 'note'"
     assert f"warning: {runs}: {warned}\n" in done.stderr
-    # Those of explore run are no surprise.
     header, *rows = runs.read_text().splitlines()
+    # An index, as other programs write it, and empty columns of a spreadsheet behind the last.
+    indexed = [f"{at},{row},," for at, row in enumerate(rows)]
+    runs.write_text("\n".join([f",{header},,", *indexed]) + "\n")
+    done = kongming("explore", command[0], "space.toml", runs, *command[1:])
+    assert f"warning: {runs}: ignored, since the header has no name: column 1\n" in done.stderr
+    # Those of explore run are no surprise.
     runs.write_text("\n".join([header.replace("note", "how"), *rows]) + "\n")
     assert "ignored" not in kongming("explore", command[0], "space.toml", runs, *command[1:]).stderr
 

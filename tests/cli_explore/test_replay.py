@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 
 from kongming.cli.explore import options
+from kongming.explore import Space
+from kongming.explore.errors import ExploreError
 from kongming.explore.learners import LEARNERS
+from kongming.explore.measured_table import read_measured
 from kongming.explore.policies import POLICIES
 from tests.conftest import Kongming
 
@@ -196,6 +199,20 @@ def test_bad_input(
     first = () if "--target" in args else ("--target", "seconds")
     document = replay(kongming, table, *first, "--repeats", "1", *args, status=2)
     assert message in document["error"]["message"]
+
+
+def test_a_column_that_lost_its_name(kongming: Kongming, tmp_path: Path) -> None:
+    """Rows of different points would be repeats of each other. Empty columns are no loss."""
+    table = write(tmp_path / "t.csv", ("nodes", "", "codec", "seconds"), grid())
+    error = replay(kongming, table, "--target", "seconds", status=2)["error"]
+    assert "header (row 0), column 2: has cells, but no name. Found ''" in error["message"]
+    assert "--ignore NAME" in error["hint"]
+    with pytest.raises(ExploreError, match="column 2: has cells, but no name"):
+        Space.from_table(table)
+    assert Space.from_table(table, ["nodes", "codec"]).size == 10
+    empty = write(tmp_path / "e.csv", ("a", "", "y"), [(a, " ", a * a) for a in range(9)])
+    assert [dict(point) for point in read_measured(empty, "y").points[:2]] == [{"a": 0}, {"a": 1}]
+    assert Space.from_table(empty).names == ("a", "y")
 
 
 def test_the_way_out_of_numbers_with_commas(kongming: Kongming, tmp_path: Path) -> None:

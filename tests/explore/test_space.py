@@ -256,16 +256,13 @@ def test_tables_that_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "cell"),
-    [(",a\n0,5\n1,6\n", 1, "0"), ("a, ,\n5,,\n6,x,\n", 2, "x"), ("a;;\n5;;\n6;;7\n", 3, "7")],
+    ("text", "column"), [(",a\n0,5\n1,6\n", 1), ("a, ,\n5,,\n6,x,\n", 2), ("a;;\n5;;\n6;;7\n", 3)]
 )
-def test_a_column_without_a_name_is_no_dimension(
-    text: str, column: int, cell: str, tmp_path: Path
-) -> None:
+def test_a_column_without_a_name_is_no_dimension(text: str, column: int, tmp_path: Path) -> None:
     """As the index that other programs write first: each row would be a point of its own."""
     file = tmp_path / "t.csv"
     file.write_text(text)
-    with pytest.raises(ExploreError, match=rf"column {column}: has no name\. Found '{cell}'"):
+    with pytest.raises(ExploreError, match=f"column {column}: has cells, but no name"):
         Space.from_table(file)
     assert Space.from_table(file, columns=["a"]).names == ("a",)
     for wrong in ("", " "):

@@ -127,16 +127,19 @@ def warn_of_ignored(runs: Path, space: Space, target: str) -> None:
     lacks, or whose name is misspelt there, explains nothing."""
     from kongming.cli import output
     from kongming.explore.runs_table import ignored_columns
+    from kongming.files.csv_rows import read_rows, unnamed_columns
 
-    names = ignored_columns(runs, space, target)
-    if names:
-        listed = ", ".join(repr(name) for name in names)
-        output.print_warnings(
-            [
-                f"{runs}: ignored, since the space has no such parameter: "
-                f"column{'s' if len(names) > 1 else ''} {listed}"
-            ]
+    names = [repr(name) for name in ignored_columns(runs, space, target)]
+    unnamed = [str(place) for place in unnamed_columns(read_rows(runs, (), separators=",;\t"))]
+    output.print_warnings(
+        f"{runs}: ignored, since {reason}: column{'s' if len(columns) > 1 else ''} "
+        f"{', '.join(columns)}"
+        for columns, reason in (
+            (names, "the space has no such parameter"),
+            (unnamed, "the header has no name"),
         )
+        if columns
+    )
 
 
 def batch_of(budget: int, batch: int | None) -> int:

@@ -70,7 +70,7 @@ def _table(file: Path, requested: set[str] | None) -> dict[str, dict[str, float]
         node = row.name("node")
         if node in by_node:
             raise InputError("is there twice.", field=row.where("node"), value=node)
-        columns = [name for name in row.places if name and name != "node"]
+        columns = [name for name in row.places if name != "node"]
         if requested is not None:
             _check_families(file, requested, columns)
             columns = [name for name in columns if name.split(".")[0] in requested]
