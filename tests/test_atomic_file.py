@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kongming.files.atomic_file import replace_text, replacing
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, StoreError
 
 
 def test_a_writer_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -79,3 +79,9 @@ def test_a_stream_that_leads_to_a_file_is_written_to(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--out: .*there is no folder"):
         replace_text(tmp_path / "none" / "page.html", "new", field="--out")
+
+
+def test_a_full_disk_is_no_wrong_input() -> None:
+    with pytest.raises(StoreError, match="/dev/full cannot be written: No space left") as error:
+        replace_text(Path("/dev/full"), "new", field="--out")
+    assert (error.value.exit_status, error.value.hint) == (1, "Free some space, and try again.")

@@ -58,7 +58,9 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
     ``over`` names the two parameters of the surface; None: those that matter most.
 
     Raises:
-        InputError: there is no such parameter, or not two of them.
+        InputError: there is no such parameter, or not two of them, before anything is written; or
+            the folder or a file cannot be written.
+        StoreError: the disk is full.
         UntrainedError: fewer than two points were measured.
         MissingExtraError: matplotlib is not installed.
     """

@@ -64,7 +64,8 @@ class ExploreModel:
 
 
 def write_model(path: Path, model: ExploreModel) -> None:
-    """Write a model atomically. Raises InputError where that is not possible."""
+    """Write a model atomically. Raises InputError where that is not possible, StoreError where
+    the disk is full."""
     document = KIND.seal(
         {
             "target": model.target,

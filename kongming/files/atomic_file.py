@@ -59,19 +59,25 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 
 
 def replace_text(path: Path, text: str, *, field: str | None = None) -> None:
-    """Put a text in the place of a file that a user named as a whole; ``field``: the option. A link
-    is followed; what is no file of a disk, as a pipe or ``/dev/stdout``, is written to.
+    """Put a text in the place of a file that a user named, as ``replace_bytes`` does."""
+    replace_bytes(path, text.encode(), field=field)
+
+
+def replace_bytes(path: Path, content: bytes, *, field: str | None = None) -> None:
+    """Put content in the place of a file that a user named as a whole; ``field``: the option. A
+    link is followed; what is no file of a disk, as a pipe or ``/dev/stdout``, is written to.
 
     Raises:
         InputError: the file cannot be written.
+        StoreError: the disk is full.
     """
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
             return
         # What leads from a device to a file is a stream that others write to as well.
         with replacing(path if _is_device(path) else Path(os.path.realpath(path))) as stream:
-            stream.write(text.encode())
+            stream.write(content)
     except OSError as error:
         raise unwritable(path, error, field=field) from error
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import itertools
 import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from kongming.records.errors import InputError, nearest_names
+from kongming.records.errors import InputError, KongmingError, StoreError, nearest_names
 
 _COMPARED = 1000
 """Entries of a folder that are looked at: a folder may be huge, and slow."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def did_you_mean(path: Path) -> str | None:
@@ -47,12 +50,16 @@ def unreadable(
     return InputError(f"{path} cannot be read: {error.strerror}.", field=field)
 
 
-def unwritable(path: Path, error: OSError, *, field: str | None = None) -> InputError:
-    """Return what to raise where a file cannot be written; ``field``: the option that named it."""
+def unwritable(path: Path, error: OSError, *, field: str | None = None) -> KongmingError:
+    """Return what to raise where a file cannot be written; ``field``: the option that named it. An
+    InputError, but where the disk is full a StoreError: nothing that was given is wrong then."""
+    message = f"{path} cannot be written: {error.strerror or error}."
+    if error.errno in _FULL:
+        return StoreError(message, hint="Free some space, and try again.")
     if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
         return InputError(
             f"{path} cannot be written: there is no folder {path.parent}.",
             field=field,
             hint=f"Make it first: mkdir -p {shlex.quote(str(path.parent))}",
         )
-    return InputError(f"{path} cannot be written: {error.strerror or error}.", field=field)
+    return InputError(message, field=field)

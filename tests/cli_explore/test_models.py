@@ -348,7 +348,9 @@ def test_a_point_and_a_folder_that_are_refused(
     assert error["message"].startswith("--at ")
     (tmp_path / "file").write_text("")
     error = answer(kongming, "plot", "m.json", "--out", "file/figures", status=2)["error"]
-    assert "--out: cannot be created" in error["message"]
+    assert error["message"] == "file/figures cannot be written: Not a directory."
+    answer(kongming, "plot", "m.json", "--out", "figures", "--over", "nodes,zz", status=2)
+    assert not (tmp_path / "figures").exists()
 
 
 def test_newer_and_damaged_models_are_refused(

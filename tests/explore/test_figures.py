@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from kongming.explore.fitting import fit_runs
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.regions import regions
 from kongming.explore.runs_table import PointRun
-from kongming.records.errors import UntrainedError
+from kongming.records.errors import StoreError, UnknownNameError, UntrainedError
 
 CODECS = Space.from_dict(
     {
@@ -150,6 +152,27 @@ def test_a_region_tells_of_its_own_runs() -> None:
     assert (root.runs, root.cut) == (48, "a <= 6.5")
     below, above = (part for part in parts if part.depth == 1)
     assert (below.runs, below.mean, above.runs, above.mean) == (24, 12.5, 24, 1002.5)
+
+
+def test_a_figure_stays_where_its_successor_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = tmp_path / "surface-light.svg"
+    figure.write_text("before")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match=f"{figure} cannot be written: No space left on device"):
+        themes.write(_Surface(codecs(), ["level", "n"]).figure, tmp_path, "surface")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_wrong_parameters_leave_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="'zz'"):
+        draw(codecs(), tmp_path / "figures", ("n", "zz"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_drawn_where_all_runs_failed(tmp_path: Path) -> None:

@@ -46,17 +46,9 @@ def command(model: Path, folder: Path, pair: str | None, as_json: bool) -> None:
 
     from kongming.explore.figures import draw
     from kongming.explore.model_file import read_model
-    from kongming.records.errors import InputError
 
     names = None if pair is None else tuple(name.strip() for name in pair.split(","))
-    fitted = read_model(model)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be created: {error.strerror}.", field="--out", value=str(folder)
-        ) from error
-    drawn = draw(fitted, folder, names)
+    drawn = draw(read_model(model), folder, names)
     written = [str(path) for path in drawn.written]
     if as_json:
         output.emit_json({"written": written, "left_out": list(drawn.left_out)})

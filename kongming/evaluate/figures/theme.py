@@ -7,6 +7,7 @@ out from their background; beyond eight of them, dashes tell lines apart.
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kongming.files.atomic_file import replace_bytes
+from kongming.files.missing_file import unwritable
 from kongming.records.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -71,12 +74,18 @@ _FONT = 10.0
 def write(draw: Callable[[Theme], Figure], folder: Path, name: str) -> tuple[Path, ...]:
     """Draw once a theme and write FOLDER/NAME-light.svg, -light.png, -dark.svg and -dark.png.
 
-    The same data give the same bytes. The folder is made where it is missing.
+    The same data give the same bytes. The folder is made where it is missing; a figure of before
+    stays until its successor is complete.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
+        InputError: the folder or a file cannot be written.
+        StoreError: the disk is full.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
     written = []
     for theme in THEMES:
         with _style(theme):
@@ -93,6 +102,8 @@ def write_one(draw: Callable[[Theme], Figure], path: Path, theme: Theme = LIGHT)
 
     Raises:
         MissingExtraError: matplotlib is not installed.
+        InputError: the file cannot be written.
+        StoreError: the disk is full.
     """
     with _style(theme):
         _save(draw(theme), path)
@@ -132,8 +143,13 @@ def on(shade: tuple[float, ...]) -> str:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    date: dict[str, Any] = {"Date": None} if path.suffix.lower() == ".svg" else {}
-    figure.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.15, metadata=date)
+    kind = path.suffix.lower().removeprefix(".")
+    date: dict[str, Any] = {"Date": None} if kind == "svg" else {}
+    content = io.BytesIO()
+    figure.savefig(
+        content, format=kind, dpi=DPI, bbox_inches="tight", pad_inches=0.15, metadata=date
+    )
+    replace_bytes(path, content.getvalue())
 
 
 def _style(theme: Theme) -> AbstractContextManager[None]:

@@ -246,7 +246,8 @@ def design_document(
 
 
 def write_design(file: Path, document: Mapping[str, Any]) -> None:
-    """Write a design for 'scale run'. Raises InputError where that is not possible."""
+    """Write a design for 'scale run'. Raises InputError where that is not possible, StoreError
+    where the disk is full."""
     versioned = {"format": FORMAT, "version": VERSION, **document}
     try:
         with replacing(file) as stream:

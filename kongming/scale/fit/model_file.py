@@ -55,7 +55,8 @@ def seal(file: ScaleFile) -> dict[str, Any]:
 
 
 def write_file(path: str | Path, file: ScaleFile) -> None:
-    """Write a model atomically. Raises InputError where that is not possible."""
+    """Write a model atomically. Raises InputError where that is not possible, StoreError where
+    the disk is full."""
     try:
         with replacing(Path(path)) as stream:
             stream.write(json.dumps(seal(file), indent=1, allow_nan=False).encode() + b"\n")
