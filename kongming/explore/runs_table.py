@@ -299,15 +299,10 @@ class RunsTable:
         # Spreadsheets begin a table with a byte order mark, and end its lines as Windows does.
         text = content.removeprefix(codecs.BOM_UTF8)
         header, ended, rows = text.partition(b"\n")
-        columns = self._columns_of(header.removesuffix(b"\r"), target)
+        header = header.removesuffix(b"\r")
+        columns = self._columns_of(header, target)
         if columns is None and not (_line(self.columns).encode().startswith(text) and not ended):
-            raise InputError(
-                "is a table with other columns, not written by this command for this space.",
-                field="--out",
-                value=str(self.path),
-                allowed=",".join(self.columns),
-                hint="Choose another file.",
-            )
+            raise self._other_columns(header, target)
         if columns is not None:
             self.columns = columns
         if not rows:
@@ -331,12 +326,39 @@ class RunsTable:
 
     def _columns_of(self, header: bytes, target: str) -> tuple[str, ...] | None:
         """Return the columns of a table that this command can go on with; None for another."""
-        # A table that was begun before one of these had a column goes on without it.
-        for missing in ((), ("at_least",), (SECONDS,), ("at_least", SECONDS)):
-            columns = tuple(n for n in self.columns if n == target or n not in missing)
+        for columns in self._known_columns(target):
             if header == _line(columns).rstrip("\n").encode():
                 return columns
         return None
+
+    def _known_columns(self, target: str) -> list[tuple[str, ...]]:
+        # A table that was begun before one of these had a column goes on without it.
+        return [
+            tuple(n for n in self.columns if n == target or n not in missing)
+            for missing in ((), ("at_least",), (SECONDS,), ("at_least", SECONDS))
+        ]
+
+    def _other_columns(self, header: bytes, target: str) -> InputError:
+        """Return what to raise for a header that is none of this command for this space."""
+        problem = "is a table with other columns, not written by this command for this space."
+        hint = "Choose another file."
+        for separator in (";", "\t"):
+            if self._columns_of(header.replace(separator.encode(), b","), target) is not None:
+                problem = f"is separated by {separator!r}, and rows are appended with commas."
+                hint = "Save the table with commas: it has the columns of this space."
+        cells = header.decode(errors="replace")
+        if any(sorted(cells.split(",")) == sorted(each) for each in self._known_columns(target)):
+            problem = "has the columns of this space in another order."
+            hint = (
+                "Give the columns the order that is allowed, or the parameters that of the table."
+            )
+        return InputError(
+            problem,
+            field=f"--out: {self.path}: header (row 0)",
+            value=cells[:LONGEST_REASON],
+            allowed=",".join(self.columns),
+            hint=hint,
+        )
 
     def _is_complete(self, line: bytes) -> bool:
         """Return whether a last line lacks nothing but its end, as an editor leaves it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import signal
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,35 @@ def filled(path: Path, **changes: Any) -> bytes:
         second: dict[str, Any] = {"value": 0.75, "started_at": "2026-03-01T05:00:01.250Z"}
         table.add(PointRun({"n": 2}, **second | changes))
     return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("saved", "problem", "hint"),
+    [
+        (lambda row: b";".join(row.split(b",")), "separated by ';'", "Save the table with commas"),
+        (
+            lambda row: b"\t".join(row.split(b",")),
+            "separated by '\\t'",
+            "Save the table with commas",
+        ),
+        (lambda row: b",".join(row.split(b",")[::-1]), "in another order", "Give the columns"),
+        (lambda row: b"m" + row[1:], "a table with other columns", "Choose another file."),
+    ],
+)
+def test_a_table_that_was_saved_in_another_way(
+    tmp_path: Path, saved: Callable[[bytes], bytes], problem: str, hint: str
+) -> None:
+    """Such runs are not lost: the refusal names what is different."""
+    path = tmp_path / "runs.csv"
+    header, *rows = filled(path).splitlines()
+    content = b"\xef\xbb\xbf" + b"\r\n".join(map(saved, [header, *rows])) + b"\r\n"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        table_of(path)
+    assert problem in error.value.message
+    assert f"Found {saved(header).decode()!r}" in error.value.message
+    assert hint in (error.value.hint or "")
+    assert path.read_bytes() == content
 
 
 def test_a_row_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
