@@ -32,7 +32,8 @@ class Exploration:
 
     def drive(self, runner: PointRunner, observe: Callable[[], object]) -> None:
         """Run what the profiler suggests until its budget is spent; each run is on disk before the
-        next one begins in its place. ``observe`` is called after each.
+        next one begins in its place. ``observe`` is called after each. What a campaign that was
+        interrupted left of a batch comes first, so that it runs what it would have run.
 
         The next batch is chosen when nothing runs: the choice would slow the program down. What is
         left of a batch is not begun once a budget of costs is spent.
@@ -40,7 +41,8 @@ class Exploration:
         Raises:
             CannotAnswerError: all runs failed.
         """
-        while not self.profiler.is_spent and (points := self.profiler.suggest()):
+        points = [] if self.profiler.is_spent else self.profiler.resume_batch()
+        while not self.profiler.is_spent and (points := points or self.profiler.suggest()):
             every = [{name: p.get(name) for name in self.profiler.space.names} for p in points]
             with closing(runner.batch(every, lambda: not self.profiler.is_spent)) as runs:
                 for run in runs:
@@ -48,4 +50,5 @@ class Exploration:
                     self.measured.append(run)
                     tell(self.profiler, run)
                     observe()
+            points = []
         refuse_all_failed(self.table.runs)

@@ -154,7 +154,6 @@ class DecisionTreeProfiler:
         self.draws = settings.integer(draws, "draws", 1)
         self.repeats = settings.flag(repeats, "repeats")
         self._outcomes = Outcomes(len(space.names), metric)
-        self._suggested = 0
         self._online = OnlineTree(self._new_tree, self._first_runs)
         self._points: Pool | None = None
         self._drawn = 0
@@ -191,14 +190,43 @@ class DecisionTreeProfiler:
         repeats = self._repeats_for_noise() if count >= 1 else None
         if repeats is None:
             return []
-        rng = np.random.default_rng([self.random_state, len(outcomes.runs), self._suggested])
+        # Where all runs were suggested, as if they had been so by this very profiler.
+        decisions = [self.random_state, len(outcomes.runs), len(outcomes.known_codes)]
+        rng = np.random.default_rng(decisions)
         if self._pool().leave(count, outcomes.known_codes):
             # A model weighs its runs by the pool.
             self._models.clear()
         codes = self._affordable(self._situation(rng), count, repeats)
         outcomes.pending += [tuple(row) for row in codes.tolist()]
-        self._suggested += len(codes)
         return self.space.decode(codes)
+
+    def resume_batch(self) -> list[dict[str, Any]]:
+        """Suggest the batch again that the last runs told are of, if they and those before answer
+        suggestions of a profiler as this one, and return what of it was not told yet, which is
+        pending then; [] where they are the whole batch, or were chosen otherwise.
+
+        Whoever was interrupted within a batch goes on as if it had not been. Batches are ``batch``
+        runs each; nothing may be pending.
+
+        Raises:
+            ExploreError: as ``suggest``.
+        """
+        outcomes = self._outcomes
+        runs = outcomes.runs
+        begun = len(runs) - len(runs) % self.batch
+        if begun == len(runs) or outcomes.pending:
+            return []
+        # Before runs are taken back, without which a budget may be refused.
+        self._pool()
+        outcomes.runs = runs[:begun]
+        self._models.clear()
+        left = len(self.suggest()) - len(runs[begun:])
+        for run in runs[begun:]:
+            outcomes.add(run)
+        self._models.clear()
+        if len(outcomes.pending) != left:
+            outcomes.pending.clear()
+        return self.space.decode(rows(outcomes.pending, len(self.space.names)))
 
     def tell(
         self,
@@ -543,7 +571,8 @@ class DecisionTreeProfiler:
             "settings": {name: getattr(self, name) for name in names},
             "runs": [run.to_dict() for run in self._outcomes.runs],
             "pending": [plain(row) for row in self._outcomes.pending],
-            "suggested": self._suggested,
+            # For versions before, which counted them.
+            "suggested": len(self._outcomes.known_codes),
             "grown": self._online.steps,
             "stopped": self.stopped,
             "drawn": self._drawn if self._points is None else self._points.drawn,
@@ -582,7 +611,6 @@ class DecisionTreeProfiler:
         again = profiler.space.encode(profiler.space.decode(codes))
         if not np.array_equal(codes, again, equal_nan=True):
             raise ValueError("a run is not of this space")
-        profiler._suggested = int(document["suggested"])
         profiler._online.steps = [int(count) for count in document["grown"]]
         profiler.stopped = bool(document.get("stopped", False))
         profiler._drawn = int(document.get("drawn", 0))
