@@ -32,7 +32,8 @@ _LONGEST = 60
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """One dimension of a space. ``values`` are those of a list; a range has ``low`` and ``high``.
-    ``when``: the condition under which it exists, as it was written."""
+    ``when``: the condition under which it exists, as it was written; ``optional``: of a table of
+    which some rows have no value of it, for whatever reason."""
 
     name: str
     kind: Kind
@@ -41,6 +42,7 @@ class Dimension:
     high: float = 0.0
     log: bool = False
     when: str | None = None
+    optional: bool = False
     _codes: dict[Value, float] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +64,10 @@ class Dimension:
     @property
     def unordered(self) -> bool:
         return self.kind == "choice" and len(self.values) > 2
+
+    @property
+    def may_be_absent(self) -> bool:
+        return self.optional or self.when is not None
 
     def grid(self) -> Floats:
         """The codes of all values of a dimension that is no real range."""

@@ -29,7 +29,7 @@ class Feature:
 
 class Features:
     """The columns of a space: a number on its scale, an indicator for each unordered choice beyond
-    two, and for a dimension under a condition whether it exists (its own column is then 1/2)."""
+    two, and for a dimension that may be absent whether it exists (its own column is then 1/2)."""
 
     def __init__(self, dimensions: tuple[Dimension, ...], scales: Scales = "raw") -> None:
         """``scales``: of numbers above 0 that span a factor of 4 or more. Those of log ranges are
@@ -37,7 +37,7 @@ class Features:
         more evenly, since that is where who listed them expects equal effects."""
         self.columns: list[Feature] = []
         for place, dimension in enumerate(dimensions):
-            if dimension.when is not None:
+            if dimension.may_be_absent:
                 self.columns.append(Feature(place, f"{dimension.name} exists", presence=True))
             if dimension.unordered:
                 self.columns += [

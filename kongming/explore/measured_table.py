@@ -38,7 +38,8 @@ NO_RUN = "the table has no value for it"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MeasuredTable:
-    """Rows of a table: ``points`` and their ``values`` (n,), NaN where the run failed.
+    """Rows of a table: ``points`` and their ``values`` (n,), NaN where the run failed. A point
+    lacks those of ``names`` that do not exist there.
 
     ``numbers`` are the columns of numbers among ``names``; ``costs`` (n,) are those of the column
     that was named for them, else None. ``errors`` are the reasons of failed runs, ``limits`` (n,)
@@ -76,8 +77,9 @@ def read_measured(
         ignored: columns that are no parameters.
 
     Raises:
-        InputError: the file cannot be read, a column is missing or there twice, a cell is empty, no
-            finite number, or out of range (with row and column), or no parameter or row is left.
+        InputError: the file cannot be read, a column is missing or there twice, a cell is empty (of
+            a table of ``explore run``, all of its column are), no finite number, or out of range
+            (with row and column), or no parameter or row is left.
     """
     file = Path(path)
     needed = (target, *choices, *ignored, *(() if cost is None else (cost,)))
@@ -100,10 +102,14 @@ def read_measured(
             value=", ".join(header),
             hint="Every column besides the target and the cost is a parameter.",
         )
+    filled = {name: [row for row in rows if row.text(name)] for name in names}
     for name in names:
-        _refuse_empty(rows, name)
+        # That command writes a parameter that does not exist at a point as an empty cell.
+        if not written or not filled[name]:
+            _refuse_empty(rows, name)
     columns: dict[str, list[float] | list[str]] = {
-        name: _texts(rows, name) if name in choices else _cells(rows, name) for name in names
+        name: _texts(at, name) if name in choices else _cells(at, name)
+        for name, at in filled.items()
     }
     numbers = tuple(n for n in names if isinstance(columns[n][0], float))
     for name in set(names) - set(numbers):
@@ -118,9 +124,7 @@ def read_measured(
         target=target,
         names=names,
         numbers=numbers,
-        points=tuple(
-            dict(zip(names, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
-        ),
+        points=_points(rows, columns),
         values=values,
         costs=None if cost is None else np.array([row.number_in(cost) for row in rows]),
         errors=tuple(
@@ -133,6 +137,12 @@ def read_measured(
     )
 
 
+def _points(rows: Sequence[Row], columns: Mapping[str, Sequence[float | str]]) -> tuple[Point, ...]:
+    """Return the point of each row, of columns without their empty cells."""
+    cells = {name: iter(column) for name, column in columns.items()}
+    return tuple({name: next(at) for name, at in cells.items() if row.text(name)} for row in rows)
+
+
 def _refuse_empty(rows: Sequence[Row], name: str) -> None:
     for row in rows:
         if not row.text(name):
@@ -141,8 +151,8 @@ def _refuse_empty(rows: Sequence[Row], name: str) -> None:
                 field=row.where(name),
                 value="",
                 allowed="a value in each row",
-                hint="A parameter that exists under a condition cannot be replayed: leave it out "
-                f"with --ignore {name}.",
+                hint="Only in a table of 'explore run' an empty cell is a parameter that does not "
+                f"exist there. With --ignore {name}, rows that differ in it alone are repeats.",
             )
 
 

@@ -87,11 +87,15 @@ class World:
         self.table = table
         self.costs = np.ones(len(table)) if costs is None else costs
         self.priced = costs is not None
-        self._rows: dict[tuple[float | str, ...], list[int]] = defaultdict(list)
+        self._rows: dict[tuple[float | str | None, ...], list[int]] = defaultdict(list)
         for row, point in enumerate(table.points):
             self._rows[self._key(point)].append(row)
         self.repeated = len(self._rows) < len(table)
-        self.space = Space.from_table([table.points[rows[0]] for rows in self._rows.values()])
+        points = [table.points[rows[0]] for rows in self._rows.values()]
+        self.space = Space.from_table(
+            [{name: point.get(name) for name in table.names} for point in points],
+            optional=[name for name in table.names if any(name not in each for each in points)],
+        )
 
     def answer(self, point: Point, runs: int) -> int:
         """Return the row of a point that was run ``runs`` times before."""
@@ -116,9 +120,13 @@ class World:
         values = self.table.values[repeated]
         return errors(values, values - deviations[repeated])
 
-    def _key(self, point: Point) -> tuple[float | str, ...]:
+    def _key(self, point: Point) -> tuple[float | str | None, ...]:
         return tuple(
-            float(point[name]) if name in self.table.numbers else str(point[name])
+            None
+            if name not in point
+            else float(point[name])
+            if name in self.table.numbers
+            else str(point[name])
             for name in self.table.names
         )
 
@@ -129,7 +137,9 @@ def costs_of(table: MeasuredTable, cost: str) -> Floats:
     Raises:
         InputError: it is no expression, or is no finite number above 0 at a row (with the row).
     """
-    numbers = {name: [point[name] for point in table.points] for name in sorted(table.numbers)}
+    numbers = {
+        name: [point.get(name, np.nan) for point in table.points] for name in sorted(table.numbers)
+    }
     expression = parse(cost, field="--cost", variables=list(numbers), constant=CONSTANT_COST)
     costs = expression({name: np.array(each, dtype=np.float64) for name, each in numbers.items()})
     wrong = ~(np.isfinite(costs) & (costs > 0.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -50,13 +51,19 @@ class Space:
         *,
         rows: Floats | None = None,
     ) -> None:
-        """``rows`` (n, d): codes of the only points that there are.
+        """``rows`` (n, d): codes of the only points that there are. A dimension without a condition
+        may be absent where it is so in one of them.
 
         Raises:
             ExploreError: no dimension, an expression that is not valid, or no allowed point.
         """
         if not dimensions:
             raise ExploreError("has no dimensions.", field="space", allowed="one or more")
+        if rows is not None:
+            dimensions = [
+                replace(dimension, optional=dimension.when is None and bool(np.isnan(codes).any()))
+                for dimension, codes in zip(dimensions, rows.T, strict=True)
+            ]
         self.dimensions = tuple(dimensions)
         self.names = tuple(dimension.name for dimension in self.dimensions)
         self.forbid = tuple(forbid)
@@ -168,18 +175,21 @@ class Space:
         columns: Sequence[str] | None = None,
         forbid: Sequence[str] = (),
         choices: Sequence[str] = (),
+        optional: Sequence[str] = (),
     ) -> Self:
         """A space of which only the rows of a table are allowed: a CSV file or a list of dicts.
 
         Args:
             columns: those that are dimensions; by default all, which each row then has.
             choices: columns of numbers that are unordered choices.
+            optional: columns with cells that may be empty (None): dimensions that exist under a
+                condition, which the table does not tell.
 
         Raises:
             ExploreError: the table has no rows, a column is missing somewhere, or a cell is empty.
         """
-        where, values = read_columns(table, columns, choices)
-        for name in (*choices, *(columns or ())):
+        where, values = read_columns(table, columns, choices, optional)
+        for name in (*choices, *optional, *(columns or ())):
             if name not in values or list(columns or ()).count(name) > 1:
                 raise ExploreError(
                     "is there twice." if name in values else "is missing.",
@@ -188,11 +198,11 @@ class Space:
                 )
         dimensions, codes = [], []
         for name in values:
-            distinct = list(dict.fromkeys(values[name]))
+            distinct = list(dict.fromkeys(value for value in values[name] if value is not None))
             spec: object = {"choices": distinct} if name in choices else distinct
             dimension = read(name, spec)
             dimensions.append(dimension)
-            code = {value: dimension.encode(value) for value in distinct}
+            code = {None: math.nan} | {value: dimension.encode(value) for value in distinct}
             codes.append([code[value] for value in values[name]])
         return cls(dimensions, _clauses(forbid), rows=np.array(codes).T)
 
@@ -271,7 +281,7 @@ class Space:
         row = []
         for dimension in self.dimensions:
             value = point.get(dimension.name)
-            if value is None and dimension.name not in self._conditions:
+            if value is None and not dimension.may_be_absent:
                 raise ExploreError("is missing.", field=dimension.name, allowed=dimension.allowed)
             row.append(math.nan if value is None else dimension.encode(value))
         return row

@@ -22,10 +22,11 @@ def read_columns(
     table: str | Path | Sequence[Mapping[str, object]],
     columns: Sequence[str] | None,
     choices: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> tuple[str, dict[str, list[Any]]]:
     """Return what to call the table, and the values of its columns (by default of all), none of
-    which is empty. Those of ``choices`` may be names that look like numbers that are not finite.
-    A column without a name is none, if nothing is in it.
+    which is empty but in ``optional`` ones: None. Those of ``choices`` may be names that look like
+    numbers that are not finite. A column without a name is none, if nothing is in it.
 
     Raises:
         ExploreError: the table has no rows, a column is missing or has no name, or a cell is no
@@ -35,13 +36,15 @@ def read_columns(
         if isinstance(name, str) and not name.strip():
             raise _unnamed("columns", name)
     if isinstance(table, str | Path):
-        where, values = str(table), _of_file(Path(table), columns, choices)
+        where, values = str(table), _of_file(Path(table), columns, choices, optional)
     else:
         where, values = "table", _of_rows(table, columns)
     if not values or not next(iter(values.values())):
         raise ExploreError("has no rows.", field=where, allowed="one or more")
     for name, cells in values.items():
         for number, value in enumerate(cells, start=1):
+            if value is None and name in optional:
+                continue
             cell = f"{where}: row {number}, column {name!r}"
             if _is_empty(value):
                 raise ExploreError(
@@ -72,7 +75,10 @@ def _is_empty(value: object) -> bool:
 
 
 def _of_file(
-    path: Path, columns: Sequence[str] | None, choices: Sequence[str]
+    path: Path,
+    columns: Sequence[str] | None,
+    choices: Sequence[str],
+    optional: Sequence[str],
 ) -> dict[str, list[Any]]:
     try:
         cells = list(read_rows(path, columns or (), separators=",;\t"))
@@ -83,7 +89,9 @@ def _of_file(
     names = columns or (cells[0].places if cells else ())
     return {
         name: _numbers(
-            [row.text(name) for row in cells], str(path), name, strict=name not in choices
+            [(row.text(name) or None) if name in optional else row.text(name) for row in cells],
+            *(str(path), name),
+            strict=name not in choices,
         )
         for name in names
     }
@@ -145,34 +153,39 @@ def _of_rows(table: object, columns: Sequence[str] | None) -> dict[str, list[Any
     return {name: [row[name] for row in rows] for name in names}
 
 
-def _numbers(texts: list[str], where: str, name: str, *, strict: bool) -> list[Any]:
-    """Cells of a column as numbers or booleans if all of them are; as texts if none is a number.
+def _numbers(texts: list[str | None], where: str, name: str, *, strict: bool) -> list[Any]:
+    """Cells of a column as numbers or booleans if all of them are; as texts if none is a number;
+    None stays None.
 
     Raises:
         ExploreError: one is no finite number among numbers: no choice, but a run that went wrong.
     """
-    if texts and all(text.lower() in ("true", "false") for text in texts):
-        return [text.lower() == "true" for text in texts]
-    values = [finite(text) for text in texts]
-    known = [not math.isnan(value) for value in values]
-    if not any(known):
+    filled = {row: text for row, text in enumerate(texts) if text is not None}
+    if filled and all(text.lower() in ("true", "false") for text in filled.values()):
+        return [None if text is None else text.lower() == "true" for text in texts]
+    values = {row: finite(text) for row, text in filled.items()}
+    known = {row: not math.isnan(value) for row, value in values.items()}
+    if not any(known.values()):
         return list(texts)
-    if not strict and (not all(known) or any(map(loses_digits, texts))):
+    if not strict and (not all(known.values()) or any(map(loses_digits, filled.values()))):
         return list(texts)
-    for row, (text, is_known) in enumerate(zip(texts, known, strict=True), start=1):
-        if is_known and not loses_digits(text):
+    for row, text in filled.items():
+        if known[row] and not loses_digits(text):
             continue
         problem = (
             "has more digits than a number keeps."
-            if is_known
+            if known[row]
             else "is no finite number, and others of its column are."
             if text
             else "is empty."
         )
         raise ExploreError(
             problem,
-            field=f"{where}: row {row}, column {name!r}",
+            field=f"{where}: row {row + 1}, column {name!r}",
             value=text,
             allowed=f"finite numbers, whole ones within 2^53; or names, with choices=[{name!r}]",
         )
-    return [int(value) if value.is_integer() and abs(value) < 2**53 else value for value in values]
+    cells: list[Any] = [None] * len(texts)
+    for row, value in values.items():
+        cells[row] = int(value) if value.is_integer() and abs(value) < 2**53 else value
+    return cells

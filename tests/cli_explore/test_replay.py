@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kongming.explore.errors import ExploreError
 from kongming.explore.learners import LEARNERS
 from kongming.explore.measured_table import read_measured
 from kongming.explore.policies import POLICIES
+from kongming.explore.runs_table import PointRun, RunsTable
 from tests.conftest import Kongming
 
 Cells = Sequence[object]
@@ -213,6 +215,34 @@ def test_a_column_that_lost_its_name(kongming: Kongming, tmp_path: Path) -> None
     empty = write(tmp_path / "e.csv", ("a", "", "y"), [(a, " ", a * a) for a in range(9)])
     assert [dict(point) for point in read_measured(empty, "y").points[:2]] == [{"a": 0}, {"a": 1}]
     assert Space.from_table(empty).names == ("a", "y")
+
+
+def test_parameters_that_do_not_exist_at_some_points(kongming: Kongming, tmp_path: Path) -> None:
+    """Of a table of ``explore run``; in another one a cell may be empty by mistake."""
+    space = Space.from_dict(
+        {
+            "n": list(range(1, 9)),
+            "codec": {"choices": ["gz", "xz", "zst"]},
+            "level": {"from": 1, "to": 4, "when": "codec == 'xz' and n > 2"},
+        }
+    )
+    path = tmp_path / "runs.csv"
+    with closing(RunsTable(path, space, "seconds", identity="a program")) as table:
+        for point in space.decode(space.pool(np.random.default_rng(0))[0]):
+            table.add(PointRun(point, 10.0 * point["n"] + 50.0 * point.get("level", 3), 1.0))
+    arguments = ("--target", "seconds", "--budget", "20", "--repeats", "1", "--model", "lines")
+    policies = [argument for policy in POLICIES for argument in ("--policy", policy)]
+    document = replay(kongming, path, *arguments, *policies)
+    assert document["rows"] == space.size == 42
+    assert "noise_floor" not in document
+    for seen in document["policies"].values():
+        assert seen["all"]["mre_pct"]["median"] < 10.0
+    error = replay(kongming, path, *arguments, "--cost", "level * 2", status=2)["error"]
+    assert "is no cost there. Found nan" in error["message"]
+    path.write_text(path.read_text().replace("identity", "hash", 1))
+    error = replay(kongming, path, *arguments, "--ignore", "hash", status=2)["error"]
+    assert "column 'level': is empty" in error["message"]
+    assert "rows that differ in it alone are repeats" in error["hint"]
 
 
 def test_the_way_out_of_numbers_with_commas(kongming: Kongming, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from kongming.explore import ExploreError, Space
+from kongming.explore.features import Features
 from kongming.records.errors import InputError
 from tests.variants import variants
 
@@ -404,6 +406,28 @@ def test_rows_that_differ_in_digits_that_no_number_keeps(tmp_path: Path) -> None
 def test_a_table_of_a_spreadsheet_is_separated_by_semicolons(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a;b\n1;2\n2;3\n")
     assert Space.from_table(tmp_path / "t.csv").names == ("a", "b")
+
+
+def test_dimensions_that_some_rows_of_a_table_lack(tmp_path: Path) -> None:
+    rows = [{"codec": "gz", "level": None}, *({"codec": "xz", "level": n} for n in (1, 2, 9))]
+    (tmp_path / "t.csv").write_text("codec,level\ngz,\nxz,1\nxz,2\nxz,9\n")
+    for table in (rows, tmp_path / "t.csv"):
+        with pytest.raises(ExploreError, match="row 1, column 'level': is empty"):
+            Space.from_table(table)
+        space = Space.from_table(table, optional=["level"])
+        points = space.decode(space.pool(np.random.default_rng(0))[0])
+        assert points == [{"codec": "gz"}, *rows[1:]]
+        assert space.contains({"codec": "gz"})
+        assert not space.contains({"codec": "xz"})
+        assert not space.contains({"codec": "gz", "level": 1})
+        with pytest.raises(ExploreError, match="codec: is missing"):
+            space.encode([{"level": 1}])
+        again = Space.from_document(json.loads(json.dumps(space.to_dict())))
+        assert again.dimensions == space.dimensions
+        assert np.array_equal(again.encode(points), space.encode(points), equal_nan=True)
+        assert "level exists" in Features(space.dimensions).names
+    with pytest.raises(ExploreError, match="column 'lever': is missing"):
+        Space.from_table(rows, optional=["level", "lever"])
 
 
 def test_an_end_of_a_range_is_named_by_all_of_its_digits() -> None:
