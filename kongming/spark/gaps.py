@@ -13,10 +13,15 @@ _AS_DRIVER = {
     findings.DAMAGED_FILES: "{} of the log could not be read to the end, and the rest",
     findings.ABSENT_JOBS: "the log lacks {}, whose time",
     findings.HEADLESS_JOBS: "the log lacks the start of {}, whose time",
+    findings.ABSENT_STAGES: "the log lacks {} that ran, whose time",
 }
 """What cannot be computed from the driver's time, since nothing says when it ran."""
 
-_NOUNS = {findings.MISSING_FILES: "file", findings.DAMAGED_FILES: "file"}
+_NOUNS = {
+    findings.MISSING_FILES: "file",
+    findings.DAMAGED_FILES: "file",
+    findings.ABSENT_STAGES: "stage",
+}
 
 
 def gaps(application: Application) -> list[str]:

@@ -18,6 +18,7 @@ from kongming.spark.application import LOCALITIES, SUCCEEDED, Application
 from kongming.spark.reading import findings, repairs
 from kongming.spark.reading.collecting import END_FAR_MS, FAR_MS, Collector
 from kongming.spark.reading.left_tasks import left_tasks
+from kongming.spark.reading.lost_stages import absent_stages, complete_stages, planned_stages
 from kongming.spark.reading.seen import SeenStage
 from kongming.spark.reading.unregistered import Busy, configured_cores
 
@@ -59,6 +60,11 @@ class _Assembly:
         self.collected, self.source, self.missing = collected, source, missing
         self.running = collected.running()
         self.counts: Counter[str] = collected.counts.copy()
+        jobs = collected.jobs.values()
+        self.planned = planned_stages(jobs)
+        self.counts[findings.ENDLESS_STAGES] = complete_stages(collected.stages, jobs, self.planned)
+        self.absent_stages = absent_stages(collected.stages, jobs)
+        self.counts[findings.ABSENT_STAGES] = len(self.absent_stages)
         self.start_ms = self._start_ms()
         self.ended_s = self.maybe(self._ended_ms())
         self.last_s = max(self.seconds(collected.last_ms), self.ended_s or 0.0)
@@ -151,7 +157,7 @@ class _Assembly:
             # Spark numbers them from 0.
             absent = jobs[-1].id + 1 - len(jobs) - self.collected.headless_jobs()
             self.counts[findings.ABSENT_JOBS] = max(0, absent)
-        ran = {stage for stage, _ in self.collected.stages}
+        ran = {stage for stage, _ in self.collected.stages} | self.absent_stages
         self.counts[findings.SKIPPED_STAGES] = sum(
             stage not in ran for job in jobs if job.completed_s is not None for stage in job.stages
         )
@@ -169,11 +175,7 @@ class _Assembly:
             for job in jobs
             if job.succeeded is False and job.completed_s is not None and job.completed_s < end
         ]
-        planned = {
-            stage.stage_id: stage.number_of_tasks
-            for job in failed
-            for stage in self.collected.jobs[job.id].start.stage_infos or ()
-        }
+        planned = {number: stage.number_of_tasks for number, stage in self.planned.items()}
         return left_tasks(failed, stages, planned)
 
     def _executions(self) -> tuple[records.Execution, ...]:
@@ -201,7 +203,10 @@ class _Assembly:
         attempts = Counter(stage for stage, _ in collected.stages)
         rows = collected.tasks.by_stage()
         ordered = {}
-        total = absent = 0
+        total = absent = sum(
+            max(1, self.planned[number].number_of_tasks) if number in self.planned else 1
+            for number in self.absent_stages
+        )
         for key, seen in sorted(collected.stages.items()):
             tasks, twice, early = repairs.put_right(rows[seen.place], base_s)
             counts[findings.DUPLICATES] += twice
@@ -213,8 +218,9 @@ class _Assembly:
                 alone = attempts[key[0]] == 1
                 dropped = _dropped(tasks, running, seen.info.number_of_tasks, alone)
                 total += max(seen.info.number_of_tasks, len(tasks))
-                absent += len(dropped.started) + dropped.unknown
+                counts[findings.FILLED_IN] += len(dropped.started) + dropped.unknown
             ordered[key] = (tasks, running, dropped)
+        absent += counts[findings.FILLED_IN]
         if absent > self.missing * total:
             raise CannotAnswerError(
                 f"{absent} of {total} tasks have no end in {self.source}: their events were "
@@ -222,7 +228,6 @@ class _Assembly:
                 hint="Allow more with --missing, or record the next run with the settings of "
                 "'kongming spark conf'.",
             )
-        counts[findings.FILLED_IN] = absent
         stages = []
         for key, (tasks, running, dropped) in ordered.items():
             seen = collected.stages[key]
@@ -270,7 +275,7 @@ class _Assembly:
         span = repairs.StageSpan(
             seen.info.number_of_tasks,
             submitted_s,
-            max(submitted_s, self.maybe(seen.completed_ms) or 0.0),
+            max(submitted_s, self.maybe(seen.ended_ms) or 0.0),
             seen.run_time_s,
             sum(executor.cores for executor in self.collected.executors_seen),
         )
@@ -279,7 +284,7 @@ class _Assembly:
     def _end_of(self, task: repairs.Started, seen: SeenStage) -> float:
         """The latest moment at which a task without an end can have run."""
         executor = self.collected.executors_seen[task.executor]
-        ends = [self.last_s, self.maybe(executor.removed_ms), self.maybe(seen.completed_ms)]
+        ends = [self.last_s, self.maybe(executor.removed_ms), self.maybe(seen.ended_ms)]
         return min(end for end in ends if end is not None and end >= task.launch_s)
 
     def _stage(
@@ -287,6 +292,9 @@ class _Assembly:
     ) -> records.StageAttempt:
         info = seen.info
         submitted, completed = self.maybe(seen.submitted_ms), self.maybe(seen.completed_ms)
+        if seen.completed_ms is None and seen.ended_ms is not None and len(tasks):
+            completed = float(tasks["finish_s"].max())
+            submitted = float(tasks["launch_s"].min()) if submitted is None else submitted
         if submitted is not None and completed is not None:
             completed = max(submitted, completed)
         tasks.flags.writeable = False

@@ -283,7 +283,18 @@ class Collector:
         else:
             job.completed_ms, job.succeeded = completed, succeeded
             if succeeded:
-                job.start.stage_infos = None  # only what failed has tasks left
+                job.start.stage_infos = self._without_lines(job.start) or None
+
+    def _without_lines(self, start: events.JobStart) -> list[events.PlannedStage]:
+        """Return the stages of a job that succeeded of which the log may lack lines: few or none of
+        many, as most have an end or were skipped."""
+        last = max(start.stage_ids, default=-1)
+        incomplete = []
+        for each in start.stage_infos or ():
+            stage = self.stages.get((each.stage_id, 0))
+            if each.stage_id == last if stage is None else stage.completed_ms is None:
+                incomplete.append(each)
+        return incomplete
 
     def _sql_start(self, event: events.SqlStart) -> None:
         started = self._now(event.time, start=True)

@@ -158,6 +158,8 @@ class StageCompleted(_Event):
 class PlannedStage(_Event):
     stage_id: Long = -1
     number_of_tasks: Long = 0
+    stage_name: str = ""
+    parent_ids: list[Long] = []
 
 
 class JobStart(_Event):

@@ -18,6 +18,7 @@ PART_OF_LOG = "part-of-log"
 FILLED_IN, UNFINISHED_TASKS = "filled-in-tasks", "unfinished-tasks"
 DUPLICATES, IMPLAUSIBLE, CLOCK = "duplicate-tasks", "implausible-tasks", "clock"
 SKIPPED_STAGES, STAGE_ATTEMPTS, FAILED_STAGES = "skipped-stages", "stage-attempts", "failed-stages"
+ENDLESS_STAGES, ABSENT_STAGES = "endless-stages", "absent-stages"
 FAILED, KILLED, SPECULATIVE = "failed-tasks", "killed-tasks", "speculative-tasks"
 RESUBMITTED = "resubmitted-tasks"
 LOST, EXCLUDED, LATE = "lost-executors", "excluded-executors", "late-executors"
@@ -43,7 +44,10 @@ _SENTENCES = {
     MISSING_FILES: "{} of the rolling log {are} missing",
     COMPACTED: "The log was compacted: what had ended before is not in it.",
     PART_OF_LOG: "This is one file of a rolling log. Give the folder to read all of it.",
-    FILLED_IN: "{} had no end in the log though their stage had; filled in from their like.",
+    ABSENT_STAGES: "The log lacks {} of jobs that succeeded.",
+    ENDLESS_STAGES: "The log lacks the end of {} of jobs that succeeded: that of the last task "
+    "counts instead.",
+    FILLED_IN: "{} had no end in the log though their stage ended; filled in from their like.",
     UNFINISHED_TASKS: "{} had not ended; such a task counts as running to the end.",
     DUPLICATES: "{} {were} in the log twice; counted once.",
     IMPLAUSIBLE: "{} had times that cannot be; left out.",
@@ -73,6 +77,8 @@ _COUNTED = {
     EMPTY_FILES: "file",
     MISSING_FILES: "file",
     CLOCK: "moment",
+    ABSENT_STAGES: "stage",
+    ENDLESS_STAGES: "stage",
     SKIPPED_STAGES: "stage",
     STAGE_ATTEMPTS: "stage attempt",
     FAILED_STAGES: "stage attempt",

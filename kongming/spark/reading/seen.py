@@ -15,13 +15,18 @@ class SeenStage:
     rdds: tuple[records.Rdd, ...] = ()
     submitted_ms: int | None = None
     completed_ms: int | None = None
+    ended_by_ms: int | None = None  # it had succeeded then; its end is in no line
     shuffle: bool | None = None
     run_time_s: float | None = None  # of all its tasks, by its accumulables
 
     @property
+    def ended_ms(self) -> int | None:
+        """Return when it had ended; None while it runs."""
+        return self.ended_by_ms if self.completed_ms is None else self.completed_ms
+
+    @property
     def succeeded(self) -> bool:
-        ended = self.info is not None and self.completed_ms is not None
-        return ended and self.info is not None and not self.info.failure_reason
+        return self.info is not None and self.ended_ms is not None and not self.info.failure_reason
 
 
 @dataclass

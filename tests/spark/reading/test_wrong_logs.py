@@ -22,6 +22,7 @@ from kongming.spark.application import (
     UNFINISHED,
     Application,
 )
+from kongming.spark.gaps import gaps
 from kongming.spark.reading import read
 from kongming.spark.reading.assembling import _dropped
 from kongming.spark.reading.codecs import decompressed
@@ -252,6 +253,91 @@ def test_too_many_dropped_ends_have_no_honest_answer(read_events: Read) -> None:
     assert kinds(read_events(fewer, missing=0.25)) == {"filled-in-tasks": 5}
 
 
+def stage_lines(events: Sequence[Event], stage: int, *names: str) -> list[Event]:
+    """The lines of a stage with these names, but for the starts of jobs."""
+    return [
+        event
+        for name in names
+        for event in of(events, name)
+        if stage in (event.get("Stage ID"), event.get("Stage Info", {}).get("Stage ID"))
+    ]
+
+
+def test_the_end_of_a_stage_is_dropped_with_those_of_its_tasks(read_events: Read) -> None:
+    events = run(stages=2, tasks=10)
+    end = stage_lines(events, 0, "StageCompleted")
+    tasks = stage_lines(events, 0, "TaskStart", "TaskEnd")
+    fewer = without(events, *end, *(each for each in tasks if each["Task Info"]["Index"] < 5))
+    with pytest.raises(CannotAnswerError, match=r"5 of 20 tasks have no end"):
+        read_events(fewer)
+    application = read_events(fewer, missing=0.25)
+    assert kinds(application) == {"endless-stages": 1, "filled-in-tasks": 5}
+    stage = application.stages[0]
+    assert (len(stage.tasks), stage.completed_s) == (10, 7.0)
+    assert set(stage.tasks["status"]) == {SUCCEEDED}
+
+
+def test_the_end_of_a_stage_is_dropped_and_a_task_started(read_events: Read) -> None:
+    """It did not run on until the end of the log: its job had succeeded long before."""
+    events = run(stages=3, tasks=10)
+    end = stage_lines(events, 0, "StageCompleted")
+    application = read_events(without(events, *end, of(events, "TaskEnd")[9]))
+    assert kinds(application) == {"endless-stages": 1, "filled-in-tasks": 1}
+    assert application.stages[0].tasks["finish_s"].max() == 7.0
+
+
+def test_a_stage_whose_tasks_alone_are_in_the_log_keeps_its_parents(read_events: Read) -> None:
+    """Two stages of one job, the second of which reads what the first one writes."""
+    events = run(stages=2, tasks=4)
+    first, second = of(events, "JobStart")
+    first["Stage IDs"] = [0, 1]
+    first["Stage Infos"] += second["Stage Infos"]
+    for event in stage_lines(events, 1, "StageSubmitted", "StageCompleted"):
+        event["Stage Info"]["Parent IDs"] = [0]
+    first["Stage Infos"][1]["Parent IDs"] = [0]
+    job_end = of(events, "JobEnd")[0]
+    good = without(events, second, job_end)
+    of(good, "JobEnd")[0]["Job ID"] = 0
+    expected = read_events(good)
+    assert expected.findings == ()
+    for lost in ((0,), (1,), (0, 1)):
+        lines = [
+            line
+            for stage in lost
+            for line in stage_lines(good, stage, "StageSubmitted", "StageCompleted")
+        ]
+        application = read_events(without(good, *lines))
+        assert kinds(application) == {"endless-stages": len(lost)}
+        for stage, other in zip(application.stages, expected.stages, strict=True):
+            assert (stage.parents, stage.name) == (other.parents, other.name)
+            assert (stage.submitted_s, stage.completed_s) == (other.submitted_s, other.completed_s)
+            assert stage.task_count == other.task_count == len(stage.tasks)
+
+
+def test_the_last_stage_of_a_job_that_succeeded_is_never_skipped(read_events: Read) -> None:
+    events = run(stages=6, tasks=10)
+    lines = stage_lines(events, 2, "StageSubmitted", "StageCompleted", "TaskStart", "TaskEnd")
+    of(events, "JobStart")[2]["Stage IDs"].insert(0, 1)
+    application = read_events(without(events, *lines))
+    assert kinds(application) == {"absent-stages": 1}
+    assert gaps(application) == [
+        "the log lacks 1 stage that ran, whose time counts as the driver's"
+    ]
+    with pytest.raises(CannotAnswerError, match=r"10 of 60 tasks have no end"):
+        read_events(without(events, *lines), missing=0.15)
+
+
+def test_stages_of_a_job_that_failed_are_not_missing(read_events: Read) -> None:
+    events = run(stages=2, tasks=4)
+    of(events, "JobEnd")[0]["Job Result"] = {"Result": "JobFailed"}
+    lines = stage_lines(events, 0, "StageCompleted")
+    assert kinds(read_events(without(events, *lines, of(events, "TaskEnd")[3]))) == {
+        "failed-jobs": 1,
+        "left-tasks": 1,
+        "unfinished-tasks": 1,
+    }
+
+
 def test_a_stage_of_which_no_task_is_known_is_filled_in_by_its_totals(read_events: Read) -> None:
     events = run(stages=8, tasks=2)
     dropped = [
@@ -425,7 +511,9 @@ def test_redacted_settings_and_skipped_stages(read_events: Read) -> None:
     events = run()
     properties = of(events, "EnvironmentUpdate")[0]["Spark Properties"]
     properties["spark.hadoop.fs.s3a.secret.key"] = "*********(redacted)"
-    of(events, "JobStart")[1]["Stage IDs"].append(7)
+    for event in stage_lines(events, 1, "StageSubmitted", "StageCompleted", "TaskStart", "TaskEnd"):
+        event.get("Stage Info", event)["Stage ID"] = 7
+    of(events, "JobStart")[1]["Stage IDs"] = [5, 7]
     assert kinds(read_events(events)) == {"skipped-stages": 1, "redacted-settings": 1}
 
 
