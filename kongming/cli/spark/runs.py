@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def residual_of(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, list[Application]]:
     """Learn from logs, which are returned too, and from a CSV with columns executors, seconds and
-    maybe cores. The run of the estimator's own log is no further one."""
+    maybe cores. The run of the estimator's own log is no further one, and a log or a file counts
+    once, however often it is given."""
     import numpy as np
 
     from kongming.records.errors import InputError
@@ -23,9 +24,9 @@ def residual_of(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, 
 
     measured: list[tuple[Size, float]] = []
     others = _applications(estimator, [path for path in paths if path.suffix.lower() != ".csv"])
-    for path in paths:
-        if path.suffix.lower() == ".csv":
-            measured += _rows(estimator, path)
+    tables = {path.resolve(): path for path in paths if path.suffix.lower() == ".csv"}
+    for path in tables.values():
+        measured += _rows(estimator, path)
     measured += [_size_and_seconds(application) for application in others]
     if not measured:
         raise InputError(

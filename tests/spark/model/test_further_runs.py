@@ -70,6 +70,19 @@ def test_a_run_counts_once_however_often_its_log_is_given(
     assert "holds no run but that of LOG" in done.stderr
 
 
+def test_a_table_counts_once_however_often_it_is_given(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    table = _table(tmp_path / "runs.csv", {8: 30.0})
+    link = tmp_path / "link.csv"
+    link.symlink_to(table)
+    alone = runtimes(kongming, log, "--runs", table)
+    assert alone == runtimes(kongming, log, "--runs", table, "--runs", table, "--runs", link)
+    # Its rows are runs of their own, also where they are alike.
+    table.write_text("executors,seconds\n8,30\n8,30\n")
+    assert alone != runtimes(kongming, log, "--runs", table)
+
+
 def test_a_single_run_that_differs_widens_the_interval(
     kongming: Kongming, log: Path, tmp_path: Path
 ) -> None:
