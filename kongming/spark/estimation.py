@@ -52,6 +52,10 @@ executors of one size."""
 MANY_RUNS = 2
 """Further runs from which on they say how uncertain sizes between them are."""
 
+FAR_OFF = 10.0
+"""Times its replay, or its inverse, that a further run may take before that is a reason: minutes or
+milliseconds that are given for seconds differ by more, and no scaling does."""
+
 MUCH_CORRECTED = 2.0
 """Times that the corrections lengthen a run beyond which an estimate extrapolates."""
 
@@ -181,6 +185,7 @@ class Estimator:
 
     @residual.setter
     def residual(self, further: Residual | None) -> None:
+        self._far_off = _far_off(further)
         if further is not None and self.inputs is None:
             further = further.adding(0.0, -self.self_check())
         self._residual = further
@@ -351,6 +356,7 @@ class Estimator:
         if self.inputs is not None and self.inputs.times > FAR:
             reasons.append(f"{self.inputs.times:.3g} times the input of the recorded sample")
         reasons += () if self.inputs is None else self.inputs.reasons
+        reasons += self._far_off
         mixed = self.workload.cluster.mixed
         if mixed is not None and self._mixed_share > MIXED_SHARE:
             reasons.append(mixed.sentence(cluster.cores))
@@ -389,6 +395,16 @@ def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | _
             message = f"{counted(size.executors, 'executor')}: {error.message}"
             outcomes.append(_Refusal(message, error.hint))
     return outcomes
+
+
+def _far_off(further: Residual | None) -> list[str]:
+    """A reason where a further run took far longer or shorter than its replay."""
+    logs = [] if further is None else [log for _, log in further.observations]
+    worst = max(logs, key=abs, default=0.0)
+    if abs(worst) <= math.log(FAR_OFF):
+        return []
+    times = float(f"{math.exp(worst):.3g}")
+    return [f"a further run took {times:g} times as long as its replay"]
 
 
 def _much_corrected(corrected: Corrected) -> list[str]:

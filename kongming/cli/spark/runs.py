@@ -47,6 +47,7 @@ def residual_of(estimator: Estimator, paths: Sequence[Path]) -> tuple[Residual, 
 def _rows(estimator: Estimator, path: Path) -> Iterator[tuple[Size, float]]:
     from kongming.files.csv_rows import read_rows
     from kongming.records.errors import InputError
+    from kongming.scale.points import SECONDS
     from kongming.spark.estimation import MOST_CORES, Size
 
     size = None
@@ -63,7 +64,15 @@ def _rows(estimator: Estimator, path: Path) -> Iterator[tuple[Size, float]]:
                 allowed=f"up to {MOST_CORES} cores in all",
             )
         size = Size(executors, cores)
-        yield size, row.number_in("seconds", above=True)
+        seconds = row.number_in("seconds", above=True)
+        if not SECONDS[0] <= seconds <= SECONDS[1]:
+            raise InputError(
+                "is out of range.",
+                field=row.where("seconds"),
+                value=row.text("seconds"),
+                allowed=f"{SECONDS[0]:g} to {SECONDS[1]:g}",
+            )
+        yield size, seconds
     if size is None:
         raise InputError(
             "has a header and no row.",

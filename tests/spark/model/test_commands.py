@@ -311,6 +311,8 @@ def test_runs_of_other_sizes_move_and_narrow_the_estimate(
         ("executors,seconds\n0,20\n", "column 'executors': is out of range. Found '0'"),
         ("executors,seconds\n1e300,20\n", "column 'executors': are too many. Found '1e300'"),
         ("executors,seconds\n6,0\n", "column 'seconds': is out of range. Found '0'"),
+        ("executors,seconds\n6,1e-300\n", "column 'seconds': is out of range. Found '1e-300'"),
+        ("executors,seconds\n6,9\n6,1e300\n", "row 2 (line 3), column 'seconds': is out of range"),
         ("executors,seconds,cores\n6,20,1.5\n", "column 'cores': is out of range. Found '1.5'"),
         ("executors,seconds,cores\n6,20,0\n", "column 'cores': is out of range. Found '0'"),
         ("executors,seconds,cores\n6,20,abc\n", "column 'cores': is not a number. Found 'abc'"),

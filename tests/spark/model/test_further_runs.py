@@ -83,6 +83,22 @@ def test_a_table_counts_once_however_often_it_is_given(
     assert alone != runtimes(kongming, log, "--runs", table)
 
 
+@pytest.mark.parametrize(("times", "refused"), [(1000.0, True), (0.05, True), (6.0, False)])
+def test_a_run_in_another_unit_is_a_reason(
+    kongming: Kongming, log: Path, tmp_path: Path, times: float, refused: bool
+) -> None:
+    measured = times * runtimes(kongming, log)[8]["median"]
+    table = _table(tmp_path / "runs.csv", {8: measured})
+    command = ("spark", "estimate", log, "--executors", "4,8", "--runs", table)
+    done = kongming(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    reasons = [
+        reason for each in json.loads(done.stdout)["estimates"] for reason in each["reasons"]
+    ]
+    assert reasons == 2 * refused * [f"a further run took {times:g} times as long as its replay"]
+    assert kongming(*command, "--strict").returncode == 3 * refused
+
+
 def test_a_single_run_that_differs_widens_the_interval(
     kongming: Kongming, log: Path, tmp_path: Path
 ) -> None:
