@@ -12,7 +12,7 @@ from kongming.quantities import count as counted
 from kongming.quantities import per_cent
 from kongming.records.errors import CannotAnswerError, ExtrapolationError, InputError
 from kongming.spark.application import Application
-from kongming.spark.gaps import failed_jobs, gaps
+from kongming.spark.gaps import failed_jobs, gaps, paused
 from kongming.spark.history import Residual
 from kongming.spark.model.baselines import ConstantLengths, Linear
 from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster
@@ -360,8 +360,9 @@ class Estimator:
         mixed = self.workload.cluster.mixed
         if mixed is not None and self._mixed_share > MIXED_SHARE:
             reasons.append(mixed.sentence(cluster.cores))
-        reasons += [*gaps(self.workload.application), *failed_jobs(self.workload.application)]
-        if not self.workload.application.complete:
+        application = self.workload.application
+        reasons += [*gaps(application), *paused(application), *failed_jobs(application)]
+        if not application.complete:
             reasons.append("the log has no end of the application: what came after is not counted")
         return reasons
 

@@ -35,6 +35,15 @@ def gaps(application: Application) -> list[str]:
     ]
 
 
+def paused(application: Application) -> list[str]:
+    """Return a sentence on pauses, whose time is in the tasks that ran."""
+    counts = [each.count for each in application.findings if each.kind == findings.PAUSES]
+    return [
+        f"no task worked in {counted(count, 'pause')} of the run, whose time counts as the tasks'"
+        for count in counts
+    ]
+
+
 def _numbers_without_jobs(application: Application) -> bool:
     """Return whether the jobs that are absent had no tasks: Spark 2 gives a job without partitions
     a number and writes nothing of it (SPARK-26714), and any other would have taken stages' numbers.

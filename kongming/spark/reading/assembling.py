@@ -19,6 +19,7 @@ from kongming.spark.reading import findings, repairs
 from kongming.spark.reading.collecting import END_FAR_MS, FAR_MS, Collector
 from kongming.spark.reading.left_tasks import left_tasks
 from kongming.spark.reading.lost_stages import absent_stages, complete_stages, planned_stages
+from kongming.spark.reading.pauses import pauses
 from kongming.spark.reading.seen import SeenStage
 from kongming.spark.reading.unregistered import Busy, configured_cores
 
@@ -101,6 +102,7 @@ class _Assembly:
         executors = self._executors(stages, details)
         start = collected.start
         counts[findings.LEFT_TASKS] = self._left_tasks(jobs, stages)
+        self._count_pauses(jobs, stages, executors, details)
         counts[findings.NO_START] = int(collected.started_ms is None)
         counts[findings.NO_END] = int(self.ended_s is None)
         counts[findings.IMPLAUSIBLE] += collected.tasks.implausible
@@ -177,6 +179,23 @@ class _Assembly:
         ]
         planned = {number: stage.number_of_tasks for number, stage in self.planned.items()}
         return left_tasks(failed, stages, planned)
+
+    def _count_pauses(
+        self,
+        jobs: tuple[records.Job, ...],
+        stages: tuple[records.StageAttempt, ...],
+        executors: tuple[records.Executor, ...],
+        details: dict[str, str],
+    ) -> None:
+        moments = [
+            *(job.submitted_s for job in jobs),
+            *(job.completed_s for job in jobs if job.completed_s is not None),
+            *(executor.added_s for executor in executors),
+            *(each.removed_s for each in executors if each.removed_s is not None),
+        ]
+        spans = pauses(stages, moments, self.last_s)
+        self.counts[findings.PAUSES] = len(spans)
+        details[findings.PAUSES] = f"{sum(last - first for first, last in spans):.4g} s in all"
 
     def _executions(self) -> tuple[records.Execution, ...]:
         executions = []

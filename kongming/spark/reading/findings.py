@@ -17,6 +17,7 @@ EMPTY_FILES = "empty-files"
 PART_OF_LOG = "part-of-log"
 FILLED_IN, UNFINISHED_TASKS = "filled-in-tasks", "unfinished-tasks"
 DUPLICATES, IMPLAUSIBLE, CLOCK = "duplicate-tasks", "implausible-tasks", "clock"
+PAUSES = "pauses"
 SKIPPED_STAGES, STAGE_ATTEMPTS, FAILED_STAGES = "skipped-stages", "stage-attempts", "failed-stages"
 ENDLESS_STAGES, ABSENT_STAGES = "endless-stages", "absent-stages"
 FAILED, KILLED, SPECULATIVE = "failed-tasks", "killed-tasks", "speculative-tasks"
@@ -52,6 +53,8 @@ _SENTENCES = {
     DUPLICATES: "{} {were} in the log twice; counted once.",
     IMPLAUSIBLE: "{} had times that cannot be; left out.",
     CLOCK: "The driver's clock stepped back; {} {were} put right.",
+    PAUSES: "There {were} {} in which no task that ran worked, as when the driver's clock is set "
+    "forward or its machine is suspended",
     SKIPPED_STAGES: "{} {were} skipped: what they make was there already.",
     STAGE_ATTEMPTS: "{} {were} further attempts.",
     FAILED_STAGES: "{} failed.",
@@ -77,6 +80,7 @@ _COUNTED = {
     EMPTY_FILES: "file",
     MISSING_FILES: "file",
     CLOCK: "moment",
+    PAUSES: "pause",
     ABSENT_STAGES: "stage",
     ENDLESS_STAGES: "stage",
     SKIPPED_STAGES: "stage",

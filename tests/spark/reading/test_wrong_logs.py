@@ -22,7 +22,7 @@ from kongming.spark.application import (
     UNFINISHED,
     Application,
 )
-from kongming.spark.gaps import gaps
+from kongming.spark.gaps import gaps, paused
 from kongming.spark.reading import read
 from kongming.spark.reading.assembling import _dropped
 from kongming.spark.reading.codecs import decompressed
@@ -434,6 +434,49 @@ def test_a_clock_that_is_set_back(read_events: Read) -> None:
     spans = tasks_of(application)["finish_s"] - tasks_of(application)["launch_s"]
     assert (spans >= 0).all()
     assert spans.max() <= 1.0
+
+
+def set_forward(events: Sequence[Event], at_ms: int, by_ms: int) -> list[Event]:
+    """The events if the clock is set forward at a moment: all later ones are later."""
+
+    def later(value: object) -> object:
+        if isinstance(value, list):
+            return [later(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: each + by_ms
+            if key.endswith(("Time", "Timestamp")) and isinstance(each, int) and each > at_ms
+            else later(each)
+            for key, each in value.items()
+        }
+
+    return [later(event) for event in events]  # type: ignore[misc]
+
+
+def test_a_clock_that_is_set_forward_while_tasks_run(read_events: Read) -> None:
+    events = run(stages=2, tasks=40, executors=4)
+    application = read_events(set_forward(events, START_MS + 5500, 3_600_000))
+    assert kinds(application) == {"pauses": 1}
+    (finding,) = application.findings
+    assert finding.message.endswith("its machine is suspended: 3601 s in all.")
+    assert paused(application) == [
+        "no task worked in 1 pause of the run, whose time counts as the tasks'"
+    ]
+
+
+def test_long_tasks_and_first_tasks_that_wait_a_little_are_no_pause(read_events: Read) -> None:
+    """A task may wait for the files of its application, and others may work meanwhile."""
+    assert read_events(run(stages=2, tasks=4, task_ms=600_000)).findings == ()
+    assert read_events(set_forward(run(), START_MS + 2500, 30_000)).findings == ()
+    events = set_forward(run(stages=2, tasks=4), START_MS + 2500, 600_000)
+    metrics = of(events, "TaskEnd")[0]["Task Metrics"]
+    metrics["Executor Run Time"] += 600_000
+    assert read_events(events).findings == ()
+    # Nothing tells what a task without metrics did.
+    for event in of(events, "TaskEnd"):
+        del event["Task Metrics"]
+    assert read_events(events).findings == ()
 
 
 def test_a_task_that_ends_before_it_begins(read_events: Read) -> None:
