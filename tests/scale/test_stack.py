@@ -143,6 +143,8 @@ def test_memory_ends_anywhere_between_a_slow_count_and_the_next(seeds: int) -> N
         for count in (5.0, 6.0, 7.0):
             answer = model.predict(Configuration(count))
             assert "memory may end between the machines that were run" in answer.reasons
+            likely = 100.0 * (1.0 - np.log(8.0 / count) / np.log(2.0))
+            assert f"memory suffices, as it does to {likely:.0f} %" in answer.reasons[-1]
             taken = float(runs_of((count,), end, random).seconds[0])
             held.append(answer.lower <= taken <= answer.upper)
             assert model.probability(answer, answer.upper) == pytest.approx(0.95, abs=0.02)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.quantities import per_cent
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit import low_end
 from kongming.scale.fit.cliffs import Edge
@@ -102,10 +103,10 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class ScalePrediction:
-    """Predicted seconds: ``median``, and the interval that holds the runtime with probability
-    ``level``. ``reasons`` explain why it is ``extrapolating``; ``deviation`` is the standard
-    deviation of the log of the time, ``below`` that of times below the median where they differ
-    (None: they do not)."""
+    """Predicted seconds: ``median`` (that of times with enough memory where it may not suffice),
+    and the interval that holds the runtime with probability ``level``. ``reasons`` explain why it
+    is ``extrapolating``; ``deviation`` is the standard deviation of the log of the time, ``below``
+    that of times below the median where they differ (None: they do not)."""
 
     at: Configuration
     iterations: float
@@ -263,7 +264,12 @@ class ScaleModel:
                 reasons = (*reasons, "the interval is cut near the times that were measured")
         if cliff.chance > 0.0:
             upper = max(upper, median * self._upper(deviation, level, cliff))
-            reasons = (*reasons, f"memory may end {cliff.where} the machines that were run")
+            suffices = per_cent(100.0 * (1.0 - cliff.chance), ".0f")
+            reasons = (
+                *reasons,
+                f"memory may end {cliff.where} the machines that were run",
+                f"the median is the time if memory suffices, as it does to {suffices}",
+            )
         return ScalePrediction(
             at=at,
             iterations=float(points.iterations[0]),
