@@ -383,6 +383,7 @@ class DecisionTreeProfiler:
             again=runs.codes[:0],
             weights=self.weights,
             cost_of=self._costs() if self.cost is not None or self.weights[2] else None,
+            budget_in_costs=self.budget_in == "cost",
             noise=runs.noise,
             budget=int(self.budget) if self.budget_in == "runs" else 10 * self.batch,
             rng=rng,

@@ -25,8 +25,9 @@ class Situation:
     ``pending`` further ones, ``again`` those that the batch repeats already.
     ``failures`` says of each run, in their order, whether it failed. ``pool`` stands for the space:
     all of it if ``complete``. ``cost_of`` gives (n,) costs of codes, or is None where all cost the
-    same. ``noise``: the standard deviation of repeats, None if unknown; ``grow`` fits the policy's
-    tree, of whose leaves each run is the best spread of ``draws``.
+    same; ``budget_in_costs``: the budget pays those. ``noise``: the standard deviation of repeats,
+    None if unknown; ``grow`` fits the policy's tree, of whose leaves each run is the best spread of
+    ``draws``.
     """
 
     space: Space
@@ -43,6 +44,7 @@ class Situation:
     again: Floats
     weights: tuple[float, float, float]
     cost_of: Callable[[Floats], Floats] | None
+    budget_in_costs: bool
     noise: float | None
     budget: int
     rng: np.random.Generator

@@ -14,6 +14,7 @@ from kongming.explore.features import Features
 from kongming.explore.policies import POLICIES
 from kongming.explore.policies.auto import importance
 from kongming.explore.policies.dta import apportion, scores
+from kongming.explore.policies.spreading import farthest_paid
 from kongming.explore.profiler import KIND
 from tests.variants import variants
 
@@ -296,24 +297,37 @@ def test_runs_go_where_times_are_long_where_only_a_forest_predicts() -> None:
     assert np.mean(long) > 0.6
 
 
-@pytest.mark.thorough
-def test_runs_are_cheap_where_nothing_predicts() -> None:
-    """Random times, whose runs cost 1 to 20, 6.3 in the mean: later runs that are chosen by chance
-    as if all cost the same cost 5.7, and 4.4 if by their prices."""
-    paid: list[float] = []
-    for seed in range(4):
-        rough = np.random.default_rng(seed).uniform(1.0, 2.0, (20, 20))
-        profiler = DecisionTreeProfiler(
-            SQUARE, budget=40, batch=5, cost="20 ** x", random_state=seed
-        )
-        prices: list[float] = []
-        while points := profiler.suggest():
-            for point in points:
-                x, y = float(point["x"]), float(point["y"])
-                prices.append(20.0**x)
-                profiler.tell(point, float(rough[int(x * 20), int(y * 20)]))
-        paid += prices[10:]
-    assert np.mean(paid) < 5.0
+def test_random_runs_are_drawn_by_the_roots_of_their_prices() -> None:
+    rng = np.random.default_rng(0)
+    prices = np.repeat([1.0, 100.0], 100)
+    far = np.ones(200)
+    drawn = [farthest_paid(far, prices, rng) for _ in range(3000)]
+    assert np.mean(prices[drawn] > 1.0) == pytest.approx(1 / 11, abs=0.03)
+
+
+def test_random_runs_that_are_paid_for_are_no_repeats_while_points_are_left() -> None:
+    rng = np.random.default_rng(0)
+    away = np.array([0.0, -1.0, 0.5, 0.0, -1.0])
+    prices = np.array([1.0, 1.0, 1e6, 1.0, 1.0])
+    assert {farthest_paid(away, prices, rng) for _ in range(20)} == {2}
+    away[2] = -1.0
+    assert farthest_paid(away, prices, rng) in (0, 3)
+
+
+def test_dear_points_are_run_where_the_budget_counts_runs() -> None:
+    """Random times: chance decides, and by their prices hardly any of the dear would be run, though
+    the budget is not spent sooner by those."""
+    space = Space.from_dict({"n": [1, 10, 100], "k": list(range(1, 21))})
+    values = np.random.default_rng(1).normal(0.0, 1.0, (3, 21))
+    profiler = DecisionTreeProfiler(space, budget=40, batch=5, cost="n ** 2", model="lines")
+    runs: list[tuple[int, int]] = []
+    while points := profiler.suggest():
+        for point in points:
+            n, k = int(point["n"]), int(point["k"])
+            runs.append((n, k))
+            profiler.tell(point, float(values[len(str(n)) - 1, k]))
+    assert len(set(runs)) >= 30
+    assert sum(n == 100 for n, _ in runs) >= 7
 
 
 def test_an_error_of_a_large_value_weighs_more_than_of_a_small_one() -> None:

@@ -10,14 +10,13 @@ Points of a batch are chosen one after the other, each as if those before were m
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from kongming.arrays import Floats
 from kongming.explore.failures import FailureModel
 from kongming.explore.learners.forests import Forest
 from kongming.explore.learners.gaussian_process import MOST, GaussianProcess
-from kongming.explore.policies.spreading import farthest, spread
+from kongming.explore.policies.spreading import farthest, farthest_paid, spread
 from kongming.explore.situation import Situation
 
 _CANDIDATES = 2048
@@ -193,7 +192,11 @@ def _most_removed(
         score[: len(left)][risk > max(allowance, closed, least)] = -1.0
         at = int(np.argmax(score))
         if situation.rng.uniform() < ignorance:
-            at = _anywhere(score >= 0.0, away, prices, situation.rng)
+            left_away = np.where(score < 0.0, -1.0, away)
+            if prices is not None and situation.budget_in_costs:
+                at = farthest_paid(left_away, prices, situation.rng)
+            else:
+                at = farthest(left_away, situation.rng)
         chosen.append(at)
         if at < len(left):
             allowance -= float(risk[at])
@@ -206,21 +209,6 @@ def _most_removed(
         white_c = np.vstack([white_c, step_c])
         away = np.minimum(away, ((candidates - candidates[at]) ** 2).sum(axis=1))
     return chosen
-
-
-def _anywhere(
-    allowed: NDArray[np.bool_], away: Floats, prices: Floats | None, rng: np.random.Generator
-) -> int:
-    """Return the place of an almost random candidate, far from any run. Where runs have prices,
-    each is drawn with a probability that falls with its own: more of the cheap ones are paid for by
-    the same budget, and each stands for its surroundings alike."""
-    if prices is None:
-        return farthest(np.where(allowed, away, -1.0), rng)
-    places = np.flatnonzero(allowed & (away >= 0.0))
-    if not len(places):
-        return int(np.argmax(allowed))
-    drawn = places[rng.uniform(size=len(places)) * prices[places] < prices[places].min()]
-    return int(drawn[farthest(away[drawn], rng)])
 
 
 def _spans_decades(values: Floats) -> bool:

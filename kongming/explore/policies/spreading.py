@@ -35,3 +35,16 @@ def farthest(away: Floats, rng: np.random.Generator, few: int = FEW) -> int:
     drawn = rng.integers(len(away), size=few)
     at = int(drawn[np.argmax(away[drawn])])
     return at if away[at] >= 0.0 else int(np.argmax(away))
+
+
+def farthest_paid(away: Floats, prices: Floats, rng: np.random.Generator) -> int:
+    """The place of the largest of a few entries, which are drawn with probabilities that fall with
+    the roots of their ``prices`` (n,): so the mean over a space is known best at a given cost
+    (Neyman's allocation). Those of 0, which were run, are drawn only if there are no others."""
+    places = np.flatnonzero(away > 0.0)
+    if not len(places):
+        return int(np.argmax(away))
+    roots = np.sqrt(prices[places])
+    # The cheapest are always among them.
+    drawn = places[rng.uniform(size=len(places)) * roots < roots.min()]
+    return int(drawn[farthest(away[drawn], rng)])
