@@ -12,7 +12,7 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark.application import SUCCEEDED, Application, Job
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.finished_runs import require_finished, require_same_application
-from kongming.spark.model.cluster import recorded_cluster
+from kongming.spark.model.cluster import Cluster, recorded_cluster
 from kongming.spark.model.driver import job_end
 from kongming.spark.model.replay import Replayed
 
@@ -30,7 +30,7 @@ class Left:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """``done`` jobs of ``of``; ``pace``: seconds since the first task over those of the earlier
-    run's replay. How long an application waits for its executors says nothing of its tasks."""
+    run's replay since its own. How long either waited for executors says nothing of tasks."""
 
     elapsed_s: float
     done: int
@@ -97,12 +97,12 @@ def progress(earlier: Estimator, running: Application, sizes: Sequence[Size]) ->
     own = _replayed(earlier, Size(cluster.executors, cluster.cores, cluster.memory_bytes))
     # Of several jobs that run the one that was submitted first.
     place = next((each for each, job in enumerate(jobs) if job.completed_s is None), of)
-    share = _share(earlier, own, running, jobs[place], place, cluster.slots) if place < of else None
+    share = _share(earlier, own, running, jobs[place], place, cluster) if place < of else None
     reached = _reached(own, done, place, share, waited_s)
-    begun, own_begun = _first_launch(running), _begun(own)
+    begun = _first_launch(running)
     pace = 1.0
-    if begun is not None and reached > own_begun and now > begun:
-        pace = (now - begun) / (reached - own_begun)
+    if begun is not None and reached > own.first_launch_s and now > begun:
+        pace = (now - begun) / (reached - own.first_launch_s)
     left = []
     for size in sizes:
         # Executors are as those of this run, not of the earlier one.
@@ -125,22 +125,19 @@ def _first_launch(running: Application) -> float | None:
     return min(launches, default=None)
 
 
-def _begun(replayed: Replayed) -> float:
-    """Return when the first stage of a replay began."""
-    return float(replayed.stage_spans[:, 0].min()) if len(replayed.stage_spans) else 0.0
-
-
 def _share(
-    earlier: Estimator, own: Replayed, running: Application, job: Job, place: int, slots: int
+    earlier: Estimator, own: Replayed, running: Application, job: Job, place: int, cluster: Cluster
 ) -> float:
     """Return how much of a job that runs is done: by its time, between the shares of it that had
     passed in the earlier run when as many tasks had ended, and when as many more as there are slots
-    had: the first tasks are few and take long."""
+    had: the first tasks are few and take long. Each job counts from its run's first task on, before
+    which it may have waited for executors."""
     work = earlier.workload
     recorded = work.jobs[place]
     ended = [work.stages[each].tasks["finish_s"] for each in recorded.stages]
-    ends = np.sort(np.concatenate([np.zeros(0), *ended])) - recorded.job.submitted_s
-    span = job_end(recorded.job, work.application) - recorded.job.submitted_s
+    since = max(recorded.job.submitted_s, _first_launch(work.application) or 0.0)
+    ends = np.sort(np.concatenate([np.zeros(0), *ended])) - since
+    span = job_end(recorded.job, work.application) - since
     passed = np.clip(ends / span, 0.0, 1.0) if span > 0.0 else np.ones(len(ends))
     finished = sum(
         int(np.count_nonzero(stage.tasks["status"] == SUCCEEDED))
@@ -149,12 +146,16 @@ def _share(
     )
     least = float(passed[min(finished, len(passed)) - 1]) if finished and len(passed) else 0.0
     # The last tasks are not the job's end.
-    most = float(passed[finished + slots - 1]) if finished + slots < len(passed) else 1.0
-    begin, end = own.job_spans[place].tolist()
-    since, launched = job.submitted_s, _first_launch(running)
-    if launched is not None and since <= launched:
-        # It may have waited for the first executors.
-        since = max(since, launched - max(_begun(own) - begin, 0.0))
+    most_ended = finished + cluster.slots
+    most = float(passed[most_ended - 1]) if most_ended < len(passed) else 1.0
+    begin, end = _span(own, place)
+    launched = _first_launch(running)
+    if launched is None:
+        # Not before there were executors, and no sooner after its submission than in the replay.
+        lag_s = min([float(own.stage_spans[each, 0]) for each in recorded.stages], default=begin)
+        lag_s -= float(own.job_spans[place, 0])
+        launched = max(job.submitted_s + lag_s, min(each for each, _ in cluster.arrivals))
+    since = max(job.submitted_s, launched)
     by_time = (running.last_s - since) / (end - begin) if end > begin else 0.0
     return min(max(by_time, least), most)
 
@@ -168,5 +169,11 @@ def _reached(
     at = float(np.sort(spans[:, 1])[done - 1]) if done else 0.0
     if share is None:
         return min(at + waited_s, float(spans[done, 0]) if done < len(spans) else replayed.end_s)
-    begin, end = spans[place].tolist()
-    return float(max(at, begin + share * (end - begin)))
+    begin, end = _span(replayed, place)
+    return max(at, begin + share * (end - begin))
+
+
+def _span(replayed: Replayed, place: int) -> tuple[float, float]:
+    """Return when a job of a replay began, or the first task if that was later, and its end."""
+    begin, end = replayed.job_spans[place].tolist()
+    return min(max(begin, replayed.first_launch_s), end), end

@@ -29,13 +29,15 @@ _JOB, _STAGE, _LEAVE, _COME, _BACKLOG, _COPY = range(6)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Replayed:
-    """``job_spans`` (jobs, 2) and ``stage_spans`` (stages, 2) in seconds; ``busy_s``: task seconds;
-    ``executor_s``: executors times the seconds that they were held; ``executors``: the most at
-    once, and ``stage_executors`` (stages,) those that were there when a stage began."""
+    """``job_spans`` (jobs, 2) and ``stage_spans`` (stages, 2) in seconds, in which a stage may wait
+    for slots; ``first_launch_s``: when the first task began, infinite without any; ``busy_s``: task
+    seconds; ``executor_s``: executors times the seconds that they were held; ``executors``: the
+    most at once, and ``stage_executors`` (stages,) those that were there when a stage began."""
 
     end_s: float
     job_spans: Floats
     stage_spans: Floats
+    first_launch_s: float
     busy_s: float
     executor_s: float
     executors: int
@@ -79,7 +81,7 @@ class _Replay:
         self.work, self.cluster = workload, cluster
         self.lengths = [stage.lengths for stage in workload.stages] if lengths is None else lengths
         self.driver, self.interval = driver_factor, launch_interval_s
-        self.last_launch = -np.inf
+        self.first_launch, self.last_launch = np.inf, -np.inf
         self.now = 0.0
         self.events: list[tuple[float, int, int, int]] = []
         self.heap: list[float] = []
@@ -139,6 +141,7 @@ class _Replay:
             end,
             self.job_spans,
             self.stage_spans,
+            float(self.first_launch),
             self.busy,
             self.held,
             self.most,
@@ -355,6 +358,7 @@ class _Replay:
         else:
             pool, number = self.pools.fairest(max(self.heap[0], self.now))
         running = self.running[number]
+        self.first_launch = min(self.first_launch, max(self.heap[0], self.now))
         alone = pool is None or len(self.running) == 1
         self._assign(running, number, len(running.lengths) if alone else running.next + 1, limit)
         launched = running.next == len(running.lengths)
@@ -448,6 +452,7 @@ class _Replay:
             )
         count = min(count, len(self.heap))
         start = max([self.now, *(heapq.heappop(self.heap) for _ in range(count))])
+        self.first_launch = min(self.first_launch, start)
         ends = [start + length for length in running.lengths]
         for end in ends[:count]:
             heapq.heappush(self.heap, end)
@@ -475,6 +480,7 @@ class _Replay:
             slots = max(int((at + 1) * each) - int(at * each), 1)
             free = [heapq.heappop(heap) for _ in range(min(slots, len(heap)))]
             start = max(free[-1], running.ready)
+            self.first_launch = min(self.first_launch, start)
             finish = start + length + turnover
             for _ in free:
                 heapq.heappush(heap, finish)

@@ -436,43 +436,62 @@ def test_what_is_left_while_the_driver_works_alone(waited_s: float) -> None:
     assert known.left[0].left_s == pytest.approx(finished.ended_s - now, abs=0.6)
 
 
-@pytest.mark.parametrize("submitted", [False, True])
-@pytest.mark.parametrize("share", [0.2, 0.4, 0.7, 0.95])
-def test_the_wait_for_executors_is_not_the_pace_of_tasks(share: float, submitted: bool) -> None:
-    """It came five minutes later than the earlier run to its first task, or to its first job."""
+@pytest.mark.parametrize("in_job", [False, True])
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.4, 0.7, 0.95])
+@pytest.mark.parametrize(
+    ("earlier_s", "own_s"), [(0.0, 0.0), (0.0, 300.0), (60.0, 0.0), (300.0, 300.0), (300.0, 20.0)]
+)
+def test_the_wait_for_executors_is_not_the_pace_of_tasks(
+    earlier_s: float, own_s: float, share: float, in_job: bool
+) -> None:
+    """Either run may have waited, before its first job or within it."""
     finished = run(PROGRAM, 3)
     assert finished.ended_s is not None
-    part = cut(finished, share * finished.ended_s)
-    late = delayed(part, 300.0)
-    if submitted:
-        first, *others = late.jobs
-        late = replace(late, jobs=(replace(first, submitted_s=first.submitted_s - 300.0), *others))
-    known, at_once = (progress(Estimator(finished), each, [Size(3)]) for each in (late, part))
-    assert known.pace == pytest.approx(at_once.pace, rel=0.02)
-    assert known.left[0].left_s == pytest.approx(at_once.left[0].left_s, rel=0.02, abs=0.1)
-    assert known.left[0].total_s == pytest.approx(at_once.left[0].total_s + 300.0, rel=0.02)
+    now = share * finished.ended_s
+    earlier, running = (
+        delayed(each, by_s, in_job=in_job)
+        for each, by_s in ((finished, earlier_s), (cut(finished, now), own_s))
+    )
+    known = progress(Estimator(earlier), running, [Size(3), Size(6)])
+    left = finished.ended_s - now
+    assert known.pace == pytest.approx(1.0, abs=0.05)
+    assert known.left[0].left_s == pytest.approx(left, rel=0.05, abs=0.8)
+    assert known.left[0].total_s == pytest.approx(finished.ended_s + own_s, rel=0.05)
+    larger = run(PROGRAM, 6).ended_s
+    assert larger is not None
+    assert known.left[1].left_s == pytest.approx(larger * (1.0 - share), rel=0.1, abs=1.5)
 
 
-def delayed(application: Application, by_s: float) -> Application:
-    """The same so many seconds later after its start."""
+def delayed(application: Application, by_s: float, *, in_job: bool) -> Application:
+    """The same so many seconds later after its start, when its executors came; ``in_job``: to its
+    first task, after it had submitted its first job."""
 
     def later(stage: Any) -> Any:
         tasks = stage.tasks.copy()
         for name in ("launch_s", "finish_s"):
             tasks[name] += by_s
-        return replace(stage, tasks=tasks, submitted_s=stage.submitted_s + by_s)
+        # The first stage waits with its job.
+        submitted_s = stage.submitted_s + (0.0 if in_job and stage.stage == 0 else by_s)
+        completed_s = stage.completed_s + by_s
+        return replace(stage, tasks=tasks, submitted_s=submitted_s, completed_s=completed_s)
 
+    first, *others = (
+        replace(
+            job,
+            submitted_s=job.submitted_s + by_s,
+            completed_s=None if job.completed_s is None else job.completed_s + by_s,
+        )
+        for job in application.jobs
+    )
+    came_s = first.submitted_s if by_s else 0.0
+    if in_job:
+        first = replace(first, submitted_s=first.submitted_s - by_s)
     return replace(
         application,
-        jobs=tuple(
-            replace(
-                job,
-                submitted_s=job.submitted_s + by_s,
-                completed_s=None if job.completed_s is None else job.completed_s + by_s,
-            )
-            for job in application.jobs
-        ),
+        executors=tuple(replace(each, added_s=came_s) for each in application.executors),
+        jobs=(first, *others),
         stages=tuple(later(stage) for stage in application.stages),
+        ended_s=None if application.ended_s is None else application.ended_s + by_s,
         last_s=application.last_s + by_s,
     )
 
