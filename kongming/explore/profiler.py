@@ -45,10 +45,10 @@ FEWEST_RUNS = 2
 """The least budget: one run is no model."""
 MODELS = ("auto", "paper", *LEARNERS)
 _UNKNOWN_COSTS = 20
-"""Runs that a budget of costs pays for while no run's cost is known, or all were 0."""
+"""Runs of unknown cost that a budget of costs pays for while no cost above 0 is known."""
 _FREE_RUNS = 1000
-"""Runs of cost 0 that end a budget of costs on their own, where others cost something: it has to
-end in a space that does not."""
+"""Runs of cost 0 that end a budget of costs on their own: it has to end in a space that does
+not."""
 _FEWEST_TO_STOP = 28
 """Runs below which nothing is 95% certain of 90% of the space."""
 
@@ -66,8 +66,8 @@ class DecisionTreeProfiler:
         cost: an expression in the dimensions, ``told`` (learned from the costs told), or None:
             points are chosen as if all cost the same, but for the costs told of a leaf where
             ``weights`` counts them. A budget in costs counts what was told for a
-            run, else the expression, else its value; while no run's cost is known or above 0, it
-            pays for 20 runs, and never for more than 1000 that cost 0.
+            run, else the expression, else its value; while no cost above 0 is known, it pays for
+            20 runs of unknown cost, and never for more than 1000 that cost 0.
         level: of the intervals.
         stop_pct: stop once 90% of the space is known within so many per cent; where the noise
             decides whether it is, half of a batch repeats points.
@@ -279,31 +279,36 @@ class DecisionTreeProfiler:
     @property
     def spent(self) -> float:
         """Return what was told, in the units of the budget."""
+        runs = len(self._outcomes.runs)
         if self.budget_in == "runs":
-            return len(self._outcomes.runs)
-        known = [self._cost_of_run(run) for run in self._outcomes.runs]
-        costs = [cost for cost in known if cost is not None]
-        if not any(costs):
-            # A budget has to end where nothing ever is known, or costs anything.
-            return len(known) * self.budget / _UNKNOWN_COSTS
-        # What is not known counts as what is.
-        return sum(costs) + sum(costs) / len(costs) * (len(known) - len(costs))
+            return runs
+        costs = self._known_costs()
+        # What is not known counts as what is; a budget has to end where nothing ever is.
+        typical = sum(costs) / len(costs) if any(costs) else self.budget / _UNKNOWN_COSTS
+        return sum(costs) + typical * (runs - len(costs))
+
+    @property
+    def left(self) -> float:
+        """Return what is left of the budget for further runs; less than 0 where the last one took
+        more. A run that cost nothing takes a thousandth of a budget of costs, and is not
+        ``spent``."""
+        if self.budget_in == "runs":
+            return self.budget - self.spent
+        return self.budget * (1.0 - self.free_runs / _FREE_RUNS) - self.spent
+
+    @property
+    def free_runs(self) -> int:
+        """Return how many runs cost nothing, of those that a budget of costs counts."""
+        return 0 if self.budget_in == "runs" else self._known_costs().count(0.0)
 
     @property
     def is_spent(self) -> bool:
         """Return whether the runs took the budget: what is pending is to be left out then."""
-        return self._left <= 0.0
+        return self.left <= 0.0
 
-    @property
-    def _left(self) -> float:
-        """What is left of the budget, of which runs that cost nothing take a little, too."""
-        left = self.budget - self.spent
-        if self.budget_in == "runs":
-            return left
-        costs = [self._cost_of_run(run) for run in self._outcomes.runs]
-        if not any(costs):
-            return left
-        return left - costs.count(0.0) * self.budget / _FREE_RUNS
+    def _known_costs(self) -> list[float]:
+        costs = (self._cost_of_run(run) for run in self._outcomes.runs)
+        return [cost for cost in costs if cost is not None]
 
     def _repeats_for_noise(self) -> int | None:
         """Return how many of the next runs may repeat points, since noise decides whether the stop
@@ -329,10 +334,11 @@ class DecisionTreeProfiler:
             return codes
         runs = len(self._outcomes.runs)
         # Points that are awaited count before the first answer as well: the budget has to end.
-        typical = self.spent / runs if runs else self.budget / _UNKNOWN_COSTS
+        taken = self.spent + self.budget * self.free_runs / _FREE_RUNS
+        typical = taken / runs if runs else self.budget / _UNKNOWN_COSTS
         prices = self._costs() or (lambda points: np.full(len(points), typical))
         pending = rows(self._outcomes.pending, codes.shape[1])
-        left = self._left - float(prices(pending).sum() if len(pending) else 0.0)
+        left = self.left - float(prices(pending).sum() if len(pending) else 0.0)
         paid = codes[within_means(prices(codes), left)]
         if len(paid):
             return paid

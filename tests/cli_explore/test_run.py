@@ -211,6 +211,27 @@ def test_budgets_of_time_and_of_cost(
         assert kongming("explore", "run", *job, *OUT, "--budget", wrong).returncode == 2
 
 
+def test_runs_that_cost_nothing_take_a_little_of_what_is_left(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As rows of a cache."""
+    run(kongming, *job, *OUT, "--budget", "2")
+    known = rows(tmp_path / OUT[1])
+    for row, cost in zip(known, ("9.9", "0"), strict=True):
+        row["cost"] = cost
+    with (tmp_path / OUT[1]).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(known[0]))
+        writer.writeheader()
+        writer.writerows(known)
+    document = run(kongming, *job, *OUT, "--budget", "10s")
+    assert document["measured"] == 0
+    assert document["spent"] == pytest.approx(9.9)
+    assert document["left"] == pytest.approx(0.09)
+    warned = " ".join(document["warnings"])
+    assert "What is left of the budget, 0.09 seconds, pays for no further run." in warned
+    assert "1 run that cost nothing took a thousandth of the budget" in warned
+
+
 @pytest.mark.thorough
 def test_metrics_of_any_sign_and_the_seconds_next_to_them(
     kongming: Kongming, job: tuple[str, ...], tmp_path: Path

@@ -581,22 +581,69 @@ def test_a_budget_of_costs_ends_before_the_first_answer(cost: str | None) -> Non
 
 @pytest.mark.parametrize("space", [LINE, Space.from_dict({"a": {"from": 0.0, "to": 1.0}})])
 @pytest.mark.parametrize("repeats", [False, True])
-@pytest.mark.parametrize(("first", "runs"), [(0.0, 20), (2.0, 1001)])
+@pytest.mark.parametrize("first", [0.0, 2.0])
 def test_a_budget_of_costs_ends_where_runs_cost_nothing(
-    space: Space, repeats: bool, first: float, runs: int
+    monkeypatch: pytest.MonkeyPatch, space: Space, repeats: bool, first: float
 ) -> None:
     """As with answers from a cache."""
+    monkeypatch.setattr("kongming.explore.profiler._FREE_RUNS", 100)
     profiler = DecisionTreeProfiler(
         space, budget=10, batch=8, budget_in="cost", cost="told", policy="uni", repeats=repeats
     )
     costs = [first]
     while points := profiler.suggest():
-        assert len(costs) <= 1000
+        assert len(costs) <= 100
         for point in points:
             profiler.tell(point, point["a"], cost=costs[-1])
             costs.append(0.0)
-    assert len(costs) - 1 <= runs
-    assert profiler.spent == pytest.approx(first or 10.0)
+    runs = len(costs) - 1
+    assert profiler.spent == first
+    assert profiler.left == pytest.approx(10.0 - first - 0.1 * costs[:-1].count(0.0))
+    if space.size is None:
+        assert runs == (80 if first else 100)
+        assert profiler.left <= 0.1
+    else:
+        # Repeats that are all alike end it, too.
+        assert runs >= space.size
+        assert not profiler.is_spent
+
+
+def test_runs_that_cost_nothing_leave_what_others_may_spend() -> None:
+    profiler = DecisionTreeProfiler(
+        LINE, budget=100, batch=5, budget_in="cost", cost="told", policy="uni"
+    )
+    lefts = []
+    for _ in range(4):
+        for point in profiler.suggest():
+            profiler.tell(point, 1.0, cost=0.0)
+        lefts.append(profiler.left)
+    assert profiler.spent == 0.0
+    assert lefts == [pytest.approx(each) for each in (99.5, 99.0, 98.5, 98.0)]
+    [point] = profiler.suggest(1)
+    profiler.tell(point, 1.0, cost=1.0)
+    assert profiler.spent == 1.0
+    assert profiler.left == pytest.approx(97.0)
+    assert profiler.suggest()
+
+
+@pytest.mark.parametrize("costs", [(), (0.0,), (0.0, None), (None,), (0.0, 2.0)])
+def test_a_budget_of_costs_ends_while_answers_are_awaited(
+    monkeypatch: pytest.MonkeyPatch, costs: tuple[float | None, ...]
+) -> None:
+    """Also in a space without an end, after answers that cost nothing or are of unknown cost."""
+    monkeypatch.setattr("kongming.explore.profiler._FREE_RUNS", 100)
+    space = Space.from_dict({"a": {"from": 0.0, "to": 1.0}})
+    profiler = DecisionTreeProfiler(
+        space, budget=10, batch=50, budget_in="cost", cost="told", policy="uni"
+    )
+    for cost in costs:
+        [point] = profiler.suggest(1)
+        profiler.tell(point, None, error="refused", cost=cost)
+    suggested = 0
+    while points := profiler.suggest():
+        suggested += len(points)
+        assert suggested <= 100
+    assert suggested
 
 
 def test_a_run_of_unknown_cost_counts_as_the_others_do() -> None:

@@ -205,7 +205,7 @@ def command(
             output.progress(f"{name}: {most:g} {unit}", total=most) as shown,
         ):
             began = time.time()
-            campaign.drive(running, lambda: shown.update(profiler.spent, text=name))
+            campaign.drive(running, lambda: shown.update(most - profiler.left, text=name))
             other = disturbed_since(began, cpus)
     except KeyboardInterrupt:
         output.error_console().print(
@@ -238,8 +238,12 @@ def command(
         )
     elif ended_early:
         warnings.append(
-            f"What is left of the budget, {most - profiler.spent:.4g} {unit}, pays for no further "
-            "run."
+            f"What is left of the budget, {profiler.left:.4g} {unit}, pays for no further run."
+        )
+    if profiler.free_runs:
+        warnings.append(
+            f"{count(profiler.free_runs, 'run')} that cost nothing took a thousandth of the budget "
+            "each, so that it ends."
         )
     if as_json:
         output.emit_json(
@@ -250,6 +254,7 @@ def command(
                 "budget": most,
                 "budget_in": budget_in,
                 "spent": profiler.spent,
+                "left": profiler.left,
                 "stopped": profiler.stopped,
                 "runs": len(table.runs),
                 "resumed": campaign.resumed,
