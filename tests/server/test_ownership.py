@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from kongming_server.configuration.limits import Limits
 from kongming_server.configuration.settings import Security
 from kongming_server.monitoring.metrics import Metrics
 from kongming_server.nodes.ownership import Ownership
-from kongming_server.nodes.registry import Agent
+from kongming_server.nodes.registry import Agent, Agents
 from kongming_server.security import Call, Caller, Guard, Role, certificates, current_call
 from kongming_server.security.certificates import init_tls
 
@@ -427,12 +428,13 @@ def claim(ownership: Ownership, agent: Agent, caller: Caller) -> bool:
 @dataclass
 class FakeTokens:
     valid: set[str]
+    patterns: Mapping[str, str] = field(default_factory=dict)
 
     def in_force(self, token_id: str) -> bool:
         return token_id in self.valid
 
     def naming(self, node: str) -> Sequence[str]:
-        return ()
+        return [token for token, each in self.patterns.items() if fnmatchcase(node, each)]
 
 
 def test_what_is_free_is_taken_once() -> None:
@@ -460,6 +462,35 @@ def test_what_is_free_is_taken_once() -> None:
     assert free.bound_to == ""
     with pytest.raises(AccessError, match="not for a node"):
         claim(ownership, free, fourth)
+
+
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize("holder", ["", "token revoked"])
+def test_the_id_of_a_known_node_is_no_name_for_others(holder: str, registered: bool) -> None:
+    """A pattern is for names; that an id looks like one of them was nobody's choice."""
+    ownership = Ownership(FakeTokens({"mine", "rack"}, {"mine": "n1", "rack": "n*"}))
+    caller = Caller(Role.AGENT, "name", "token mine", nodes=("n1",))
+    facts = builders.node(id="n-77aa", name="n1")
+    agent = Agent(facts, registered=registered, bound_to=holder)
+    agents = Agents()
+    agents.put(facts).registered = registered
+    before = current_call.set(Call("/method", "id", caller))
+    try:
+        ownership.admit(facts, agents)
+        assert ownership.claim(agent)
+        # An id that is not known yet was chosen by the caller.
+        with pytest.raises(AccessError, match="Another token"):
+            ownership.admit(facts, Agents())
+    finally:
+        current_call.reset(before)
+
+
+def test_a_released_node_waits_for_the_token_that_names_it() -> None:
+    ownership = Ownership(FakeTokens({"a", "b"}, {"a": "n1", "b": "id-2"}))
+    stranger = Caller(Role.AGENT, "name", "token c")
+    with pytest.raises(AccessError, match="Another token"):
+        claim(ownership, Agent(builders.node(id="id-1", name="n1"), registered=True), stranger)
+    assert claim(ownership, Agent(builders.node(id="id-2", name="n2"), registered=True), stranger)
 
 
 def test_a_certificate_of_the_same_common_name_is_for_its_own_nodes() -> None:

@@ -62,8 +62,10 @@ class Ownership:
             )
         if not named:
             raise _not_named(agent.facts)
-        # Also of a node that was measured by hand, and is registered by none.
-        self._refuse_named_for_others(caller, (agent.facts.id, agent.facts.name))
+        if not caller.nodes:
+            # Also of a node that was measured by hand. One that was registered keeps its id.
+            ids = () if agent.registered else (agent.facts.id,)
+            self._refuse_named_for_others(caller, (*ids, agent.facts.name))
         agent.bound_to = mine
         return True
 
@@ -81,8 +83,12 @@ class Ownership:
             raise _not_named(facts)
         mine = holder_of(caller)
         # What a node is called already it keeps: what was allowed when it came may be no more.
-        new_id, new_name = is_new(facts, agents.get(facts.id))
-        new = [name for name, new in ((facts.id, new_id), (facts.name, new_name)) if new]
+        known = agents.get(facts.id)
+        new_id, new_name = is_new(facts, known)
+        # Nor did the caller choose the id that was measured by hand on a node that it is for.
+        measured = bool(caller.nodes) and known is not None and known.facts.name == facts.name
+        chosen = new_id and not measured
+        new = [name for name, new in ((facts.id, chosen), (facts.name, new_name)) if new]
         self._refuse_named_for_others(caller, new)
         # A batch system may know nodes by the first part of their names alone. That two have one
         # and the same is no mistake where an operator made a token for each.
