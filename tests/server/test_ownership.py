@@ -311,6 +311,29 @@ def test_nodes_measured_by_hand_are_no_fleet_of_a_token_either(
     ]
 
 
+def test_nodes_that_were_registered_before_are_no_new_ones_of_a_token(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """As while no caller had to identify itself, and after their release."""
+    url = f"sqlite:///{tmp_path / 'former.db'}"
+    names = [f"n{number}" for number in range(6)]
+    with Store.open(url) as store:
+        for name in names:
+            facts = builders.node(id=name, name=name)
+            store.put_node(facts)
+            store.put_agent(name, Agent(facts).to_document(), 0.0)
+    mine, _ = agent_with(start_server(store_url=url, settings=ALWAYS))
+
+    def on(name: str) -> set[grpc.StatusCode]:
+        mine.facts = builders.node(id=name, name=name)
+        return refusals(mine)
+
+    assert [on(name) for name in names] == [OK] * 6
+    # They count where another one is to come.
+    mine.facts = builders.node(id="new", name="new")
+    assert code_of(mine.register) is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 def test_names_differ_by_more_than_their_case_for_tokens_with_names_too(
     server: ServerProcess,
 ) -> None:

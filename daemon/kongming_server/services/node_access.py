@@ -25,7 +25,7 @@ class NodeAccess:
 
         Raises:
             AccessError: it is another agent's.
-            OverloadedError: it is nobody's, and the caller may not have another one.
+            OverloadedError: no agent has registered it, and the caller may not have another one.
             StoreError: that it is the caller's from now on could not be kept.
         """
         before = agent.bound_to
@@ -63,8 +63,11 @@ class NodeAccess:
         return agent
 
     def _check_count(self, known: Agent | None) -> None:
-        """Raise OverloadedError where a node would be the caller's, and it has too many."""
+        """Raise OverloadedError where a node that no agent has registered before would be the
+        caller's, and it has too many."""
         caller = calling_agent()
-        if caller is not None and (known is None or not known.bound_to):
+        # One that was, and is nobody's, was released or came while nobody had to say who it is:
+        # that it goes on is an operator's wish, and makes up no fleet.
+        if caller is not None and (known is None or not (known.bound_to or known.registered)):
             count = self._state.agents.count_of(holder_of(caller))
             self._state.quotas.check_nodes(count, named=bool(caller.nodes))
