@@ -138,13 +138,15 @@ def cli(
 )
 @click.option("--state", metavar="DIR", help="Folder of the spool and the reference.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
-@click.option("--requested", "parent", type=int, metavar="PID", hidden=True)
+@click.option("--requested", is_flag=True, hidden=True)
+@click.option("--parent", type=int, metavar="PID", hidden=True)
 @click.option("--campaign", default="", hidden=True)
 def profile_cli(
     apps: Sequence[str],
     file: Path | None,
     state: str | None,
     as_json: bool,
+    requested: bool,
     parent: int | None,
     campaign: str,
 ) -> int:
@@ -156,7 +158,7 @@ def profile_cli(
     from kongming.probes.measuring import BusyError
     from kongming.records.errors import StoreError
 
-    if parent is not None and not _ends_with(parent):
+    if requested and not _ends_with(parent):
         return profile.LATER
     settings = declared.load(Settings, file, {"files.state": state})
     folder = settings.files.state_path()
@@ -168,7 +170,7 @@ def profile_cli(
                 settings, apps, spool, Budget(60.0 * settings.profile.minutes), campaign
             )
     except (BusyError, CampaignBusyError, StoreError) as error:
-        if parent is None:
+        if not requested:
             raise
         click.echo(f"{error} {', '.join(apps)}: profiled later.", err=True)
         return profile.LATER
@@ -356,11 +358,12 @@ def _view(agent: Agent, link: Link, spool: Spool) -> View:
     return values
 
 
-def _ends_with(parent: int) -> bool:
-    """A requested campaign ends with the agent that started it; return whether that still runs."""
+def _ends_with(parent: int | None) -> bool:
+    """A requested campaign ends with the agent that started it; return whether that still runs, as
+    far as is known: one of before the package was upgraded does not tell its pid (None)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     # It may have ended while the interpreter started.
-    return os.getppid() == parent
+    return parent is None or os.getppid() == parent
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -182,7 +182,8 @@ class Campaigns:
 
 
 def profile_command(config: Path | None, state: Path) -> list[str]:
-    """Return the command that starts a requested campaign of this process."""
-    command = [sys.executable, "-m", "kongming_agent.agent_command", "profile"]
-    command += ["--requested", str(os.getpid()), "--state", str(state)]
+    """Return the command that starts a requested campaign of this process. The package may be
+    upgraded before it is used: options keep their form."""
+    command = [sys.executable, "-m", "kongming_agent.agent_command", "profile", "--requested"]
+    command += ["--parent", str(os.getpid()), "--state", str(state)]
     return command if config is None else [*command, "--config", os.fspath(config)]

@@ -353,12 +353,32 @@ def test_a_requested_campaign_whose_agent_has_ended_already_measures_nothing(
     file = tmp_path / "agent.toml"
     file.write_text(f"[profile]\napps = '{tmp_path / 'apps.toml'}'\nallow = ['nap']\n")
     # Its parent is another process then.
-    arguments = ("profile", "nap", "--requested", "1", "--config", file)
+    arguments = ("profile", "nap", "--requested", "--parent", "1", "--config", file)
     done = warm_start.run(
         "kongming_agent.agent_command", *arguments, "--state", tmp_path / "state", timeout=60
     )
     assert done.returncode == LATER, done.stderr
     assert not (tmp_path / "state").exists()
+
+
+def test_an_agent_of_before_an_upgrade_starts_campaigns_of_the_new_package(
+    fake: Path, tmp_path: Path
+) -> None:
+    """It does not say who it is, and drops a request whose campaign does not start."""
+    (tmp_path / "apps.toml").write_text(APPS)
+    file = tmp_path / "agent.toml"
+    file.write_text(
+        f"[profile]\napps = '{tmp_path / 'apps.toml'}'\nallow = ['nap']\n"
+        "placement = 'same-core'\nminutes = 1e-6\n"
+    )
+    done = warm_start.run(
+        *("kongming_agent.agent_command", "profile", "--requested", "--state", tmp_path / "state"),
+        *("--config", file, "--campaign", "c1", "nap"),
+        timeout=60,
+    )
+    assert done.returncode < 2, done.stderr
+    with closing(Spool(tmp_path / "state/spool.db")) as spool:
+        assert sum(spool.counts().values())
 
 
 def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(

@@ -124,7 +124,7 @@ def test_a_requested_profile_that_cannot_be_kept_now_asks_for_another_turn(
     monkeypatch.setattr(agent, "_ends_with", lambda _: True)
     call: Any = agent.profile_cli.callback
     parent = os.getppid() if requested else None
-    arguments = (("nap",), None, str(tmp_path), False, parent, "")
+    arguments = (("nap",), None, str(tmp_path), False, requested, parent, "")
     if requested:
         assert call(*arguments) == profiling.LATER
     else:
