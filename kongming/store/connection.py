@@ -34,6 +34,8 @@ MIGRATION_LOCK = 4_716_533_890
 Damage = Callable[[str, str], None]
 """Called with what cannot be read, such as ``a node 'n1'``, and why."""
 
+_IN_MEMORY = "sqlite://"
+
 NOT_READABLE = (KongmingError, ValueError, TypeError, KeyError, AttributeError, OverflowError)
 """What decoding a damaged row may raise."""
 
@@ -64,6 +66,7 @@ class Connection:
         *,
         create: bool = True,
         write: bool | None = None,
+        upgrade: bool = True,
         statement_s: float = 0.0,
         lock_s: float = 0.0,
     ) -> Self:
@@ -75,13 +78,15 @@ class Connection:
         ``lock_s``; 0 for never. Where it does not even do that, the connection ends ``GRACE_S``
         later.
         ``write`` (None: as ``create``) says whether it will be written to: a SQLite file that may
-        only be read, or whose URL has ``mode=ro``, is opened without, and refused with it.
+        only be read, or whose URL has ``mode=ro``, is opened without, and refused with it. Without
+        ``upgrade`` a store without tables, or one of an earlier version, is refused as well, for
+        what is to change nothing.
 
         Raises:
             InputError: the URL is not valid, its file is missing and is not to be created, or it
                 may only be read and is to be written.
             IncompatibleError: the store was written by a newer KONGMING.
-            StoreError: it cannot be opened.
+            StoreError: it cannot be opened, or not without being upgraded.
             NotAStoreError: it is not a store.
         """
         store_url, by_mode = without_mode(url or default_url())
@@ -90,7 +95,7 @@ class Connection:
         if missing is not None and (by_mode or not create):
             if store_url != own_url():
                 raise no_such_file(missing)
-            shown, store_url = store_url, "sqlite://"
+            shown, store_url = store_url, _IN_MEMORY
         file = store_file_of(store_url)
         if file is not None and not create and stays_empty(file):
             # Tables in it would hide from the server, which looks for this too, that it was lost.
@@ -111,7 +116,8 @@ class Connection:
                 bound = BoundedWaiting(engine)
         try:
             with translated(engine.url):
-                is_new = _migrate_if_needed(engine, may_write=refusal is None)
+                may_upgrade = refusal is None and (upgrade or store_url == _IN_MEMORY)
+                is_new = _migrate_if_needed(engine, may_upgrade, may_write=refusal is None)
         except BaseException:
             engine.dispose()
             raise
@@ -214,7 +220,7 @@ def _write_transaction(connection: sa.Connection) -> Iterator[sa.Connection]:
         yield connection
 
 
-def _migrate_if_needed(engine: sa.Engine, *, may_write: bool) -> bool:
+def _migrate_if_needed(engine: sa.Engine, may_upgrade: bool, *, may_write: bool) -> bool:
     """Return whether there were no tables before."""
     sqlite = engine.dialect.name == "sqlite"
     with engine.connect() as connection:
@@ -225,12 +231,12 @@ def _migrate_if_needed(engine: sa.Engine, *, may_write: bool) -> bool:
             if sqlite:
                 refuse_incomplete(connection)
             return False
-    if not may_write:
+    if not may_upgrade:
         if revision is not None:
             from kongming.store.migrations import refuse_newer
 
             refuse_newer(revision)
-        raise read_only.refuse_old(str(engine.url.database), revision)
+        raise read_only.refuse_old(str(engine.url.database), revision, may_write=may_write)
     # Check again while holding the lock: another process may have migrated meanwhile.
     with engine.connect() as free, _write_transaction(free) as connection:
         if engine.dialect.name == "postgresql":

@@ -107,15 +107,17 @@ def connector(path: Path) -> Callable[[], sqlite3.Connection]:
     return lambda: sqlite3.connect(uri, uri=True, check_same_thread=False)
 
 
-def refuse_old(path: str, revision: str | None) -> StoreError:
-    """Return the error for tables that would have to be made, or upgraded, first."""
+def refuse_old(name: str, revision: str | None, *, may_write: bool) -> StoreError:
+    """Return the error for tables that would have to be made, or upgraded, first: in a file that
+    may only be read, or else by what is to change nothing."""
+    why = "is not to be changed now" if may_write else "may only be read"
     if revision is None:
         return StoreError(
-            f"The file {path} has no tables of a store, and may only be read.",
-            hint="Name another file with --store or KONGMING_STORE.",
+            f"The store {name} has no tables, and {why}.",
+            hint="Name another one with --store or KONGMING_STORE.",
         )
+    where = "" if may_write else " where it may be written"
     return StoreError(
-        f"The store {path} was made by an earlier version and has to be upgraded, but it may only "
-        "be read.",
-        hint="Open it once where it may be written (kongming apps --store URL), or a copy of it.",
+        f"The store {name} was made by an earlier version and has to be upgraded, but it {why}.",
+        hint=f"Open it once{where} (kongming apps --store URL), or a copy of it.",
     )

@@ -19,7 +19,7 @@ from kongming.records.fingerprint import COUPLING, Fingerprint
 from kongming.store import Store
 from kongming.store.reference import Reference
 from tests import builders
-from tests.conftest import Kongming
+from tests.conftest import ROOT, Kongming
 
 pytestmark = pytest.mark.usefixtures("fake")
 
@@ -89,6 +89,17 @@ def test_slowdowns_are_over_the_stored_reference_also_where_nothing_is_stored(
     assert advice not in done.stdout
     with Store.open(store_url) as store:
         assert len(store.fingerprints()) == before
+
+
+def test_no_store_upgrades_no_store(kongming: Kongming, tmp_path: Path) -> None:
+    old = min((ROOT / "tests/store/fixtures").glob("*.db"))
+    before = old.read_bytes()
+    (tmp_path / "store.db").write_bytes(before)
+    done = kongming("fingerprint", *QUICK, "--no-store")
+    assert done.returncode == 0, done.stderr
+    assert "slowdowns are not known: The store" in done.stderr
+    assert "idle reference" not in done.stdout
+    assert (tmp_path / "store.db").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,25 @@ def test_store_is_kept_between_openings(new_store_url: str) -> None:
         assert store.runs() == [run]
 
 
+def test_without_upgrade_no_tables_are_made(postgres_url: str) -> None:
+    for _ in range(2):
+        with pytest.raises(StoreError, match="has no tables"):
+            Store.open(postgres_url, create=False, upgrade=False)
+    with Store.open(postgres_url) as store:
+        assert store.is_new
+    Store.open(postgres_url, create=False, upgrade=False).close()
+
+
+def test_without_upgrade_a_store_of_the_user_that_is_not_there_is_empty(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("KONGMING_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with Store.open(create=False, upgrade=False) as store:
+        assert store.references() == []
+    assert not (tmp_path / "data").exists()
+
+
 def test_default_is_the_environment_then_the_data_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

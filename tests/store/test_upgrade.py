@@ -14,6 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from kongming import Fingerprint, NodeFacts, Run, Signature
+from kongming.records.errors import StoreError
 from kongming.records.resident import Resident
 from kongming.store import Reference, Reported, Store
 from kongming.store.migrations import config
@@ -69,6 +70,18 @@ def _typed(table: sa.Table, row: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(table.c[name].type, sa.Boolean):
             row[name] = bool(value)
     return row
+
+
+def test_without_upgrade_an_old_store_stays_as_it_is(old_url: str, revision: str) -> None:
+    if revision == HEAD:
+        Store.open(old_url, create=False, upgrade=False).close()
+        return
+    for _ in range(2):
+        with pytest.raises(StoreError, match="made by an earlier version") as refused:
+            Store.open(old_url, create=False, upgrade=False)
+        assert "be read" not in refused.value.message
+    with Store.open(old_url) as store:
+        assert store.runs()
 
 
 def test_everything_is_still_there(old_url: str, revision: str) -> None:

@@ -222,7 +222,7 @@ def _stored(
     try:
         from kongming.store import Store
 
-        with Store.open(store_url, create=write) as store:
+        with Store.open(store_url, create=write, upgrade=write) as store:
             if write:
                 store.put_node(fingerprint.node)
                 store.add_fingerprint(fingerprint, purpose="adhoc")
