@@ -49,6 +49,11 @@ class Surrogate:
         document = {field.name: getattr(self, field.name) for field in fields(self)}
         return document | {"roles": list(self.roles), "suites": list(self.suites)}
 
+    @property
+    def has_file(self) -> bool:
+        """Return whether it reads or writes a file in the I/O folder."""
+        return self.family in _WITH_FILE
+
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Surrogate:
         """Parse the binary's description. Raises ProbeError for a missing key."""
@@ -129,7 +134,7 @@ class Suite:
         """Return its sizes in bytes: of what it works on (``data``) and of the file that this
         lies in (``file``), where it has them. Readings are comparable where these agree."""
         sizes = {} if surrogate.size_bytes is None else {"data": surrogate.size_bytes}
-        if surrogate.family in _WITH_FILE:
+        if surrogate.has_file:
             sizes["file"] = int(self.arguments[-1])
         return sizes
 

@@ -16,7 +16,9 @@ from kongming.records.moments import unix
 class Reference:
     """Surrogate times on the idle node: ``times`` in seconds per operation by name.
 
-    Computed from ``readings`` fingerprints on CPU ``cpu``, the last at ``taken_at`` (UTC).
+    Computed from ``readings`` fingerprints on CPU ``cpu``, the last at ``taken_at`` (UTC). Both are
+    of those with the last suite: times of surrogates that it does not have are of before, from as
+    many readings as were taken then.
     """
 
     node_id: str

@@ -229,6 +229,10 @@ def test_a_reference_of_fewer_surrogates_leaves_the_others_as_they_were(
         assert after.times[name] == pytest.approx(before.times[name] / 2.0)
     words = " ".join(kongming("reference", *QUICK, "--spread", "0").stdout.split())
     assert f"{count(len(others), 'surrogate')} of other suites" in words
+    # Which the store does not tell.
+    files = sum(name.startswith("iobench") for name in others)
+    assert files
+    assert f"as before, for {files} of them in the I/O folder (--dir) of that time" in words
 
 
 def test_too_few_readings_are_refused(kongming: Kongming) -> None:

@@ -59,9 +59,9 @@ def command(
 
     Take readings spread over time and store a low quantile of each surrogate: a single reading
     would include unseen neighbours that come and go. Surrogates of other suites keep the idle times
-    that they have. Each reading is stored at once; after Ctrl-C the same command continues from
-    there. It ends where another measurement runs on this CPU
-    (--anyway) during a reading, which is not used.
+    that they have; give them the same --dir. Each reading is stored at once; after Ctrl-C the same
+    command continues from there. It ends where another measurement runs on this CPU (--anyway)
+    during a reading, which is not used.
     """
     from kongming.cli.measure.fingerprint import measure
     from kongming.probes.measuring import disturbed_since, measuring
@@ -165,8 +165,11 @@ def command(
         "shows slowdowns."
     )
     if others:
+        files = sum(known.has_file and known.name in others for known in suite.surrogates)
+        where = f", for {files} of them in the I/O folder (--dir) of that time"
         console.print(
-            f"{count(len(others), 'surrogate')} of other suites: their idle times are as before."
+            f"{count(len(others), 'surrogate')} of other suites: their idle times are as "
+            f"before{where if files else ''}."
         )
     return 0
 
