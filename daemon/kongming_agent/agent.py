@@ -296,13 +296,15 @@ class Agent:
             raise
         finally:
             self._probing = False
+            # Of one that failed, too: those after it may need no more, and would not show.
+            self.totals.used(meter.peak_bytes())
         self._busy_since = None
         if self._stopping:
             return
         if coupling:
             self._couple_at[place] = time.monotonic() + self.settings.probing.coupling_s
         self._charge(probe, taken.cost, ok=bool(taken.fingerprint.times()))
-        self.totals.probed(probe.suite, taken.peak_bytes)
+        self.totals.probed(probe.suite)
         fingerprint = taken.fingerprint
         _log.debug("%s fingerprint of domain %d: %s", probe.suite, place, probe.reason)
         if probe.suite == "standard":

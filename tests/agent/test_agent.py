@@ -20,7 +20,7 @@ import pytest
 from kongming_agent import agent_command as main
 from kongming_agent.agent import Agent as AgentHere
 from kongming_agent.agent_config import Budget, Files, Probing, Profile, Settings
-from kongming_agent.probing import signals
+from kongming_agent.probing import prober, signals
 from kongming_agent.probing.budget import Cost
 from kongming_agent.probing.schedule import Probe
 from kongming_agent.profiling import LATER, profile_allowed
@@ -259,7 +259,7 @@ def test_a_node_is_idle_by_all_its_cpus_and_not_by_those_that_the_agent_may_use(
     assert agent.schedule.idle(time.monotonic()) is idle
 
 
-def test_a_probe_that_fails_is_charged_what_it_took(
+def test_a_probe_that_fails_is_charged_what_it_took_and_its_memory_is_known(
     fake: Path, spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = tmp_path / "late"
@@ -281,11 +281,15 @@ def test_a_probe_that_fails_is_charged_what_it_took(
         agent.stop()
 
     monkeypatch.setattr(agent.schedule, "probed", probed)
+    # Later ones that need no more do not show in what the kernel tells.
+    largest = itertools.count(1 << 20)
+    monkeypatch.setattr(prober, "_largest_child_bytes", lambda: next(largest))
     began = time.monotonic()
     agent.run()
     (cost,) = charged
     assert 0.2 <= cost.wall_s <= time.monotonic() - began
     assert cost.cpu_s > 0.0
+    assert agent.totals.peak_bytes == next(largest) - 1
 
 
 def test_the_server_is_obeyed_within_the_nodes_own_list_only(

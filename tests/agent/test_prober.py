@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kongming_agent.probing import prober as module
-from kongming_agent.probing.prober import Prober, domains_of, needed_bytes
+from kongming_agent.probing.prober import Meter, Prober, domains_of, needed_bytes
 from kongming_agent.probing.schedule import Probe
 from kongming_agent.reporting.status import Totals
 
@@ -82,25 +82,35 @@ def test_a_quick_fingerprint_has_every_surrogate_of_its_suite_and_a_cost(
 
 
 def test_the_memory_of_another_child_is_not_that_of_a_probe(
-    prober: Prober, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The kernel tells the largest of all children: before and after each of two probes."""
     largest_kib = iter((1000, 3000, 3000, 3000))
     monkeypatch.setattr(module, "_largest_child_bytes", lambda: next(largest_kib) << 10)
-    totals = Totals()
-    peaks = []
-    for _ in range(2):
-        taken = prober.take(quick(writes=True), prober.node.cpus[0])
-        totals.probed("quick", taken.peak_bytes)
-        peaks.append(taken.peak_bytes)
+    peaks = [Meter().peak_bytes() for _ in range(2)]
     assert peaks == [3000 << 10, None]
+    totals = Totals()
+    for peak in peaks:
+        totals.used(peak)
     assert totals.peak_bytes == 3000 << 10
 
 
-def test_a_probe_after_a_larger_child_has_no_peak_of_its_own(prober: Prober) -> None:
-    held = "held = b'x' * (200 << 20)"
-    subprocess.run([sys.executable, "-c", held], check=True)
-    assert prober.take(quick(writes=True), prober.node.cpus[0]).peak_bytes is None
+def test_the_memory_of_a_child_is_what_it_held() -> None:
+    """In a process without children before it: the kernel forgets none."""
+    script = (
+        "import subprocess, sys\n"
+        "from kongming_agent.probing.prober import Meter\n"
+        "def peak(mib):\n"
+        "    meter = Meter()\n"
+        "    held = f'held = b\"x\" * ({mib} << 20)'\n"
+        "    subprocess.run([sys.executable, '-c', held], check=True)\n"
+        "    return meter.peak_bytes()\n"
+        "print(peak(100), peak(1), peak(200))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    first, smaller, larger = done.stdout.decode().split()
+    assert 100 << 20 < int(first) < 200 << 20 < int(larger) < 400 << 20
+    assert smaller == "None"
 
 
 @pytest.mark.parametrize(("busy", "reason"), [(0.0, None), (0.5, "is not idle")])

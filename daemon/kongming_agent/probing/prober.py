@@ -26,12 +26,10 @@ _LEFT_OUT = "was left out: the daily write budget is spent."
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A fingerprint and its cost. ``peak_bytes`` is the resident memory of its largest process,
-    None if another child of this process, such as an earlier probe or a campaign, had more."""
+    """A fingerprint and its cost."""
 
     fingerprint: Fingerprint
     cost: Cost
-    peak_bytes: int | None
 
 
 def domains_of(node: NodeFacts) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -61,7 +59,7 @@ class Meter:
     """The cost of the probes of this process from now on; those that failed have one, too."""
 
     def __init__(self) -> None:
-        self._before = _spent()
+        self._before, self._largest = _spent(), _largest_child_bytes()
         self._began = time.monotonic()
 
     def cost(self) -> Cost:
@@ -72,6 +70,12 @@ class Meter:
             time.monotonic() - self._began,
             max(0.0, after.written_bytes - self._before.written_bytes),
         )
+
+    def peak_bytes(self) -> int | None:
+        """Return the resident memory of the largest process among them; None if another child of
+        this process had more before, such as an earlier probe or a campaign."""
+        largest = _largest_child_bytes()
+        return largest if largest > self._largest else None
 
 
 class Prober:
@@ -102,16 +106,14 @@ class Prober:
         Raises:
             ProbeError: nothing was measured.
         """
-        meter, before = Meter(), _largest_child_bytes()
+        meter = Meter()
         if probe.suite == "standard":
             fingerprint = self._timed("standard", cpu, None, None, on_progress)
         else:
             fingerprint = self._quick(probe, cpu, on_progress)
         if coupling:
             fingerprint = with_coupling(fingerprint, self.suite, "kongming-agent")
-        cost = meter.cost()
-        peak = _largest_child_bytes()
-        return Taken(fingerprint, cost, peak if peak > before else None)
+        return Taken(fingerprint, meter.cost())
 
     def _quick(
         self, probe: Probe, cpu: int, on_progress: Callable[[Progress], None] | None

@@ -30,10 +30,12 @@ class Totals:
     unspooled: int = 0
     peak_bytes: int | None = None
 
-    def probed(self, suite: str, peak_bytes: int | None) -> None:
-        """``peak_bytes`` is None if it is not known; then it is no larger than that of an earlier
-        child."""
+    def probed(self, suite: str) -> None:
         self.taken[suite] = self.taken.get(suite, 0) + 1
+
+    def used(self, peak_bytes: int | None) -> None:
+        """Count the memory of a probe, None if it is not known: it is no larger than that of an
+        earlier child then."""
         if peak_bytes is not None:
             self.peak_bytes = max(self.peak_bytes or 0, peak_bytes)
 
