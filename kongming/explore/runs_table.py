@@ -263,7 +263,9 @@ class RunsTable:
     def add(self, run: PointRun) -> None:
         """Append a run; it is on disk when this returns. Raises StoreError."""
         reason = " ".join((run.error or "").split())[:LONGEST_REASON]
-        limit = run.limit if run.seconds_limit is None else run.seconds_limit
+        # Without a column for it, readers would take the cost for it: machine-seconds, with set-up.
+        keeps_limit = run.seconds_limit is not None and "at_least" in self.columns
+        limit = run.seconds_limit if keeps_limit else run.limit
         values = {
             **{name: text_of(run.point.get(name)) for name in self._names},
             SECONDS: text_of(run.seconds),

@@ -467,3 +467,21 @@ def test_a_device_is_no_table(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=rf"--out: is no regular file.*'{path}'"):
             table_of(path)
         assert path.exists()
+
+
+def test_a_table_without_time_limits_has_no_bound_of_the_seconds_of_a_metric(
+    tmp_path: Path,
+) -> None:
+    """The cost, which stands in for a limit, is in machine-seconds here."""
+    space = Space.from_dict({"machines": [1, 8], "scale": [1.0, 2.0]})
+    path = tmp_path / "runs.csv"
+    with closing(RunsTable(path, space, "metric", identity="a program")) as table:
+        table.add(PointRun({"machines": 1, "scale": 1.0}, 9.0, 5.0, seconds=5.0))
+    # As it was written before.
+    lines = path.read_text().splitlines()
+    path.write_text("".join(f"{line.rpartition(',')[0]}\n" for line in lines))
+    ended = {"machines": 8, "scale": 1.0}
+    with closing(RunsTable(path, space, "metric", identity="a program")) as table:
+        table.add(PointRun(ended, None, 160.0, error="ended", seconds_limit=20.0))
+    assert [run.limit for run in read_runs(path, space, "seconds")] == [None, None]
+    assert [run.error for run in read_runs(path, space, "seconds")] == [None, "ended"]
