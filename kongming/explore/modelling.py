@@ -40,7 +40,8 @@ class Forecast:
     at the profiler's level; ``extrapolating``: outside the runs that succeeded, farther from them
     than any of them is from the others, as with a choice that was never run, or nearest to a run
     that was ended, of which only a lower bound is known (``nearest_ended``);
-    ``failure_probability``: of a run there."""
+    ``failure_probability``: that a run there has neither a value nor a lower bound of the metric,
+    and no value of another."""
 
     median: Floats
     lower: Floats

@@ -4,6 +4,7 @@ come in any order, which tells nothing."""
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.explore.runs import VALUE, Measured, Run, measured, order_of, rows
@@ -74,20 +75,28 @@ class Outcomes:
         known = measured(self.runs[:first], name, self._width, guides=name == self.guide)
         return known.sorted_by_codes()
 
-    def succeeded(self) -> Floats:
-        """Return the points (n, d) of the runs that did not fail, each as often as it was run: of
-        any metric, and those that were ended."""
-        return _sorted(rows([run.codes for run in self.runs if not run.failed], self._width))
+    def failures(self, metric: str | None = None) -> NDArray[np.bool_]:
+        """Mark (n,) the runs that failed, in their order: those that measured nothing, and have no
+        lower bound of ``metric``, by default the guiding one. A time limit is none of a rate."""
+        guide = self.guide
+        name = guide if metric is None else metric
+        return np.array([run.failed(name, guides=name == guide) for run in self.runs], dtype=bool)
 
-    def failed(self) -> Floats:
-        """Return the points (n, d) of the runs that failed."""
-        return _sorted(rows([run.codes for run in self.runs if run.failed], self._width))
+    def succeeded(self, metric: str | None = None) -> Floats:
+        """Return the points (n, d) of the runs that are no ``failures``, each as often as it was
+        run: those that measured any metric, and those that were ended after a lower bound."""
+        return self._points_of(~self.failures(metric))
+
+    def failed(self, metric: str | None = None) -> Floats:
+        """Return the points (n, d) of the ``failures``."""
+        return self._points_of(self.failures(metric))
 
     def awaited(self) -> Floats:
         """Return the points (n, d) whose value is yet to come: runs that measured other metrics
         only are among them, as they are not suggested again either."""
+        guide = self.guide
         others = [
-            run.codes for run in self.runs if not run.failed and self.guiding_value(run) is None
+            run.codes for run in self.runs if run.values is not None and guide not in run.values
         ]
         return _sorted(rows(self.pending + others, self._width))
 
@@ -98,10 +107,10 @@ class Outcomes:
         awaited = sum(key_of(codes) in seen for codes in self.pending)
         return awaited, len(self.known_codes) - self.points
 
-    def failures(self, batch: int) -> np.ndarray:
-        """Mark (n,) the runs that failed, in their order; of each ``batch``, whose answers come in
-        any order, the failed ones first."""
-        failures = np.array([run.failed for run in self.runs], dtype=bool)
+    def failures_by_batch(self, batch: int) -> NDArray[np.bool_]:
+        """Return the ``failures`` with, of each ``batch``, whose answers come in any order, the
+        failed ones first."""
+        failures = self.failures()
         for start in range(0, len(failures), batch):
             part = failures[start : start + batch]
             part[:] = np.sort(part)[::-1]
@@ -110,6 +119,9 @@ class Outcomes:
     def errors(self) -> list[str]:
         """Return the reasons of the runs that failed, each once."""
         return sorted({run.error for run in self.runs if run.error})
+
+    def _points_of(self, runs: NDArray[np.bool_]) -> Floats:
+        return _sorted(rows(self.codes, self._width)[runs])
 
 
 def key_of(codes: Codes) -> bytes:

@@ -239,7 +239,8 @@ class DecisionTreeProfiler:
     ) -> None:
         """Tell what a run measured: a value, or several by metric, or None and the ``error`` of a
         run that failed. ``at_least``: it was ended after so much of the guiding metric, or of each
-        that is named, as ``{"seconds": 600.0}``, and is no failure.
+        that is named, as ``{"seconds": 600.0}``. Of other metrics it failed; where one of them
+        guides, points like it are avoided.
 
         Any order, points told before (repeats) and points never suggested are welcome.
 
@@ -384,7 +385,7 @@ class DecisionTreeProfiler:
             repeatable=runs.repeatable,
             succeeded=self._outcomes.succeeded(),
             failed=self._outcomes.failed(),
-            failures=self._outcomes.failures(self.batch),
+            failures=self._outcomes.failures_by_batch(self.batch),
             pending=self._outcomes.awaited(),
             again=runs.codes[:0],
             weights=self.weights,
@@ -490,7 +491,7 @@ class DecisionTreeProfiler:
                 self.space,
                 self._pool().codes,
                 runs,
-                (outcomes.succeeded(), outcomes.failed()),
+                (outcomes.succeeded(name), outcomes.failed(name)),
                 learners,
                 self.level,
                 self.random_state,
@@ -540,10 +541,15 @@ class DecisionTreeProfiler:
         the noise floor next to it. Where ``predict`` raises UntrainedError, ``model`` is None, and
         there is no error."""
         outcomes = self._outcomes
+        failures = outcomes.failures()
         facts: dict[str, Any] = {
             "runs": len(outcomes.runs),
-            "failed": sum(run.failed for run in outcomes.runs),
-            "timed_out": sum(run.at_least is not None for run in outcomes.runs),
+            "failed": int(failures.sum()),
+            "timed_out": sum(
+                run.at_least is not None
+                for run, failed in zip(outcomes.runs, failures, strict=True)
+                if not failed
+            ),
             "pending": len(outcomes.pending),
             "budget": self.budget,
             "budget_in": self.budget_in,

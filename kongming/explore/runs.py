@@ -24,7 +24,7 @@ VALUE = "value"
 class Run:
     """One run: its codes, and what it measured by metric, or why it failed. ``at_least``: it was
     ended after so much of the guiding metric, or of each that is named, which is a lower bound and
-    no failure."""
+    no failure of these."""
 
     codes: tuple[float, ...]
     values: Mapping[str, float] | None = None
@@ -46,9 +46,9 @@ class Run:
         """The lower bounds that were named."""
         return self.at_least if isinstance(self.at_least, Mapping) else {}
 
-    @property
-    def failed(self) -> bool:
-        return self.values is None and self.at_least is None
+    def failed(self, metric: str, *, guides: bool) -> bool:
+        """Return whether it measured nothing, and has no lower bound of a metric either."""
+        return self.values is None and self.measured(metric, guides=guides) is None
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -827,13 +827,35 @@ def test_a_bound_is_of_the_metric_that_is_named() -> None:
     profiler = ended_below_3({"seconds": 600.0})
     known = profiler.predict([{"a": at} for at in (1, 5, 8)])
     assert known.median == pytest.approx([1.0, 5.0, 8.0])
-    assert not known.failure_probability.any()
+    assert known.failure_probability[0] > 0.5 > known.failure_probability[2]
     ended = profiler.predict([{"a": 1}, {"a": 2}], metric="seconds")
     assert (ended.lower >= 600.0).all()
     assert ended.extrapolating.all()
+    assert not ended.failure_probability.any()
     report = profiler.report()
-    assert (report["failed"], report["timed_out"]) == (0, 2)
+    assert (report["failed"], report["timed_out"]) == (2, 0)
     assert not {1, 2} & {point["a"] for point in profiler.suggest(28)}
+
+
+def test_runs_without_a_value_or_bound_of_the_guide_are_avoided_as_failed_ones() -> None:
+    """Half of the space ends at a limit of the seconds, of which operations per second guide."""
+
+    def points_after(**ended: Any) -> list[Any]:
+        space = Space.from_dict({"x": {"from": 0.0, "to": 1.0}, "y": {"from": 0.0, "to": 1.0}})
+        profiler = DecisionTreeProfiler(space, metric="qps", budget=40, model="lines")
+        points = []
+        while batch := profiler.suggest():
+            points += batch
+            for point in batch:
+                if point["x"] > 0.5:
+                    profiler.tell(point, None, **ended)
+                else:
+                    profiler.tell(point, {"qps": 5.0 + point["x"], "seconds": point["y"] + 1.0})
+        return points
+
+    bounded = points_after(at_least={"seconds": 600.0})
+    assert bounded == points_after(error="timeout")
+    assert sum(point["x"] > 0.5 for point in bounded) < 10
 
 
 def test_a_bound_without_a_name_is_of_the_metric_that_guides() -> None:
@@ -841,8 +863,12 @@ def test_a_bound_without_a_name_is_of_the_metric_that_guides() -> None:
     first, second = (profiler.predict([{"a": 1}, {"a": 9}]) for profiler in bounds)
     assert np.array_equal(first.lower, second.lower)
     assert (first.lower[0], first.extrapolating[0]) >= (0.5, True)
+    assert not first.failure_probability.any()
     for profiler in bounds:
-        assert not profiler.predict([{"a": 3}], metric="seconds").extrapolating.any()
+        assert (profiler.report()["failed"], profiler.report()["timed_out"]) == (0, 2)
+        of_seconds = profiler.predict([{"a": 3}, {"a": 1}], metric="seconds")
+        assert not of_seconds.extrapolating[0]
+        assert of_seconds.failure_probability[1] > 0.5
 
 
 def test_a_metric_that_was_only_bounded_guides_until_another_is_measured() -> None:
