@@ -206,18 +206,37 @@ class DecisionTreeProfiler:
         pending then; [] where they are the whole batch, or were chosen otherwise.
 
         Whoever was interrupted within a batch goes on as if it had not been. Batches are ``batch``
-        runs each; nothing may be pending.
+        runs each, but for those that the rest of a budget of costs shortened; nothing may be
+        pending.
 
         Raises:
             ExploreError: as ``suggest``.
         """
-        outcomes = self._outcomes
-        runs = outcomes.runs
-        begun = len(runs) - len(runs) % self.batch
-        if begun == len(runs) or outcomes.pending:
+        if self._outcomes.pending:
             return []
         # Before runs are taken back, without which a budget may be refused.
         self._pool()
+        for begun in self._begins():
+            if self._resume_from(begun):
+                break
+        return self.space.decode(rows(self._outcomes.pending, len(self.space.names)))
+
+    def _begins(self) -> list[int]:
+        """Return how many runs there may have been when the batch of the last ones began, the
+        likeliest first."""
+        runs = len(self._outcomes.runs)
+        if self.budget_in == "runs":
+            return [runs - runs % self.batch] if runs % self.batch else []
+        # By then a batch may have been shortened: those after it begin anywhere.
+        aligned = (runs - 1) // self.batch * self.batch
+        nearby = range(max(runs - self.batch, 0), runs)
+        return list(dict.fromkeys([aligned, *nearby])) if runs else []
+
+    def _resume_from(self, begun: int) -> bool:
+        """Suggest again what was suggested after the first ``begun`` runs; where the others answer
+        that, the rest of it is pending. Return whether they do."""
+        outcomes = self._outcomes
+        runs, steps = outcomes.runs, list(self._online.steps)
         outcomes.runs = runs[:begun]
         self._models.clear()
         left = len(self.suggest()) - len(runs[begun:])
@@ -226,7 +245,10 @@ class DecisionTreeProfiler:
         self._models.clear()
         if len(outcomes.pending) != left:
             outcomes.pending.clear()
-        return self.space.decode(rows(outcomes.pending, len(self.space.names)))
+            self._online = OnlineTree(self._new_tree, self._first_runs)
+            self._online.steps = steps
+            return False
+        return True
 
     def tell(
         self,

@@ -96,6 +96,14 @@ def test_so_does_one_with_a_budget_of_costs(tmp_path: Path) -> None:
     assert campaign(cut(tmp_path / "runs.csv", 6), **settings) == points
 
 
+def test_so_does_one_of_which_the_rest_of_the_budget_shortens_batches(tmp_path: Path) -> None:
+    """After such a batch the next ones begin at no multiple of its size."""
+    settings: dict[str, Any] = {"policy": "uni", "budget": 300.0, "budget_in": "cost", "cost": "n"}
+    points = campaign(tmp_path / "runs.csv", **settings)
+    for rows in range(len(points) - 8, len(points)):
+        assert campaign(cut(tmp_path / "runs.csv", rows), **settings) == points, rows
+
+
 def test_so_do_parallel_runs(tmp_path: Path) -> None:
     """In whatever order those of a batch end."""
     points = campaign(tmp_path / "runs.csv", policy="dta")
