@@ -187,7 +187,8 @@ class DecisionTreeProfiler:
         count = self.batch if n is None else settings.integer(n, "n", 1)
         if self.budget_in == "runs":
             count = min(count, int(self.budget) - len(outcomes.known_codes))
-        repeats = self._repeats_for_noise() if count >= 1 else None
+        going_on = count >= 1 and not self.is_spent
+        repeats = self._repeats_for_noise() if going_on else None
         if repeats is None:
             return []
         # Where all runs were suggested, as if they had been so by this very profiler.
@@ -312,12 +313,17 @@ class DecisionTreeProfiler:
 
     @property
     def left(self) -> float:
-        """Return what is left of the budget for further runs; less than 0 where the last one took
-        more. A run that cost nothing takes a thousandth of a budget of costs, and is not
-        ``spent``."""
+        """Return what is left of the budget for further runs, 0 where the last one took more. A run
+        that cost nothing takes a thousandth of a budget of costs, and is not ``spent``."""
         if self.budget_in == "runs":
-            return self.budget - self.spent
-        return self.budget * (1.0 - self.free_runs / _FREE_RUNS) - self.spent
+            return max(self.budget - self.spent, 0.0)
+        left = self.budget * (1.0 - self.free_runs / _FREE_RUNS) - self.spent
+        return left if left > self._rounding else 0.0
+
+    @property
+    def _rounding(self) -> float:
+        """What sums of costs are not exact by, at most."""
+        return 1e-9 * self.budget
 
     @property
     def free_runs(self) -> int:
@@ -361,7 +367,7 @@ class DecisionTreeProfiler:
         typical = taken / runs if runs else self.budget / _UNKNOWN_COSTS
         prices = self._costs() or (lambda points: np.full(len(points), typical))
         pending = rows(self._outcomes.pending, codes.shape[1])
-        left = self.left - float(prices(pending).sum() if len(pending) else 0.0)
+        left = self.left - float(prices(pending).sum() if len(pending) else 0.0) + self._rounding
         paid = codes[within_means(prices(codes), left)]
         if len(paid):
             return paid

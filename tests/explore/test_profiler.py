@@ -51,6 +51,23 @@ def _profiled(space: Space = SPACE, **settings: Any) -> DecisionTreeProfiler:
     return profiler
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.4, 0.7])
+def test_the_last_run_may_take_all_that_is_left(share: float) -> None:
+    """Six runs cost twelve shares, whatever the sum of the fractions is in binary."""
+    space = Space.from_dict({"a": [1, 2, 3], "b": [1, 2]})
+    for seed in range(4):
+        profiler = DecisionTreeProfiler(
+            space,
+            **{"budget": 12 * share, "budget_in": "cost", "cost": f"a * {share}"},
+            **{"batch": 1, "policy": "uni", "random_state": seed},
+        )
+        while points := profiler.suggest():
+            profiler.tell(points[0], float(points[0]["a"]))
+        assert profiler.report()["runs"] == 6
+        assert profiler.is_spent
+        assert profiler.left == 0.0
+
+
 @pytest.mark.parametrize("policy", ["dta", "auto"])
 def test_a_resumed_profiler_goes_on_alike(policy: str) -> None:
     profiler = DecisionTreeProfiler(SPACE, budget=17, batch=4, policy=policy, model="pairs")
