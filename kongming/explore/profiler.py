@@ -230,8 +230,18 @@ class DecisionTreeProfiler:
             return [runs - runs % self.batch] if runs % self.batch else []
         # By then a batch may have been shortened: those after it begin anywhere.
         aligned = (runs - 1) // self.batch * self.batch
-        nearby = range(max(runs - self.batch, 0), runs)
+        nearby = range(max(runs - self.batch, 0), runs) if self._may_have_been_shortened() else ()
         return list(dict.fromkeys([aligned, *nearby])) if runs else []
+
+    def _may_have_been_shortened(self) -> bool:
+        """Return whether the budget may not have paid for the whole of the last batch."""
+        costs = self._known_costs()
+        if not costs:
+            return True
+        # Learned prices are within a factor of 2 of those known.
+        price = self._price
+        dearest = 2.0 * max(costs) if price is None else float(price(self._pool().codes).max())
+        return self.left + sum(costs[-self.batch :]) < self.batch * dearest
 
     def _resume_from(self, begun: int) -> bool:
         """Suggest again what was suggested after the first ``begun`` runs; where the others answer
@@ -240,16 +250,21 @@ class DecisionTreeProfiler:
         runs, steps = outcomes.runs, list(self._online.steps)
         outcomes.runs = runs[:begun]
         self._models.clear()
-        left = len(self.suggest()) - len(runs[begun:])
-        for run in runs[begun:]:
-            outcomes.add(run)
-        self._models.clear()
-        if len(outcomes.pending) != left:
-            outcomes.pending.clear()
-            self._online = OnlineTree(self._new_tree, self._first_runs)
-            self._online.steps = steps
-            return False
-        return True
+        answered = False
+        try:
+            left = len(self.suggest()) - len(runs[begun:])
+            for run in runs[begun:]:
+                outcomes.add(run)
+            answered = len(outcomes.pending) == left
+        finally:
+            # Nothing that was told is lost, also where the user interrupts.
+            outcomes.runs = runs
+            self._models.clear()
+            if not answered:
+                outcomes.pending.clear()
+                self._online = OnlineTree(self._new_tree, self._first_runs)
+                self._online.steps = steps
+        return answered
 
     def tell(
         self,

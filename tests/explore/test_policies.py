@@ -311,7 +311,9 @@ def test_random_runs_that_are_paid_for_are_no_repeats_while_points_are_left() ->
     prices = np.array([1.0, 1.0, 1e6, 1.0, 1.0])
     assert {farthest_paid(away, prices, rng) for _ in range(20)} == {2}
     away[2] = -1.0
-    assert farthest_paid(away, prices, rng) in (0, 3)
+    assert {farthest_paid(away, prices, rng) for _ in range(40)} == {0, 3}
+    prices[0] = 1e6
+    assert {farthest_paid(away, prices, rng) for _ in range(40)} == {3}
 
 
 def test_dear_points_are_run_where_the_budget_counts_runs() -> None:

@@ -51,6 +51,29 @@ def _profiled(space: Space = SPACE, **settings: Any) -> DecisionTreeProfiler:
     return profiler
 
 
+def test_nothing_told_is_lost_where_a_batch_cannot_be_suggested_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = Space.from_dict({"a": list(range(20))})
+    profiler = DecisionTreeProfiler(space, budget=12, batch=5, policy="uni")
+    resumed = DecisionTreeProfiler(space, budget=12, batch=5, policy="uni")
+    for count in (5, 2):
+        for point in profiler.suggest()[:count]:
+            profiler.tell(point, float(point["a"]))
+            resumed.tell(point, float(point["a"]))
+    before = resumed.to_json()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setitem(POLICIES, "uni", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            resumed.resume_batch()
+    assert resumed.to_json() == before
+    assert len(resumed.resume_batch()) == 3
+
+
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.4, 0.7])
 def test_the_last_run_may_take_all_that_is_left(share: float) -> None:
     """Six runs cost twelve shares, whatever the sum of the fractions is in binary."""

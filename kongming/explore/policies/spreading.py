@@ -43,7 +43,9 @@ def farthest_paid(away: Floats, prices: Floats, rng: np.random.Generator) -> int
     (Neyman's allocation). Those of 0, which were run, are drawn only if there are no others."""
     places = np.flatnonzero(away > 0.0)
     if not len(places):
-        return int(np.argmax(away))
+        places = np.flatnonzero(away >= 0.0)
+    if not len(places):
+        return 0
     roots = np.sqrt(prices[places])
     # The cheapest are always among them.
     drawn = places[rng.uniform(size=len(places)) * roots < roots.min()]
